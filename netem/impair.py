@@ -125,7 +125,8 @@ class Impairment:
         Returns the delivery times that have changed, old to new, see "Changes" above.
         """
         self._arrive(now)
-        before, begun = self._bytes_per_second, max(now, self._silent_until)
+        before = self._bytes_per_second
+        begun = max(now, self._silent_until)
         self._configure(profile)
         self._silent_until = begin = now + profile.silence
         if self._free_at <= now and not profile.silence:
@@ -134,7 +135,8 @@ class Impairment:
             return {}
         stretch = before / self._bytes_per_second if self._bytes_per_second else 0.0
         self._free_at = begin + max(0.0, self._free_at - begun) * stretch
-        waiting, self._on_the_way = self._on_the_way, deque()
+        waiting = self._on_the_way
+        self._on_the_way = deque()
         last = -math.inf
         moved: dict[float, float] = {}
         for at, size, packets, sent, delay in waiting:
@@ -155,7 +157,8 @@ class Impairment:
         self._arrive(now)
         dropped = sum(packets for _, _, packets, _, _ in self._on_the_way)
         self._on_the_way.clear()
-        self._free_at, self._last_delivery = self._silent_until, -math.inf
+        self._free_at = self._silent_until
+        self._last_delivery = -math.inf
         return dropped
 
     @property
@@ -175,7 +178,8 @@ class Impairment:
 
     def _arrive(self, now: float) -> None:
         """Count the frames that have arrived by `now`. A frame that overtook others counts with those ahead of it."""
-        frames, counters = self._on_the_way, self.counters
+        frames = self._on_the_way
+        counters = self.counters
         while frames and frames[0][0] <= now:
             _, size, packets, _, _ = frames.popleft()
             counters.delivered += packets
@@ -229,7 +233,8 @@ class Impairment:
         self._free_at = sent = sent + size * self._seconds_per_byte
         if self._reorder and self._draw() < self._reorder:
             counters.reordered += packets
-            at, delay = sent, None
+            at = sent
+            delay = None
         else:
             delay = self._delay() if self._jitter else self._latency
             at = sent + delay

@@ -205,7 +205,8 @@ class LinkProfile:
         """A readable line: "40ms ±5ms, loss 0.5%, 50mbit"."""
         if self.real:
             return "not shaped"
-        parts, written = [], self.to_mapping()
+        parts = []
+        written = self.to_mapping()
         if self.latency or self.jitter:
             delay = units.format_duration(self.latency)
             if self.jitter:

@@ -137,7 +137,8 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for entry in fields(self):
-            value, allowed = getattr(self, entry.name), entry.metadata["allowed"]
+            value = getattr(self, entry.name)
+            allowed = entry.metadata["allowed"]
             if value not in allowed:
                 raise ValueError(f"{entry.name}: {_shown(value)} is not {allowed}")
 

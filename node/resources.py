@@ -11,7 +11,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-OF_JOB, OF_POD = "SLURM_CPUS_ON_NODE", "EDGEBED_PROCESSORS"
+OF_JOB = "SLURM_CPUS_ON_NODE"
+OF_POD = "EDGEBED_PROCESSORS"
 """The variables with the number of a job's processors on its node (sbatch(1)), and of a pod's."""
 
 

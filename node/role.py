@@ -153,11 +153,14 @@ class Role:
 
         ``rounds`` does this for the rounds it yields. ``edge_round=r`` marks edge round r, which belongs to round t.
         """
-        exchange, self._round = self._exchange, t
-        gatherings, abandoned = exchange.gatherings, exchange.abandoned
+        exchange = self._exchange
+        self._round = t
+        gatherings = exchange.gatherings
+        abandoned = exchange.abandoned
         self._reporter.event("round", round=t, **numbers, phase="start")
         yield
-        gatherings, abandoned = exchange.gatherings - gatherings, exchange.abandoned - abandoned
+        gatherings = exchange.gatherings - gatherings
+        abandoned = exchange.abandoned - abandoned
         self._reporter.event("round", round=t, **numbers, phase="end", gatherings=gatherings, abandoned=abandoned)
 
     async def send(

@@ -70,7 +70,8 @@ class PlanError(OrchestratorError):
 
     def __init__(self, path: tuple[str | int, ...], message: str) -> None:
         super().__init__(": ".join([".".join(str(part) for part in path), message]))
-        self.path, self.message = path, message
+        self.path = path
+        self.message = message
 
 
 class InventoryError(OrchestratorError):

@@ -162,7 +162,8 @@ def _wrapped(text: Text, room: int) -> list[Text]:
     """The text in lines no wider than ``room``. A word wider than that is kept whole."""
     lines: list[Text] = []
     for paragraph in text.split(allow_blank=True):
-        breaks, used = [], 0
+        breaks = []
+        used = 0
         for word in re.finditer(r"\s*\S+\s*", paragraph.plain):
             if used and used + Text(word[0].rstrip()).cell_len > room:
                 breaks.append(word.start())

@@ -78,7 +78,8 @@ class _Steps(logging.Handler):
 
     def __init__(self, task: str, status: Status | None) -> None:
         super().__init__()
-        self._latest, self._status = task, status
+        self._latest = task
+        self._status = status
         self._shown = self._over = False
 
     def show(self) -> None:

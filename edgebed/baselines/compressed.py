@@ -75,7 +75,8 @@ def vector(state: Mapping[str, Vector], trained: Collection[str]) -> Vector:
 
 def added(state: Mapping[str, Vector], update: Vector, trained: Collection[str]) -> edgebed.State:
     """The state with an update added to its trained values."""
-    found, start = dict(state), 0
+    found = dict(state)
+    start = 0
     for name in trained:
         old = state[name]
         found[name] = (old + update[start : start + old.size].reshape(old.shape)).astype(old.dtype)
@@ -95,7 +96,8 @@ def largest(update: Vector, memory: Vector, kept: float) -> tuple[edgebed.State,
 
 def spread(parts: edgebed.State, size: int) -> Vector:
     """The update of which ``largest`` kept these places and values. ValueError if they are none of `size` values."""
-    places, values = parts["places"], parts["values"]
+    places = parts["places"]
+    values = parts["values"]
     if places.ndim != 1 or places.shape != values.shape or places.dtype.kind != "i" or values.dtype.kind != "f":
         raise ValueError("places and values do not fit each other")
     if places.size and not (places.min() >= 0 and places.max() < size):
@@ -121,7 +123,8 @@ def quantised(update: Vector, levels: int, bucket: int, seed: int) -> edgebed.St
 
 def restored(parts: edgebed.State, size: int, levels: int, bucket: int) -> Vector:
     """The update that ``quantised`` wrote. ValueError if it is none of `size` values."""
-    norms, signed = parts["norms"], parts["levels"]
+    norms = parts["norms"]
+    signed = parts["levels"]
     if signed.shape != (size,) or norms.shape != (-(-size // bucket),) or signed.dtype.kind != "i":
         raise ValueError("norms and levels do not fit the model")
     return (signed * (np.repeat(norms, bucket)[:size] / levels)).astype(np.float32)
@@ -209,12 +212,14 @@ class Memory:
         oldest = max(counted, self.answered - LATEST)
         self.sent = {round: part for round, part in self.sent.items() if round > oldest}
         self.returned &= self.sent.keys()
-        self.before, self.answered = memory, t
+        self.before = memory
+        self.answered = t
         return memory
 
     def answer(self, t: int, part: Tensors, left: Vector) -> None:
         """Note what was sent in round t, and what is left."""
-        self.sent[t], self.left = part, left
+        self.sent[t] = part
+        self.left = left
 
     def tensors(self) -> edgebed.State:
         if not self.answered:  # as at the cloud, whose checkpoint others read as a model
@@ -321,7 +326,8 @@ def share(part: Vector, whole: Vector) -> float:
 
 class QSGD(Compressing):
     async def compress(self, update: Vector, t: int) -> edgebed.State:
-        p, seed = self.params, int(self.learner.random("quantisation", t).integers(2**63))
+        p = self.params
+        seed = int(self.learner.random("quantisation", t).integers(2**63))
         work = PASSES * update.size
         sent = dict(await self.compute(quantised, update, p.levels, p.bucket, seed, samples=work, mode="other"))
         rounding = share(self.expand(sent, update.size) - update, update)

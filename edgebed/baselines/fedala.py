@@ -33,7 +33,9 @@ from numpy.typing import NDArray
 import edgebed
 from edgebed.baselines import plugin
 
-LOSSES, DEVIATION, MOST_EPOCHS = 10, 0.1, 100
+LOSSES = 10
+DEVIATION = 0.1
+MOST_EPOCHS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +132,16 @@ class Client(edgebed.Role):
         own, weights, once, trained = self.start()
         while True:
             model = await self.receive("model", sender=self.parent)
-            start, t = model.tensors, edgebed.round_of(model)
+            start = model.tensors
+            t = edgebed.round_of(model)
             if t > trained:
                 if trained and weights and self.learner.samples:
-                    weights, once = await self.adapt(own, start, weights, t, once), True
+                    weights = await self.adapt(own, start, weights, t, once)
+                    once = True
                     start = aggregated(own, start, weights)
                 result = await edgebed.train(self, start, t, self.params)
-                own, trained = result.weights, t
+                own = result.weights
+                trained = t
                 self.report(round=t, scope="train", **result.metrics)
                 await self.checkpoint(t, edgebed.joined(own=own, weights=weights), once=once)
             if weights:

@@ -224,12 +224,14 @@ class Worker(edgebed.Role):
         self.last: Mapping[str, Any] = {}  # the last update
         while True:
             model = await self.next_model()
-            x, t = model.tensors, edgebed.round_of(model)
+            x = model.tensors
+            t = edgebed.round_of(model)
             result = await edgebed.train(self, x, t, self.params, self.term(x))
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)
-            self.answered, self.last = t, {"tensors": update, "round": t, "samples": result.samples}
+            self.answered = t
+            self.last = {"tensors": update, "round": t, "samples": result.samples}
             await self.publish(self.parent, "update", owned=True, **self.last)
 
     async def next_model(self) -> edgebed.Message:

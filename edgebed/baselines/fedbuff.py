@@ -86,7 +86,8 @@ class Cloud(fedasync.Server):
                 self.release([update.sender])
         updates = [buffer[client] for client in sorted(buffer)]
         ages = [fedasync.age(update, t) for update in updates]
-        scales, rate = [scaling(tau, self.params) for tau in ages], self.params.server_learning_rate
+        scales = [scaling(tau, self.params) for tau in ages]
+        rate = self.params.server_learning_rate
         states = [update.tensors for update in updates]
         trained = self.learner.trained
         self.w = await self.compute(stepped, self.w, states, scales, rate, trained, mode="other")

@@ -66,7 +66,8 @@ def mean_logits(learner: edgebed.Learner, w: edgebed.State) -> edgebed.State:
 def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
     """F̂_k^(l), the mean over those that have label l, as `logits` (classes, classes), and how many they are, `clients`
     (classes,)."""
-    total, clients = np.zeros((classes, classes)), np.zeros(classes, np.int64)
+    total = np.zeros((classes, classes))
+    clients = np.zeros(classes, np.int64)
     for each in shared:
         total += np.where(each["has"][:, None], each["logits"], 0)
         clients += each["has"]
@@ -104,7 +105,8 @@ class Client(personal.Client):
         return await self.train(kept, t, distilled)
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
-        samples, apply = self.learner.samples, self.learner.apply
+        samples = self.learner.samples
+        apply = self.learner.apply
         return await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
 
 

@@ -166,8 +166,10 @@ def train_generator(
     """G after the steps of round t against the classifiers of the clients' `models`, of K, with their c_k (K, classes).
     The classifiers are in evaluation mode."""
     device = learner.device
-    generator, heads = loaded(state).to(device).train(), [head_of(learner, model) for model in models]
-    p, shares = torch.tensor(distribution(counts)), torch.tensor(shares_of_clients(counts), device=device)
+    generator = loaded(state).to(device).train()
+    heads = [head_of(learner, model) for model in models]
+    p = torch.tensor(distribution(counts))
+    shares = torch.tensor(shares_of_clients(counts), device=device)
     random = torch.Generator().manual_seed(int(learner.random("generator", t).integers(2**63)))
     step = edgebed.optimizer(list(generator.parameters()), params.of_generator(t))
     for _ in range(params.generator_steps):
@@ -238,10 +240,13 @@ class Distilled:
 
 def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
     """The time that `Distilled` takes in a mini-batch, as a multiple of that without it."""
-    classes, classifier, batch = learner.data.classes, learner.outline.classifier, params.batch_size
+    classes = learner.data.classes
+    classifier = learner.outline.classifier
+    batch = params.batch_size
     generator = new_generator(classes, learner.features, params.generator_hidden).layers
     noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, learner.features, classes))
-    b, both = params.generated_batch, params.generated_batch + batch
+    b = params.generated_batch
+    both = params.generated_batch + batch
     head = nn.Sequential(classifier, nn.LogSoftmax(1))
     passes: list[tuple[nn.Module, Tensor, int, bool]] = [(generator, noise, both, False), (head, z, b, True)]
     if params.agreement_factor:
@@ -254,8 +259,10 @@ def distilled(
     generator: edgebed.State, labels: NDArray[np.float32], params: FedGen, t: int, seed: int
 ) -> Distilled | None:
     """A client's terms in round t. None while G is untrained, and if both factors are 0."""
-    decay, b = params.factor_decay ** (t - 1), params.generated_batch
-    weight, agreement = params.generated_factor * decay * b / params.batch_size, params.agreement_factor * decay
+    decay = params.factor_decay ** (t - 1)
+    b = params.generated_batch
+    weight = params.generated_factor * decay * b / params.batch_size
+    agreement = params.agreement_factor * decay
     if not labels.any() or not (weight or agreement):
         return None
     return Distilled(generator, labels, weight, agreement, b, seed)
@@ -265,7 +272,8 @@ class Cloud(edgebed.Role):
     """Averages the models, and trains G. Its model has the final accuracy on the global test set."""
 
     async def run(self) -> None:
-        p, apply = self.params, self.learner.apply
+        p = self.params
+        apply = self.learner.apply
         work = p.generator_steps * p.generated_batch
         if self.restored is None:
             w: edgebed.State = self.learner.initial()

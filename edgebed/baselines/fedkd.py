@@ -105,7 +105,8 @@ def losses(
 ) -> tuple[Tensor, Tensor]:
     """The mentor's and the mentee's loss, from features and logits of each. ``transform`` is W^h, (d^t, d^s)."""
     (features, p), (its_features, q) = mentor, mentee
-    of_mentor, of_mentee = cross_entropy(p, y), cross_entropy(q, y)
+    of_mentor = cross_entropy(p, y)
+    of_mentee = cross_entropy(q, y)
     total = (of_mentor + of_mentee).detach()
     seen = its_features @ transform.T
     return (
@@ -124,14 +125,16 @@ def distil_mutually(
     """What a client keeps, with mentor (`own`), `mentee` and `transform` trained from `own`, `base` and `transform`;
     and the mentor's `mean_losses`."""
     learner.set(edgebed.parted(kept, "own"))
-    mentor, mentee = learner.model.train(), loaded(learner, params.mentee, edgebed.parted(kept, "base")).train()
+    mentor = learner.model.train()
+    mentee = loaded(learner, params.mentee, edgebed.parted(kept, "base")).train()
     x, y = learner.train_data
     transform = nn.Parameter(first_transform(learner, mentor, mentee, kept))
     steps = [
         edgebed.optimizer(list(mentor.parameters()), params),
         edgebed.optimizer([*mentee.parameters(), transform], params),
     ]
-    task_losses, objectives = [], []
+    task_losses = []
+    objectives = []
     for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
         inputs = learner.normalise(x[chosen])
         outputs = []
@@ -174,7 +177,8 @@ class Cloud(personal.Cloud):
         return edgebed.state_of(self.learner.build(self.params.mentee, "cpu"))
 
     async def tell(self, common: edgebed.State, t: int) -> None:
-        whole, given = edgebed.joined(whole=common), {}
+        whole = edgebed.joined(whole=common)
+        given = {}
         for child in self.children:
             given[child] = edgebed.joined(update=self.update) if child in self.answered else whole
         await self.publish_each("common", given, owned=True, round=t)

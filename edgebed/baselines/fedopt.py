@@ -79,10 +79,12 @@ def stepped(
     x: edgebed.State, mean: edgebed.State, moments: Moments, p: Params, trained: Collection[str]
 ) -> tuple[edgebed.State, Moments]:
     """x_{t+1} and the moments, from the clients' mean model. Entries that are not trained are those of the mean."""
-    found, after = dict(mean), {name: dict(moment) for name, moment in moments.items()}
+    found = dict(mean)
+    after = {name: dict(moment) for name, moment in moments.items()}
     for name in trained:
         form = x[name].dtype
-        old, m = x[name].astype(np.float64), moments["m"][name].astype(np.float64)
+        old = x[name].astype(np.float64)
+        m = moments["m"][name].astype(np.float64)
         delta = mean[name] - old
         if isinstance(p, FedAvgM):
             m = p.server_momentum * m + delta

@@ -110,7 +110,8 @@ def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, ev
 
 def no_prototypes(learner: edgebed.Learner) -> edgebed.State:
     """The state before any class has a prototype. It has as many features as the node's own model."""
-    classes, d = learner.data.classes, learner.features
+    classes = learner.data.classes
+    d = learner.features
     return {"prototypes": np.zeros((classes, d), np.float32), "counts": np.zeros(classes, np.int64)}
 
 
@@ -136,7 +137,8 @@ class Client(personal.Client):
         return await self.train(kept, t, distances)
 
     async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
-        samples, apply = self.learner.samples, self.learner.apply
+        samples = self.learner.samples
+        apply = self.learner.apply
         return await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
 
     async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:

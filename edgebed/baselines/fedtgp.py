@@ -101,7 +101,8 @@ def train_prototypes(
     if generator:
         edgebed.load_state(made, generator)
     step = edgebed.optimizer(list(made.parameters()), params.local(learning_rate=params.server_learning_rate))
-    delta, random = margin(features, classes, params.margin), learner.random("prototypes", round)
+    delta = margin(features, classes, params.margin)
+    random = learner.random("prototypes", round)
     for _ in range(params.server_epochs):
         order = torch.from_numpy(random.permutation(len(classes))).to(learner.device)
         for chosen in torch.split(order, params.batch_size):
@@ -121,7 +122,8 @@ class Cloud(fedproto.Cloud):
 
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         shared = [update.tensors for update in updates]
-        generator, seed = edgebed.parted(common, "generator"), self.seed("generator")
+        generator = edgebed.parted(common, "generator")
+        seed = self.seed("generator")
         work = self.params.server_epochs * sum(int((each["counts"] > 0).sum()) for each in shared)
         given = (train_prototypes, generator, shared, self.params, t, seed)
         made = await self.compute(self.learner.apply, *given, samples=work, mode="classifier")

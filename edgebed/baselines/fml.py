@@ -59,13 +59,17 @@ def learn_mutually(
 ) -> tuple[edgebed.State, dict[str, float]]:
     """θ_k and φ_k after the local update, joined as `own` and `meme`, and θ_k's `mean_losses`."""
     learner.set(own)
-    model, other = learner.model.train(), loaded(learner, params.meme, meme).train()
+    model = learner.model.train()
+    other = loaded(learner, params.meme, meme).train()
     steps = [edgebed.optimizer(list(each.parameters()), params) for each in (model, other)]
     x, y = learner.train_data
-    losses, objectives = [], []
+    losses = []
+    objectives = []
     for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
-        inputs, labels = learner.normalise(x[chosen]), y[chosen]
-        p, q = model(inputs), other(inputs)
+        inputs = learner.normalise(x[chosen])
+        labels = y[chosen]
+        p = model(inputs)
+        q = other(inputs)
         loss = mutual_loss(p, q, labels, params.own_weight)
         other_loss = mutual_loss(q, p, labels, params.meme_weight)
         steps[0](loss)

@@ -90,7 +90,8 @@ def meta_train(
     `objective`, the mean loss after it."""
     learner.set(w)
     model = learner.model.train()
-    losses, objectives = torch.zeros(()), torch.zeros(())
+    losses = torch.zeros(())
+    objectives = torch.zeros(())
     step = edgebed.optimizer(list(model.parameters()), p)
     chosen = [
         each for *_, each in edgebed.batches(learner.samples, p, learner.random("batches", round), learner.device)
@@ -152,7 +153,8 @@ class MetaDevice(sdfeel.Device):
     """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
 
     async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
-        params, work = edgebed.params_at(self, self.params, r), 2 * self.learner.work(self.params)
+        params = edgebed.params_at(self, self.params, r)
+        work = 2 * self.learner.work(self.params)
         step = (self.learner.apply, meta_train, w, params, r)
         return await self.compute(*step, samples=work, mode="train")
 
@@ -186,17 +188,24 @@ class MixingEdge(sdfeel.Edge):
     """Mixes its own model with the cloud's, and learns how much of each to take."""
 
     async def run(self) -> None:
-        y, mixing, samples, done = {}, self.params.mixing, 0, 0
+        y = {}
+        mixing = self.params.mixing
+        samples = 0
+        done = 0
         if self.restored is not None:
-            y, done = self.restored.tensors, self.restored.round
-            mixing, samples = self.restored.fields["mixing"], self.restored.fields["samples"]
+            y = self.restored.tensors
+            done = self.restored.round
+            mixing = self.restored.fields["mixing"]
+            samples = self.restored.fields["samples"]
         while True:
             message = await self.receive("model", sender=self.parent)
-            t, g = edgebed.round_of(message), message.tensors
+            t = edgebed.round_of(message)
+            g = message.tensors
             if t > done:  # else the cloud restarted, and lacks the answer of this round
                 y = y or g
                 trained, samples = await self.aggregate(edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
-                mixing, y = next_mixing(mixing, self.params.mixing_rate, y, g, trained), trained
+                mixing = next_mixing(mixing, self.params.mixing_rate, y, g, trained)
+                y = trained
                 done = t
             self.report(round=t, scope="train", mixing=mixing)
             await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)

@@ -95,7 +95,8 @@ def quantised(update: NDArray[Any], share: float, clip: float) -> Words:
 def left_out(update: NDArray[Any], x: Words, share: float, clip: float) -> dict[str, float]:
     """The metrics of what clipping and rounding change in an update."""
     clipped = np.clip(update.astype(np.float64), -clip, clip)
-    rounded, size = restored(x, clip) / share - clipped, float(np.linalg.norm(update))
+    rounded = restored(x, clip) / share - clipped
+    size = float(np.linalg.norm(update))
     return {
         "clipped_values": float(np.mean(np.abs(update) > clip)),
         "rounding": float(np.linalg.norm(rounded)) / size if size else 0.0,
@@ -189,7 +190,8 @@ class Cloud(fedala.Cloud):
 
 
 def _is_key(message: edgebed.Message) -> bool:
-    key, samples = message.tensors.get("key"), message.fields.get("samples")
+    key = message.tensors.get("key")
+    samples = message.fields.get("samples")
     usable = key is not None and key.dtype == np.uint8 and key.shape == (KEY,)
     return usable and isinstance(samples, int) and samples > 0
 
@@ -203,13 +205,16 @@ class Client(edgebed.Role):
     """Trains on its own data, and sends the update under masks."""
 
     async def run(self) -> None:
-        round, trained = 0, np.zeros(0)
+        round = 0
+        trained = np.zeros(0)
         seeds: dict[str, bytes] = {}
         while True:
             message = await self.receive("model", "keys", "dropped", sender=self.parent)
             t = edgebed.round_of(message)
             if message.kind == "model":
-                round, seeds, w = t, {}, message.tensors
+                round = t
+                seeds = {}
+                w = message.tensors
                 secret, public = key_pair(self.seed("masks", str(t)))
                 await self.answer("key", {"key": as_tensor(public)}, t, samples=self.learner.samples)
                 result = await edgebed.train(self, w, t, self.params)
@@ -219,7 +224,8 @@ class Client(edgebed.Role):
             elif message.kind == "keys" and t == round and len(message.tensors) >= self.params.threshold:
                 others = {peer: bytes(key) for peer, key in message.tensors.items() if peer != self.name}
                 seeds = await self.compute(agreed_with, secret, others, t, mode="other")
-                share, clip = self.learner.samples / message.fields["samples"], self.params.clip
+                share = self.learner.samples / message.fields["samples"]
+                clip = self.params.clip
                 sent = {}
                 if np.isfinite(trained).all():  # under masks the cloud could not refuse it
                     x = await self.compute(quantised, trained, share, clip, mode="other")

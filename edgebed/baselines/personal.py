@@ -60,9 +60,11 @@ class Client(edgebed.Role):
         kept, learned = (self.restored.tensors, self.restored.round) if self.restored else (self.start(), 0)
         while True:
             message = await self.receive("common", sender=self.parent)
-            common, t = message.tensors, edgebed.round_of(message)
+            common = message.tensors
+            t = edgebed.round_of(message)
             if t > learned and self.learner.samples:
-                kept, learned = await self.learn(kept, common, t), t
+                kept = await self.learn(kept, common, t)
+                learned = t
                 await self.checkpoint(t, kept)
             shared = await self.share(kept, common, t) if self.learner.samples else {}
             accuracies = await self.score(kept, common, t)

@@ -113,7 +113,8 @@ class Cloud(edgebed.Role):
     """Its model has the final accuracy on the global test set."""
 
     async def run(self) -> None:
-        trained, p = self.learner.trained, self.params
+        trained = self.learner.trained
+        p = self.params
         x = self.start()
         zero = zeros(x, trained)
         form = edgebed.joined(model=x, control=zero)
@@ -173,7 +174,8 @@ class Client(edgebed.Role):
             message = await self.receive("model", sender=self.parent)
             t = edgebed.round_of(message)
             if t > answered:
-                before, answered = c_i, t
+                before = c_i
+                answered = t
             x, c = (edgebed.parted(message.tensors, part) for part in ("model", "control"))
             result = await edgebed.train(self, x, t, self.params, Correction(c, before))
             y = result.weights

@@ -88,7 +88,8 @@ def shares(name: str, sizes: Mapping[str, int], graph: str) -> dict[str, float]:
     there = sorted(each for each, samples in sizes.items() if samples)
     if name not in there:
         return {}
-    neighbours, mine = adjacency(len(there), graph), there.index(name)
+    neighbours = adjacency(len(there), graph)
+    mine = there.index(name)
     column = mixing(neighbours, [sizes[each] for each in there])[:, mine]
     return {each: float(column[j]) for j, each in enumerate(there) if neighbours[j, mine]}
 
@@ -109,7 +110,8 @@ class Edge(edgebed.Role):
 
     async def aggregate(self, w: edgebed.State, t: int) -> tuple[edgebed.State, int]:
         """The edge's model after τ₂ intra-cluster aggregations, and the samples that took part in them."""
-        p, samples = self.params, 0
+        p = self.params
+        samples = 0
         for r in range((t - 1) * p.intra + 1, t * p.intra + 1):
             with self.in_round(t, edge_round=r):
                 devices = edgebed.participants(self, p.participation, r)

@@ -18,7 +18,8 @@ LINEAR_FILTERS = 32
 """Up to this number the filters are a list; above it, a hash table over the last byte of an address."""
 
 
-ROOT, INGRESS = "1:", "ffff:"
+ROOT = "1:"
+INGRESS = "ffff:"
 
 
 class Family(NamedTuple):

@@ -93,7 +93,8 @@ def member_commands(device: str, profile: ChannelProfile, number: int, members: 
     """The commands that add the member of this number to a channel; none with ``fifo``. They can be repeated."""
     if not profile.rule.own_queues:
         return []
-    ceil, burst = units.format_rate(UNLIMITED), f"{round(UNLIMITED / 8 / 100)}b"
+    ceil = units.format_rate(UNLIMITED)
+    burst = f"{round(UNLIMITED / 8 / 100)}b"
     return [
         [
             *("tc", "class", "replace", "dev", device, "parent", _RATE_CLASS),
@@ -192,7 +193,8 @@ def _whole(parts: Sequence[float], total: int) -> list[int]:
 
 
 def _rate(verb: str, device: str, profile: ChannelProfile) -> list[str]:
-    rate, burst = units.format_rate(float(round(profile.rate))), f"{max(1, round(profile.rate * BURST / 8))}b"
+    rate = units.format_rate(float(round(profile.rate)))
+    burst = f"{max(1, round(profile.rate * BURST / 8))}b"
     return [
         *("tc", "class", verb, "dev", device, "parent", "10:", "classid", _RATE_CLASS, "htb"),
         *("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(FULL_FRAME)),

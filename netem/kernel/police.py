@@ -28,7 +28,8 @@ UNLIMITED = 32e9
 """Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
 
 LONGEST_BUCKET = 270.0  # s; 2**32 times 64 ns are 274.9
-LEAST_SLACK, MOST_SLACK = 0.001, 0.02
+LEAST_SLACK = 0.001
+MOST_SLACK = 0.02
 LEAST_PART = 16  # of a bucket, that is free after a change; a change every 10 ms must not make a queue longer
 _TICK = 64e-9  # s
 _LARGEST_PACKET = 262_144  # bytes that a super-packet may have on the link; a larger one would be dropped
@@ -73,7 +74,8 @@ def queued_share(profile: LinkProfile) -> float:
     """Of the packets that pass the policer, duplicates included, the share that comes to netem's queue. netem loses a
     packet if it is drawn for loss and not for duplication. A packet drawn for duplication only is given to the policer
     a second time, and this copy is lost or not (sch_netem.c, netem_enqueue)."""
-    loss, duplicate = profile.mean_loss, profile.duplicate
+    loss = profile.mean_loss
+    duplicate = profile.duplicate
     copies = duplicate * (1 - loss)
     return (1 - loss * (1 - duplicate) + copies * (1 - loss)) / (1 + copies)
 
@@ -114,7 +116,8 @@ def queue_limit(profile: LinkProfile) -> int:
 def making(index: int, bucket: Bucket | None) -> list[str]:
     """The action of a filter that makes the policer of this index; None lets everything pass."""
     if bucket is None:
-        bucket, exceed = Bucket(int(UNLIMITED / 8), int(UNLIMITED / 8 * _OPEN_SECONDS)), "ok"
+        bucket = Bucket(int(UNLIMITED / 8), int(UNLIMITED / 8 * _OPEN_SECONDS))
+        exceed = "ok"
     else:
         exceed = "drop"
     return [

@@ -43,7 +43,9 @@ PING = 8 * (PROBE_PAYLOAD + UDP_HEADERS)  # bits
 ENOUGH = 100  # datagrams of the slowest member
 OVERLOADS = (2.0, 1.5)  # the second one above half of MOST_DATAGRAMS
 FULL = 0.99  # utilisation
-SUM_RELATIVE, SHARE_RELATIVE, LEAST_FAIRNESS = 0.02, 0.05, 0.98
+SUM_RELATIVE = 0.02
+SHARE_RELATIVE = 0.05
+LEAST_FAIRNESS = 0.98
 ISOLATION = 0.0005  # s
 LATE = 0.05  # s after which a sender begins too late for the others
 
@@ -131,8 +133,10 @@ def expected(ways: Mapping[str, Way], channels: Channels) -> dict[str, float]:
 
 def plan_contention(channel: str, ways: Mapping[str, Way], channels: Channels, *, mtu: int) -> Contention:
     """Plan what these members send. ``mtu``: the largest packet of the nodes in bytes."""
-    shared, rates = channels[channel], expected(ways, channels)
-    together, slowest = sum(rates.values()), min(rates.values())
+    shared = channels[channel]
+    rates = expected(ways, channels)
+    together = sum(rates.values())
+    slowest = min(rates.values())
     tcp = together > MOST_DATAGRAMS
     overload = OVERLOADS[tcp or OVERLOADS[0] * together > MOST_DATAGRAMS]
     filled = 8 * shared.buffer_bytes / together / (overload - 1)
@@ -262,7 +266,8 @@ def _growth(
 
 
 def _judged(quantity: str, configured: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
-    low, high = configured * (1 - tolerance) - less, configured * (1 + tolerance)
+    low = configured * (1 - tolerance) - less
+    high = configured * (1 + tolerance)
     return judged(quantity, configured, measured, low, high, detail)
 
 

@@ -33,9 +33,11 @@ from netem.measurement.measure import (
 from netem.measurement.tally import UDP_HEADERS
 from netem.profile import GilbertElliott, LinkProfile
 
-RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
+RTT_ABSOLUTE = 0.001
+RTT_RELATIVE = 0.02
 RATE_RELATIVE = 0.03
-QUEUE_ABSOLUTE, QUEUE_RELATIVE = 0.005, 0.1
+QUEUE_ABSOLUTE = 0.005
+QUEUE_RELATIVE = 0.1
 SCATTER = 4.0  # standard deviations of the median, estimated from few trains
 TRAINS = 16
 ROUNDING = 1e-9
@@ -121,8 +123,10 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     configured = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * configured) + SCATTER * deviation
-    low, high = max(0.0, predicted - margin), predicted + margin
-    measured, samples = measurement.rtt_median, measurement.rtt_samples
+    low = max(0.0, predicted - margin)
+    high = predicted + margin
+    measured = measurement.rtt_median
+    samples = measurement.rtt_samples
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
         detail = f"no echo of {plan.count} probes came back"
         return Judgement("rtt", configured, None, low, high, "fail", detail, predicted)
@@ -140,7 +144,8 @@ def judge_delay(
     direction that the probes crossed first; its jitter brings them together, so that they queue in this one."""
     predicted, deviation = predict_delay(profile, plan, before)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
-    low, high = max(0.0, predicted - margin), predicted + margin
+    low = max(0.0, predicted - margin)
+    high = predicted + margin
     unsure = direction.delay is None or (direction.received or 0) < RTT_SAMPLES
     detail = "too few arrived" if unsure else f"median of {direction.received}"
     asked = profile.latency
@@ -220,7 +225,8 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
         return judged("burst", configured, None, 0.0, math.inf, "no loss was seen")
     measured = (direction.sent - direction.received) / direction.bursts
     margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
-    low, high = max(1.0, configured - margin), configured + margin
+    low = max(1.0, configured - margin)
+    high = configured + margin
     unsure = direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0)
     detail = f"{direction.bursts} bursts{' are too few for a judgement' if unsure else ''}"
     return judged("burst", configured, measured, low, high, detail, unsure=unsure)
@@ -236,7 +242,8 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
     configured = profile.rate
-    low, high = (1 - RATE_RELATIVE) * configured, (1 + RATE_RELATIVE) * configured
+    low = (1 - RATE_RELATIVE) * configured
+    high = (1 + RATE_RELATIVE) * configured
     if direction.rate is None:
         return judged("rate", configured, None, low, high, "too little arrived")
     tcp = saturation.transport == "tcp"
@@ -266,7 +273,8 @@ def judge_queue(
     before the losses (`netem.kernel.police`), so what chance does not lose waits as well."""
     configured = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
-    low, high = max(0.0, configured - margin - profile.jitter), configured + margin + _jitter_range(profile, saturation)
+    low = max(0.0, configured - margin - profile.jitter)
+    high = configured + margin + _jitter_range(profile, saturation)
     high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
     if in_kernel:
         high += (configured + saturation.seconds) * _spared(profile, saturation)
@@ -300,7 +308,8 @@ def _judge_fraction(quantity: str, configured: float, count: int | None, number:
     if count is None or independent == 0:
         return judged(quantity, configured, None, 0.0, 1.0, "no packet from the far end arrived")
     lowest, highest = binomial_range(independent, configured)
-    low, high = lowest / independent, highest / independent
+    low = lowest / independent
+    high = highest / independent
     found = judged(quantity, configured, count / number, low, high, f"{count} of {number}")
     if found.verdict == "pass" and (lowest == 0 if configured else number < CLEAN_SAMPLES):
         return replace(found, verdict="unknown", detail=f"{found.detail}: too few probes to detect it")

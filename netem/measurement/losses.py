@@ -28,11 +28,13 @@ class AskedLosses:
     def change(self, packets: int, profile: LinkProfile) -> None:
         """Change the link's profile after ``packets`` packets in total."""
         self._mean, self._variance = self.of(packets)
-        self._from, self._profile = packets, profile
+        self._from = packets
+        self._profile = profile
 
     def of(self, packets: int) -> tuple[float, float]:
         """Mean and variance of the losses among ``packets`` packets in total."""
-        number, loss = packets - self._from, self._profile.mean_loss
+        number = packets - self._from
+        loss = self._profile.mean_loss
         effect = design_effect(self._profile.loss)
         return self._mean + number * loss, self._variance + number * loss * (1 - loss) * effect
 

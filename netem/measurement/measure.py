@@ -173,7 +173,8 @@ def plan_probe(
     seconds = 0.2 if quick else 2.0
     slowest = min(profile.rate or math.inf for profile in (forward, back))
     frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
-    needed, (count, spacing) = _needed(forward, back), _train(forward, back, quick, longest)
+    needed = _needed(forward, back)
+    (count, spacing) = _train(forward, back, quick, longest)
     latency = forward.latency + back.latency
     wait = latency + 5 * (forward.jitter + back.jitter) + (frame + 8 * LONGEST_ANSWER) / slowest + 0.05
     if forward.real or back.real:
@@ -251,7 +252,8 @@ def _plan_saturation(
     if profile.real:
         seconds = max(3 * seconds, 1.0)
         return Saturation("tcp", 0.0, seconds, size=0, window=int(TCP_WINDOW), drain=0.0, queue=0.0, fills=False)
-    rate, buffer = profile.rate, profile.buffer_limit
+    rate = profile.rate
+    buffer = profile.buffer_limit
     if rate is None or buffer is None:
         return None
     steady = min(JITTERS * profile.jitter, longest or LONGEST)

@@ -115,7 +115,8 @@ class Responder:
 
     def serve(self, until: int) -> None:
         """Answer until the descriptor `until` reaches its end of file."""
-        datagrams, streams = self.datagrams.fileno(), self.streams.fileno()
+        datagrams = self.datagrams.fileno()
+        streams = self.streams.fileno()
         while True:
             ready, _, _ = select.select([until, datagrams, streams], [], [])
             if until in ready and not os.read(until, 4096):
@@ -270,7 +271,8 @@ class Probe:
 
     def _train(self) -> tuple[list[int], list[float], list[float]]:
         """Send the train; returns the echo numbers in order of arrival, the round-trip times, the backward delays."""
-        count, spacing = self.plan["count"], self.plan["spacing"]
+        count = self.plan["count"]
+        spacing = self.plan["spacing"]
         filler = bytes(self.plan["size"] - HEADER.size)
         echoes: list[int] = []
         times: list[float] = []
@@ -310,7 +312,8 @@ class Probe:
     def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
         if saturation["transport"] == "tcp":
             return {"rate": self._stream(BACK, saturation)}
-        datagrams, times = Flood(), times_of(saturation)
+        datagrams = Flood()
+        times = times_of(saturation)
         request = json.dumps(saturation).encode()
         forward = self.plan["forward"]
         waiting = forward["drain"] if forward else 0.0  # behind the datagrams of the other direction
@@ -331,7 +334,8 @@ class Probe:
         return datagrams.result()
 
     def _stream(self, direction: int, saturation: dict[str, Any]) -> float | None:
-        seconds, window = saturation["seconds"], min(saturation["window"], LARGEST_WINDOW)
+        seconds = saturation["seconds"]
+        window = min(saturation["window"], LARGEST_WINDOW)
         try:
             with socket.create_connection(self.far, timeout=10) as connection:
                 connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window))

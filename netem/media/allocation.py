@@ -47,7 +47,8 @@ def allocate(transfers: Mapping[Name, Transfer], free: Mapping[str, float]) -> d
     can contradict each other in a circle; then the transfer with the lowest rate is settled first.
     """
     rates: dict[Name, float] = {}
-    waiting, left = dict(transfers), dict(free)
+    waiting = dict(transfers)
+    left = dict(free)
     while waiting:
         levels = _levels(waiting, left)
         offers = {

@@ -121,7 +121,8 @@ class Channel(Generic[Payload]):
         """The packets that have left since the last call, each with the time at which it left."""
         while self._payloads and self._step(now):
             pass
-        left, self._left = self._left, []
+        left = self._left
+        self._left = []
         return left
 
     def next(self) -> float:
@@ -132,8 +133,10 @@ class Channel(Generic[Payload]):
         """Continue with another profile from now on, see "Changes" above. After a change of the rule what waits stays
         in the order of its arrival."""
         self._catch_up(now)
-        former, self.profile = self.profile, profile
-        self._limit, self._cost = profile.buffer_bytes + 0.5, profile.rule.cost
+        former = self.profile
+        self.profile = profile
+        self._limit = profile.buffer_bytes + 0.5
+        self._cost = profile.rule.cost
         if self._sending is not None:
             stretch = self._sending.member.rate / profile.rate_of(self._sending.member.name)
             self._ends = now + (self._ends - now) * stretch
@@ -141,7 +144,9 @@ class Channel(Generic[Payload]):
             member.rate = profile.rate_of(member.name)
         if profile.share != former.share:
             waiting = [packet for queue in self._queues.values() for packet in queue.waiting]
-            self._queues, self._order, self._tag = {}, [], 0.0
+            self._queues = {}
+            self._order = []
+            self._tag = 0.0
             for member in self._members.values():
                 member.queue = self._queue(member.name)
             for packet in sorted(waiting, key=lambda packet: packet.number):
@@ -150,7 +155,8 @@ class Channel(Generic[Payload]):
     def occupy(self, traffic: CrossTraffic | None, seed: int, now: float) -> None:
         """Start cross traffic; it replaces the present one, whose waiting frames are still sent. None: end it."""
         self._catch_up(now)
-        self._traffic, self._seed = traffic, seed
+        self._traffic = traffic
+        self._seed = seed
         self._since = self._reached = now
         highest = 0.0 if traffic is None else peak(traffic)
         self._window = WINDOW * 8 * FULL_FRAME / highest if highest > SLOW else math.inf
@@ -161,7 +167,8 @@ class Channel(Generic[Payload]):
         self._catch_up(now)
         removed = []
         for queue in self._queues.values():
-            waiting, queue.waiting = queue.waiting, deque()
+            waiting = queue.waiting
+            queue.waiting = deque()
             for packet in waiting:
                 if packet.payload is None or not wanted(packet.payload):
                     queue.waiting.append(packet)
@@ -287,7 +294,8 @@ class Channel(Generic[Payload]):
                 heappush(order, (queue.charged, next(self._numbers), queue))
             else:
                 queue.ordered = False
-            self._began, self._ends = now, now + seconds
+            self._began = now
+            self._ends = now + seconds
             return
         self._sending = None
         self._ends = math.inf
@@ -308,7 +316,9 @@ class Channel(Generic[Payload]):
             self._part = sent % 1 + waiting % 1
             self._bytes = others.queued_bytes = others.queue.bytes = 0
             others.queue.waiting.clear()
-            self._sending, self._ends, self._reached = None, math.inf, since
+            self._sending = None
+            self._ends = math.inf
+            self._reached = since
             self._expect(since - self._since)
             for _ in range(int(waiting)):
                 self._enter(since, others, FULL_FRAME, 1, None)
@@ -333,7 +343,8 @@ class Channel(Generic[Payload]):
             else:
                 end += frame
             arrives = self._since + next(self._frames, math.inf)
-        self._arrives, self._reached = arrives, now
+        self._arrives = arrives
+        self._reached = now
         waiting = max(0, math.ceil((end - now) / frame)) if came else 0
         for _ in range(waiting):
             self._enter(now, others, FULL_FRAME, 1, None)

@@ -49,7 +49,8 @@ def _poisson(rate: float, seed: int, since: float) -> Iterator[float]:
     seconds = SLOT / density
     for slot in count(int(since / seconds)):
         distance = Random(f"{seed} {slot}").expovariate
-        at, end = slot * seconds + distance(density), (slot + 1) * seconds
+        at = slot * seconds + distance(density)
+        end = (slot + 1) * seconds
         while at < end:
             if at >= since:
                 yield at
@@ -74,13 +75,15 @@ def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[tuple[st
         seconds = SLOT * (traffic.on + traffic.off)
         for slot in count(int(since / seconds)):
             draw = Random(f"{seed} {slot}")
-            at, end = slot * seconds, (slot + 1) * seconds
+            at = slot * seconds
+            end = (slot + 1) * seconds
             on = draw.random() < traffic.on / (traffic.on + traffic.off)
             while at < end:
                 mean = traffic.on if on else traffic.off
                 last = min(end, at + (draw.expovariate(1 / mean) if mean else 0.0))
                 yield f"{slot} {at}", at, last, traffic.rate if on else 0.0
-                at, on = last, not on
+                at = last
+                on = not on
         return
     rows = traffic.rows if traffic.kind == "trace" else ((0.0, traffic.rate),)
     ends = [at for at, _ in rows[1:]] + [math.inf]

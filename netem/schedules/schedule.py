@@ -102,7 +102,8 @@ class Step:
         if not (math.isfinite(self.pace) and self.pace >= 0.001):
             raise ScheduleError(f"step: must be at least 1ms, not {self.pace} s")
         if self.over / self.pace > MOST_STEPS:
-            over, least = format_duration(self.over), format_duration(math.ceil(self.over / MOST_STEPS * 1000) / 1000)
+            over = format_duration(self.over)
+            least = format_duration(math.ceil(self.over / MOST_STEPS * 1000) / 1000)
             raise ScheduleError(
                 f"ramp: {over} in steps of {format_duration(self.pace)} are more than {MOST_STEPS:,} "
                 f"changes: take a step of {least} or more"
@@ -208,7 +209,8 @@ class Steps:
         return words if self.repeat is None else f"{words}; again every {format_duration(self.repeat)}"
 
     def _state(self, base: LinkProfile, now: float) -> tuple[LinkProfile, bool]:
-        profile, cut = base, False
+        profile = base
+        cut = False
         for step in self.steps:
             if step.at > now:
                 break
@@ -221,7 +223,8 @@ def _between(begin: LinkProfile, end: LinkProfile, share: float) -> LinkProfile:
     """Interpolate: ``share`` of the way from ``begin`` to ``end``. ProfileError if a setting has no values between."""
     values: dict[str, float] = {}
     for name in RAMPED:
-        a, b = getattr(begin, name), getattr(end, name)
+        a = getattr(begin, name)
+        b = getattr(end, name)
         if a == b:
             continue
         if isinstance(a, GilbertElliott) or isinstance(b, GilbertElliott):

@@ -288,7 +288,9 @@ _COLUMN = re.compile(r"([a-z]+)(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNOR
 
 
 def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRow:
-    at, values, cut = 0.0, {}, False
+    at = 0.0
+    values = {}
+    cut = False
     for text, column in zip(cells, columns, strict=True):
         if column is None or (not text and column.key != "t"):
             continue

@@ -56,7 +56,8 @@ def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) 
     """Send the beats that are due before ``now``, in turn with acknowledgements of the peer's; returns when a message
     written at ``now`` can be released, infinity if never. A peer that hears nothing for ``patience`` s begins a new
     connection."""
-    there, back = path.losses, path.acknowledgements
+    there = path.losses
+    back = path.acknowledgements
     if there is None or back is None or not sender.sent or now <= sender.next:
         return now
     at = beats.after(sender.written)
@@ -66,7 +67,8 @@ def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) 
             back.draw(2 * undisturbed)
             at += undisturbed * beats.period
             continue
-        lost, unheard = 1 in there.draw(2), 1 in back.draw(2)
+        lost = 1 in there.draw(2)
+        unheard = 1 in back.draw(2)
         if not lost and not unheard:
             at += beats.period
             continue

@@ -120,7 +120,8 @@ class Flow:
         the other counts grow at the end of a round. Counts that TCP notices are random draws, the others
         (duplicated, reordered) are expectations."""
         self._forget(now)
-        rounds, present = self._rounds, vars(self._sender)
+        rounds = self._rounds
+        present = vars(self._sender)
         if not rounds:
             return _counters(present)
         states = [each.state for each in rounds] + [present]
@@ -128,7 +129,8 @@ class Flow:
         place = next((n for n, each in enumerate(rounds) if arrived[n] < each.packets), len(rounds))
         counters = _counters(states[place])
         if place < len(rounds):
-            after, more = _counters(states[place + 1]), arrived[place]
+            after = _counters(states[place + 1])
+            more = arrived[place]
             more -= sum(lost < more for lost in rounds[place].lost)
             counters.delivered = min(counters.delivered + more, after.delivered)
             counters.delivered_bytes = min(counters.delivered_bytes + more * FULL_FRAME, after.delivered_bytes)
@@ -201,7 +203,8 @@ class Flow:
         changed = [] if self._cut_at is not None else self._rewind([int(some) for some in sent])
         self._path = Path(forward, backward, self._random)
         if forward != self._profile:
-            self._profile, self._silent_until = forward, now + forward.silence
+            self._profile = forward
+            self._silent_until = now + forward.silence
         begun = share * self._path.pace
         self._sender.free = max(now, self._silent_until) - begun
         if self._resume and changed:
@@ -247,7 +250,8 @@ class Flow:
 
     def _forget(self, now: float) -> None:
         """Drop messages and rounds that have arrived."""
-        messages, rounds = self._messages, self._rounds
+        messages = self._messages
+        rounds = self._rounds
         while messages and messages[0].arrival <= now:
             messages.popleft()
         if not messages:
@@ -262,14 +266,17 @@ class Flow:
         place = next((place for place, each in enumerate(self._rounds) if kept[place] < each.packets), None)
         if place is None:
             return []
-        undone, sender, path = self._rounds[place], self._sender, self._path
+        undone = self._rounds[place]
+        sender = self._sender
+        path = self._path
         vars(sender).update(undone.state)
         while len(self._rounds) > place:
             self._rounds.pop()
         lost: list[int] = []
         if count := kept[place]:
             lost = [each for each in undone.lost if each < count]
-            undone.packets, undone.dropped = count, 0
+            undone.packets = count
+            undone.dropped = 0
             self._rounds.append(undone)
             if self._resume and count > sender.limit - sender.used:  # the window grew with these packets
                 queued = undone.begin - max(undone.start, self._silent_until)
@@ -287,8 +294,12 @@ class Flow:
     def _carry(self, message: _Message, now: float, resumed: bool = False) -> None:
         """Send the rest of a message, round by round, and set its arrival time. ``resumed``: the first round has been
         opened already."""
-        sender, path, rounds = self._sender, self._path, self._rounds
-        pace, number, rest = path.pace, message.number, message.rest
+        sender = self._sender
+        path = self._path
+        rounds = self._rounds
+        pace = path.pace
+        number = message.number
+        rest = message.rest
         unnoticed = 0  # packets lost at the end of a round, which only those of the next one reveal
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
             sender.idle(now, pace, self._beats)
@@ -296,11 +307,13 @@ class Flow:
         written = False
         while sender.backoff <= GIVE_UP:
             if resumed and sender.used < sender.limit:
-                start, room = max(now, sender.start), sender.limit - sender.used
+                start = max(now, sender.start)
+                room = sender.limit - sender.used
             else:
                 start, room = sender.open(now, path)
             if not written:  # the send buffer takes twice the window (tcp_sndbuf_expand)
-                sender.written, written = start, rest <= 2 * room
+                sender.written = start
+                written = rest <= 2 * room
             begin = start if start > sender.free else sender.free
             count = min(room, rest - unnoticed or rest)
             queued = begin - max(start, self._silent_until)  # s
@@ -385,7 +398,8 @@ class _Round:
 
 def _counters(state: Mapping[str, Any]) -> Counters:
     """Those of a sender in this state, once everything sent has arrived."""
-    gone, duplicated = state["lost"] + state["overflowed"], round(state["duplicated"])
+    gone = state["lost"] + state["overflowed"]
+    duplicated = round(state["duplicated"])
     return Counters(
         offered=state["offered"],
         offered_bytes=state["offered_bytes"],

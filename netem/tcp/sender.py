@@ -163,8 +163,13 @@ class Sender:
     def _one_by_one(self, start: float, count: int, short: float, path: Path) -> None:
         """Release packets one by one, for delays that vary: each packet and acknowledgement waits for its predecessors.
         A late acknowledgement delays the packets that it releases, and these may wait again."""
-        pace, latency, clock, acks = path.pace, path.latency, self.clock, list(self.acks)
-        free, arrived, back = self.free, self.arrived, self.back
+        pace = path.pace
+        latency = path.latency
+        clock = self.clock
+        acks = list(self.acks)
+        free = self.free
+        arrived = self.arrived
+        back = self.back
         samples = []
         release = start
         for number in range(1, count + 1):
@@ -189,13 +194,18 @@ class Sender:
             self.least = min(self.least, *samples)
             self.first_rtt = min(samples[:HYSTART_SAMPLES])
             self.srtt = samples[-1]
-        self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
+        self.acks = tuple(acks)
+        self.released = release
+        self.free = free
+        self.arrived = arrived
+        self.back = back
 
     def idle(self, now: float, pace: float, beats: Beats) -> None:
         """Halve the window for each timeout during which nothing was sent, not even a beat."""
         self._acknowledge(self.next, pace)
         self.used = 0
-        sent, written = self.released, self.written
+        sent = self.released
+        written = self.written
         while sent < now and self.window > INITIAL_WINDOW:
             written = min(beats.after(written), now)
             if (halvings := math.ceil((written - sent) / self.timeout) - 1) > 0:
@@ -203,13 +213,15 @@ class Sender:
                 self.window = max(math.ldexp(self.window, -halvings) // 1, INITIAL_WINDOW)
             sent = max(sent, written)
         self.epoch += now - self.released
-        self.quick, self.pending = QUICK, 0
+        self.quick = QUICK
+        self.pending = 0
         self.next = self.start = -math.inf  # nothing is in flight
 
     def _acknowledge(self, now: float, pace: float) -> None:
         """Acknowledge the packets of the round that ends."""
         grows = not self.lossy and (not self.recovering or self.window < self.threshold)
-        self.recovering, self.lossy = self.lossy, False
+        self.recovering = self.lossy
+        self.lossy = False
         acknowledged = self.used
         if not grows or not acknowledged:
             return
@@ -251,7 +263,8 @@ class Sender:
         """Growth of CUBIC's window in packets."""
         window = self.window
         if self.epoch == -math.inf:
-            self.epoch, self.reno = now, window
+            self.epoch = now
+            self.reno = window
             self.origin = max(self.peak, window)
             self.inflection = ((self.origin - window) / C) ** (1 / 3)
         ahead = C * (now - self.epoch + self.least - self.inflection) ** 3
@@ -310,7 +323,8 @@ class Sender:
             self.time_out()
         else:
             self.stall(known + self.probe_timeout(len(lost) + dropped))
-            self.repairs, self.repair = len(lost) + dropped, 1
+            self.repairs = len(lost) + dropped
+            self.repair = 1
 
     def _known(self, place: int, behind: int, pace: float) -> float:
         """When the sender detects the loss of packet ``place`` of the round, which ``behind`` packets follow: at their
@@ -362,7 +376,9 @@ class Sender:
 def climb(window: float, target: int, acknowledged: int) -> float:
     """Growth of a window towards a target by so many acknowledged packets, at most a window of them. A window grows by
     one for each window / distance of them. The distance counts whole packets (Linux, tcp_cubic.c, bictcp_update)."""
-    whole, left, grown = int(window), float(min(acknowledged, window)), 0.0
+    whole = int(window)
+    left = float(min(acknowledged, window))
+    grown = 0.0
     while left > 0 and whole < target:
         needed = max(whole // (target - whole), 2)
         grown += min(left / needed, 1.0)

@@ -16,7 +16,8 @@ from random import Random
 HEADER = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 HEADER_SIZE = HEADER.size
 ETHERNET = 14
-_ARP, _IPV6 = b"\x08\x06", b"\x86\xdd"
+_ARP = b"\x08\x06"
+_IPV6 = b"\x86\xdd"
 _OWN_IPV6 = (0, 58)  # next headers of the kernel's own IPv6 packets: hop-by-hop options (MLD), ICMPv6
 
 NEEDS_CHECKSUM = 1
@@ -34,7 +35,9 @@ _TCP, _UDP = 6, 17  # protocols
 _PROTOCOLS = {TCP_IPV4: _TCP, TCP_IPV6: _TCP, UDP_SEGMENTS: _UDP}  # of the super-packets that are cut
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _EXTENSIONS = (0, 43, 60)  # IPv6's hop-by-hop options, routing and destination options (RFC 8200)
-FIN, PUSH, CWR = 0x01, 0x08, 0x80
+FIN = 0x01
+PUSH = 0x08
+CWR = 0x80
 
 MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the minimum that Linux sends (tcp_min_snd_mss, less the timestamps)
 
@@ -181,9 +184,11 @@ def _leads_to(packet: bytes, network: int, transport: int, protocol: int) -> boo
         return network + (packet[network] & 0x0F) * 4 == transport and packet[network + 9] == protocol
     if kind != _IPV6 or network + IPV6_SIZE > transport:
         return False
-    following, at = packet[network + 6], network + IPV6_SIZE
+    following = packet[network + 6]
+    at = network + IPV6_SIZE
     while following in _EXTENSIONS and at < transport:
-        following, at = packet[at], at + 8 + packet[at + 1] * 8
+        following = packet[at]
+        at = at + 8 + packet[at + 1] * 8
     return at == transport and following == protocol
 
 

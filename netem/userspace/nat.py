@@ -18,7 +18,8 @@ from netem.userspace.frame import ETHERNET, HEADER_SIZE, IPV4_SMALLEST, IPV4_TYP
 MOST_FLOWS = 65_536
 """The latest flows, which a NAT remembers. The end that sends next counts as the one that has started another flow."""
 
-_TCP, _UDP = 6, 17
+_TCP = 6
+_UDP = 17
 _IPV6_TYPE = b"\x86\xdd"
 _IP = HEADER_SIZE + ETHERNET
 _FRAGMENT_OFFSET = 0x1FFF
@@ -67,12 +68,16 @@ def ends_of(packet: bytes) -> Flow | None:
     """The protocol, the source and the target of a frame with a virtio header; None without ports."""
     kind = packet[_IP - 2 : _IP]
     if kind == IPV4_TYPE and len(packet) >= _IP + IPV4_SMALLEST:
-        protocol, transport = packet[_IP + 9], _IP + (packet[_IP] & 0x0F) * 4
-        source, target = packet[_IP + 12 : _IP + 16], packet[_IP + 16 : _IP + 20]
+        protocol = packet[_IP + 9]
+        transport = _IP + (packet[_IP] & 0x0F) * 4
+        source = packet[_IP + 12 : _IP + 16]
+        target = packet[_IP + 16 : _IP + 20]
         later = int.from_bytes(packet[_IP + 6 : _IP + 8], "big") & _FRAGMENT_OFFSET
     elif kind == _IPV6_TYPE and len(packet) >= _IP + IPV6_SIZE:
-        protocol, transport = packet[_IP + 6], _IP + IPV6_SIZE
-        source, target = packet[_IP + 8 : _IP + 24], packet[_IP + 24 : _IP + 40]
+        protocol = packet[_IP + 6]
+        transport = _IP + IPV6_SIZE
+        source = packet[_IP + 8 : _IP + 24]
+        target = packet[_IP + 24 : _IP + 40]
         later = 0
     else:
         return None

@@ -73,7 +73,8 @@ class Port:
         now = time.time()
         ahead = now - time.monotonic()
         # The kernel's stamps are of the wall clock. If that was set since the last query, this packet may be older.
-        step, self._ahead = ahead - self._ahead, ahead
+        step = ahead - self._ahead
+        self._ahead = ahead
         arrived: float = seconds + nanoseconds / 1e9
         return max(0.0, now - arrived - max(0.0, step))
 

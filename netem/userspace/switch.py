@@ -160,10 +160,12 @@ class Switch:
         return {}
 
     def nat(self, source: str, target: str, timeout: float) -> dict[str, Any]:
-        inwards, outwards = self._link(source, target), self._link(target, source)
+        inwards = self._link(source, target)
+        outwards = self._link(target, source)
         if inwards.nat is None:  # otherwise it is there, with its flows
             nat = Nat(float(timeout))
-            inwards.nat, outwards.nat = nat.admits, nat.leaves
+            inwards.nat = nat.admits
+            outwards.nat = nat.leaves
         return {}
 
     def cut(self, source: str, target: str) -> dict[str, Any]:
@@ -220,8 +222,10 @@ class Switch:
         """
         flight = self.flight
         now = flight.settle() if flight.media.channels else self._clock()
-        lateness, flight.lateness = flight.lateness, Lateness()
-        waiting, self.waiting = self.waiting, Lateness()
+        lateness = flight.lateness
+        flight.lateness = Lateness()
+        waiting = self.waiting
+        self.waiting = Lateness()
         drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
         return {
             "links": [

@@ -51,8 +51,10 @@ NOT_TAKEN = (errno.EINVAL, errno.EMSGSIZE, errno.ENETDOWN, errno.ENOBUFS, errno.
 """A frame is too short or too long, or the device is down or full."""
 
 # <linux/sched.h>, <linux/sockios.h>, <linux/ethtool.h>
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+SIOCETHTOOL = 0x8946
+ETHTOOL_STXCSUM = 0x17
 
 Hosts = Mapping[bytes, tuple[str, int]]
 

@@ -60,7 +60,8 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
     """Report loss and metrics of `w` on every test set of the node: "global", "own", both or none. Returns the
     accuracies by test set, of a regression the mean absolute errors. Metrics of classes that the scenario requests are
     next to them, as "global.macro_f1"."""
-    limit, main = role.params.evaluate_samples, MAIN_METRIC[role.learner.data.task]
+    limit = role.params.evaluate_samples
+    main = MAIN_METRIC[role.learner.data.task]
     found: dict[str, float] = {}
     for scope in role.learner.tests:
         result = await evaluated(role, w, scope, limit, forward)
@@ -140,7 +141,8 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     holding = with_samples(role, fitting(role, updates, w))
     if not holding:
         return w
-    states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
+    states = [update.tensors for update in holding]
+    samples = [update.fields["samples"] for update in holding]
     return await role.compute(weighted_mean, states, samples, mode="other")
 
 

@@ -123,15 +123,22 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
         return ClientResult(dict(weights), 0, 0, 0.0, None)
     learner.set(weights)
     x, y = learner.train_data
-    model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
-    noising, clip = learner.random("noise", round), clipping(params)
-    losses, objectives = [], []
-    rows, clipped_rows = 0, 0
-    clean, noised, labels = [], [], []
+    model = learner.model.train()
+    step = optimizer(list(learner.model.parameters()), params)
+    noising = learner.random("noise", round)
+    clip = clipping(params)
+    losses = []
+    objectives = []
+    rows = 0
+    clipped_rows = 0
+    clean = []
+    noised = []
+    labels = []
     for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round), learner.device):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
-            rows, clipped_rows = rows + len(features), clipped_rows + clip.count(features.detach())
+            rows = rows + len(features)
+            clipped_rows = clipped_rows + clip.count(features.detach())
             features = clip.clip(features)
         through = noise(features, params, noising) if params.noise_in == "training" else features
         if through is not features:
@@ -162,7 +169,8 @@ def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Sh
     """Equations 2 and 3 with the extractor in `weights`, over the node's samples in a random order."""
     learner.set(weights)
     x, y = learner.train_data
-    random, clip = learner.random("shared", round), clipping(params)
+    random = learner.random("shared", round)
+    clip = clipping(params)
     order = torch.from_numpy(random.permutation(learner.samples)).to(learner.device)
     extractor = learner.model.eval().extractor
     with torch.no_grad():
@@ -202,7 +210,8 @@ def retrain(
     """Equations 10 to 12: train the classifier on the features of all clients. The extractor stays unchanged."""
     learner.set(weights)
     x, y = (torch.from_numpy(np.concatenate(each)).to(learner.device) for each in (features, labels))
-    classifier, random = learner.model.classifier.train(), learner.random("retrain", round)
+    classifier = learner.model.classifier.train()
+    random = learner.random("retrain", round)
     step = Adam(list(classifier.parameters()), params.retrain_learning_rate)
     for _ in range(params.retrain_epochs):
         order = torch.from_numpy(random.permutation(len(y))).to(learner.device)

@@ -58,7 +58,8 @@ class Cloud(fedavg.Cloud):
         holding = with_samples(self, fitting(self, updates, w, "steps"))
         if not holding:
             return w
-        states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
+        states = [update.tensors for update in holding]
+        samples = [update.fields["samples"] for update in holding]
         a = [accumulated(update.fields["steps"], self.params.momentum) for update in holding]
         return await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
 

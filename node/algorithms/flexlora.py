@@ -42,7 +42,8 @@ def cut(w: State, rank: int) -> State:
     """The adapters of a lower rank: the first columns of B and rows of A. B is scaled by r / R, so that s B stays."""
     made = dict(w)
     for layer in layers(w):
-        up, down = w[layer + UP], w[layer + DOWN]
+        up = w[layer + UP]
+        down = w[layer + DOWN]
         made[layer + UP] = np.ascontiguousarray(up[:, :rank]) * up.dtype.type(rank / len(down))
         made[layer + DOWN] = down[:rank]
     return made
@@ -67,7 +68,8 @@ def merged(w: State, states: Sequence[State], samples: Sequence[int], alpha: flo
     """The next global state, of the ranks of `w`, from states of any ranks."""
     adapters = {layer + part for layer in layers(w) for part in (UP, DOWN)}
     others = [{name: each for name, each in state.items() if name not in adapters} for state in states]
-    made, shares = weighted_mean(others, samples), [count / sum(samples) for count in samples]
+    made = weighted_mean(others, samples)
+    shares = [count / sum(samples) for count in samples]
     for layer in layers(w):
         parts = split(mean_product(states, shares, layer, alpha), len(w[layer + DOWN]), alpha)
         made |= {layer + name: part.astype(w[layer + name].dtype) for name, part in zip((UP, DOWN), parts, strict=True)}
@@ -78,7 +80,8 @@ def truncated(made: State, states: Sequence[State], samples: Sequence[int], alph
     """The share of ‖W‖², summed over the layers, that the rank of `made` cannot hold, where `made` is `merged` of the
     other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
     shares = [count / sum(samples) for count in samples]
-    whole, kept = 0.0, 0.0
+    whole = 0.0
+    kept = 0.0
     for layer in layers(made):
         whole += float(np.sum(mean_product(states, shares, layer, alpha) ** 2))
         scale = alpha / len(made[layer + DOWN])
@@ -100,7 +103,8 @@ class Cloud(fedavg.Cloud):
         holding = with_samples(self, fit)
         if not holding:
             return w
-        states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
+        states = [update.tensors for update in holding]
+        samples = [update.fields["samples"] for update in holding]
         sides = ((len(w[layer + UP]), w[layer + DOWN].shape[1]) for layer in layers(w))
         numbers = sum(out * inside * min(out, inside) for out, inside in sides)  # of the decompositions
         alpha = self.model_params["lora"]["alpha"]

@@ -56,7 +56,8 @@ class Cloud(Role):
 
     async def run(self) -> None:
         t = self.restored.round if self.restored else 0
-        kept, initial = self.restored, self.learner.initial()
+        kept = self.restored
+        initial = self.learner.initial()
         cams = {e: parted(kept.tensors, e) if kept else initial for e in self.children}
         async for t in self.rounds():
             await self.publish_each("model", cams, owned=True, round=t, last=False)

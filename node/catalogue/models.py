@@ -161,7 +161,8 @@ class ModelEntry:
             raise ValueError(f"model {self.name}: {error}") from error
         if not isinstance(chosen, Features) or chosen.features is None:
             return own
-        wider, narrower = chosen.features * (own.features + classes), own.features * classes
+        wider = chosen.features * (own.features + classes)
+        narrower = own.features * classes
         return replace(
             own,
             parameters=own.parameters + wider - narrower + chosen.features,
@@ -206,7 +207,8 @@ def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> tuple[nn.Mod
 def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(f"takes images of one or three channels, not samples of shape {shape}")
-    own, side = BACKBONES[params.architecture], params.image_size
+    own = BACKBONES[params.architecture]
+    side = params.image_size
     positions = 0
     if params.architecture == "vit-tiny":
         if side % PATCH:

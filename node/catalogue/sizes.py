@@ -64,7 +64,8 @@ class Layers:
     ``classifier`` on are the classifier."""
 
     def __init__(self, shape: Shape) -> None:
-        self.shape, self.kept = tuple(shape), False
+        self.shape = tuple(shape)
+        self.kept = False
         self.modules: list[tuple[str, tuple[Any, ...]]] = []
         self.classifier = self._features = 0
         self._sums = dict.fromkeys(("parameters", "buffers", "counters", "operations", "values", "layers", "saved"), 0)
@@ -126,7 +127,9 @@ class Layers:
 
     def residual(self, width: int, initialisation: str) -> Self:
         """A block of two convolutions without normalisation, and a shortcut. ``initialisation``: of its weights."""
-        start, stride, place = self.shape, 1 if self.shape[0] == width else 2, len(self.modules)
+        start = self.shape
+        stride = 1 if self.shape[0] == width else 2
+        place = len(self.modules)
         end = self.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
         self.shape, self.kept = start, True  # of the shortcut
         self.activation() if stride == 1 else self.convolution(width, 1, stride).keep()
@@ -144,7 +147,8 @@ class Layers:
         """Add a layer with an output of this shape. It ``saves`` its input."""
         if saves:
             self.keep()
-        self.shape, self.kept = tuple(shape), False
+        self.shape = tuple(shape)
+        self.kept = False
         self._widest = max(self._widest, math.prod(shape))
         for name, number in (sums | {"values": math.prod(shape), "layers": 1}).items():
             self._sums[name] += number

@@ -22,7 +22,8 @@ def batches(
     new random order, or `steps` steps."""
     if samples == 0:
         return
-    taken, size = 0, params.step_size
+    taken = 0
+    size = params.step_size
     for epoch in range(params.epochs) if params.steps is None else itertools.count():
         order = torch.from_numpy(random.permutation(samples)).to(device)
         for place, start in enumerate(range(0, samples, params.batch_size)):

@@ -90,7 +90,8 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
     Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
     """
     with _turn:
-        states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
+        states = (torch.get_rng_state(), random.getstate())
+        numpys = _LEGACY.get_bit_generator()
         ours = _spare.pop() if _spare else np.random.MT19937()
         _LEGACY.set_bit_generator(ours)
         np.random.seed(seed % 2**32)

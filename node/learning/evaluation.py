@@ -32,7 +32,8 @@ class Totals:
     """The sums of an evaluation. ``requested``: names of class metrics (`node.learning.class_metrics`)."""
 
     def __init__(self, task: str, requested: Sequence[str] = ()) -> None:
-        self._task, self._requested = task, requested
+        self._task = task
+        self._requested = requested
         self._loss = 0.0
         self._tallies = Counter[str]()
         self._counts: ClassCounts | None = None

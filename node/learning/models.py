@@ -195,7 +195,8 @@ def _made(name: str, shape: Shape, classes: int, params: Any) -> Parts:
     order = sorted(enumerate(network.modules), key=lambda each: each[1][0] != "ResidualBlock")  # these draw first
     drawn = {place: getattr(nn, kind, ResidualBlock)(*given) for place, (kind, given) in order}
     made = [drawn[place] for place in range(len(drawn))]
-    extractor, classifier = made[: network.classifier], made[network.classifier :]
+    extractor = made[: network.classifier]
+    classifier = made[network.classifier :]
     return nn.Sequential(*extractor), classifier[0] if len(classifier) == 1 else nn.Sequential(*classifier)
 
 
@@ -237,7 +238,8 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
     """
     if name not in MODELS:
         raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
-    entry, own_params = MODELS[name], dict(params or {})
+    entry = MODELS[name]
+    own_params = dict(params or {})
     adapters = own_params.pop("lora", None)
     try:
         if entry.measure is not None:
@@ -275,7 +277,8 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     try:
         model = build(entry.name, form.model_shape, form.classes, 0, params).eval()
         with torch.inference_mode():
-            features, logits = model.extractor(samples), model(samples)
+            features = model.extractor(samples)
+            logits = model(samples)
     except ModelError:
         raise
     except Exception as error:
@@ -303,6 +306,8 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
 
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
-    name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
+    name = assignment.model
+    params = assignment.model_params
+    seed = derive_seed(assignment.seed, "model")
     make = partial(build, name, data.form.model_shape, data.classes, seed, params)
     return ModelPool(make, assignment.device, assignment.precision, spare=[make()])

@@ -19,7 +19,9 @@ from node.learning.aggregation import State
 from node.learning.devices import as_array
 from node.learning.local_training import LocalTraining
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+BETA_1 = 0.9
+BETA_2 = 0.999
+EPSILON = 1e-8
 Gradients = Sequence[Tensor | None]
 """The gradient for each parameter; None for a parameter that the loss does not depend on."""
 NO_GRADIENTS: Gradients = ()
@@ -119,7 +121,9 @@ class Adam(DescentStep):
         decay: float = 0.0,
     ) -> None:
         super().__init__(parameters)
-        self.learning_rate, self.weight_decay, self.decay = learning_rate, weight_decay, decay
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.decay = decay
         self.steps = [0] * len(self.parameters)  # of each parameter
         self.first = [torch.zeros_like(w) for w in self.parameters]
         self.second = [torch.zeros_like(w) for w in self.parameters]

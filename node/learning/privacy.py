@@ -52,9 +52,11 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float) -> float:
     """The least ε for which Gaussian noise is (ε, δ)-differentially private, by bisection; 0 if δ alone allows it."""
     if gaussian_delta(0.0, sigma, sensitivity) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while gaussian_delta(high, sigma, sensitivity) > delta:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, sigma, sensitivity) > delta else (low, middle)
@@ -104,13 +106,16 @@ class Hidden:
 def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) -> Hidden:
     """Equations 39 to 43, for the values of all features together, in `BINS` equal bins over their common range. All
     NaN if a feature is not finite, as after diverged training."""
-    x, y = clean.ravel()[:VALUES], noised.ravel()[:VALUES]
-    low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
+    x = clean.ravel()[:VALUES]
+    y = noised.ravel()[:VALUES]
+    low = float(min(x.min(), y.min()))
+    high = float(max(x.max(), y.max()))
     if not math.isfinite(high - low):
         return Hidden(math.nan, math.nan, math.nan, math.nan)
     bins = np.linspace(low, high if high > low else low + 1, BINS + 1)
     joint = np.histogram2d(x, y, (bins, bins))[0] / x.size
-    p, q = joint.sum(axis=1), joint.sum(axis=0)
+    p = joint.sum(axis=1)
+    q = joint.sum(axis=0)
     shared = entropy(p) + entropy(q) - entropy(joint.ravel())
     return Hidden(shared, abs(entropy(p) - entropy(q)), divergence(p, q), correlation(x, y))
 
@@ -127,7 +132,8 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     """E[(x − μ_x)(y − μ_y)] / (σ_x σ_y), equation 43; 0 if one of them does not vary."""
-    x, y = x.astype(np.float64), y.astype(np.float64)
+    x = x.astype(np.float64)
+    y = y.astype(np.float64)
     spread = float(x.std() * y.std())
     return float(((x - x.mean()) * (y - y.mean())).mean()) / spread if spread > 0 else 0.0
 

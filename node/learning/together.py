@@ -66,7 +66,8 @@ class Training:
 def form(learner: Learner, training: Training) -> Hashable | None:
     """Equal for clients that can train together. None for a client that trains alone: one without samples, one that
     checkpoints activations, and one whose loss has a term that is no `WeightsTerm`."""
-    term, alone = training.extra, not learner.samples or training.params.gradient_checkpointing
+    term = training.extra
+    alone = not learner.samples or training.params.gradient_checkpointing
     if alone or not (term is None or isinstance(term, WeightsTerm)):
         return None
     own_term = None if term is None else (type(term), term.form)
@@ -79,7 +80,8 @@ def hindrance(model: Model, data: Prepared) -> str | None:
     if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
         return "its dropout draws other numbers for clients that train together than for one"
     device = next(iter(model.tensors.values())).device
-    x, targets = inputs_of(data.zeros(2, 2), device), data.array("y_test")
+    x = inputs_of(data.zeros(2, 2), device)
+    targets = data.array("y_test")
     y = torch.from_numpy(np.zeros((2, 2, *targets.shape[1:]), targets.dtype)).to(device)
     weight = torch.ones(2, 2, device=device)
     stacked = {name: torch.stack([values, values]) for name, values in model.tensors.items()}
@@ -98,7 +100,8 @@ class Crew:
 
     def train(self, trainings: Sequence[Training]) -> list[TrainResult]:
         """What `Learner.train` gives for each learner and its training. All have one `form`."""
-        first, params = self.learners[0], trainings[0].params
+        first = self.learners[0]
+        params = trainings[0].params
         model = first.model.train()
         plans = [_plan(*each) for each in zip(self.learners, trainings, strict=True)]
         steps = [len(plan) for plan in plans]
@@ -109,12 +112,14 @@ class Crew:
         losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
         step = optimizer(parameters, params)
         total = torch.zeros(len(plans), device=first.device)
-        objective, clipped_steps = torch.zeros_like(total), torch.zeros_like(total)
+        objective = torch.zeros_like(total)
+        clipped_steps = torch.zeros_like(total)
         is_plain = trainings[0].extra is None and trainings[0].own == 1.0
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
             largest = max(len(_batch(plan, number)) for plan in plans)
-            taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
+            taken = chosen[:, number, :largest]
+            weight = weights[:, number, :largest]
             gradients = NO_GRADIENTS
             for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
                 share = share_of.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
@@ -128,8 +133,10 @@ class Crew:
             step.descend(bounded)
             clipped_steps = clipped_steps + is_clipped
             if done := [client for client, last in enumerate(steps) if last == number + 1]:
-                states, summed = _unstacked(stacked, done), as_array(total).tolist()
-                minimised, bounded_steps = as_array(objective).tolist(), as_array(clipped_steps).tolist()
+                states = _unstacked(stacked, done)
+                summed = as_array(total).tolist()
+                minimised = as_array(objective).tolist()
+                bounded_steps = as_array(clipped_steps).tolist()
                 for client, state in zip(done, states, strict=True):
                     results[client] = TrainResult(
                         state,
@@ -164,7 +171,8 @@ def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Te
     what fills a step up."""
     device = learners[0].device
     samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
-    x, y = each(lambda *parts: torch.cat(parts), *samples), torch.cat(targets)
+    x = each(lambda *parts: torch.cat(parts), *samples)
+    y = torch.cat(targets)
     label_counts = [counted(labels).cpu().numpy() for labels in targets]
     steps = max(len(plan) for plan in plans)
     largest = max(len(batch) for plan in plans for batch in plan)
@@ -207,7 +215,9 @@ class _ClientLoss(nn.Module):
 
     def __init__(self, model: Model, term: WeightsTerm | None, own: float) -> None:
         super().__init__()
-        self.model, self.term, self.own = model, term, own
+        self.model = model
+        self.term = term
+        self.own = own
 
     def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.model(x)

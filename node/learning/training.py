@@ -105,9 +105,13 @@ class Learner:
     ) -> None:
         self.data = data
         self.models = model_pool
-        self._seed, self.node = seed, node
-        self._train_indices, self._own_test, self._global_test = train, own_test, global_test
-        self._personal, self._class_metrics = personal, class_metrics
+        self._seed = seed
+        self.node = node
+        self._train_indices = train
+        self._own_test = own_test
+        self._global_test = global_test
+        self._personal = personal
+        self._class_metrics = class_metrics
 
     @classmethod
     def from_assignment(cls, assignment: Assignment, models: ModelPool | None = None) -> Learner:
@@ -265,14 +269,17 @@ class Learner:
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
-        total, objective = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        steps, clipped_steps = 0, torch.zeros((), device=self.device)
+        total = torch.zeros((), device=self.device)
+        objective = torch.zeros((), device=self.device)
+        steps = 0
+        clipped_steps = torch.zeros((), device=self.device)
         label_counts = counted(y) if self.samples else y
         for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
             gradients = NO_GRADIENTS
             weights_of_parts = shares([chosen for *_, chosen in micro_batches], label_counts)
             for (epoch, place, chosen), share in zip(micro_batches, weights_of_parts, strict=True):
-                inputs, labels = self.normalise(x, chosen), y[chosen]
+                inputs = self.normalise(x, chosen)
+                labels = y[chosen]
                 with self.passes(), recomputing(model, params):
                     features = model.extractor(inputs)
                     logits = model.classifier(features)
@@ -321,7 +328,8 @@ class Learner:
         the same in every round."""
         self.set(weights)
         chosen = self._chosen(which, limit)
-        x, y = self.data.array("x_test"), self.data.array("y_test")
+        x = self.data.array("x_test")
+        y = self.data.array("y_test")
         totals = Totals(self.data.task, self._class_metrics)
         model = self.model.eval()
         with torch.inference_mode(), self.passes():
@@ -338,7 +346,8 @@ class Learner:
         """The node's training samples as stored, pictures and tokens as integers, and their targets, on its device."""
         if self._train_indices is None:
             raise DataError(f"{self.node} holds no training data")
-        x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
+        x = self.data.array("x_train")[self._train_indices]
+        y = self.data.array("y_train")[self._train_indices]
         return inputs_of(x, self.device), torch.from_numpy(np.array(y)).to(self.device)
 
     def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
@@ -355,11 +364,14 @@ class Learner:
         found = dict[str, tuple[Tensor, Tensor] | None].fromkeys(parts.parts_of(stored))
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
         for name, values in parts.normalised(stored).items():
-            width, channels = parts.channels(values), (-1, *[1] * (values.ndim - 2))
+            width = parts.channels(values)
+            channels = (-1, *[1] * (values.ndim - 2))
             unit = 255.0 if values.dtype == np.uint8 else 1.0
-            scale, shift = (1 / (unit * std[:width])).float(), (mean[:width] / std[:width]).float()
+            scale = (1 / (unit * std[:width])).float()
+            shift = (mean[:width] / std[:width]).float()
             found[name] = scale.reshape(channels).to(self.device), shift.reshape(channels).to(self.device)
-            mean, std = mean[width:], std[width:]
+            mean = mean[width:]
+            std = std[width:]
         return found.get("", tuple(found.values()) if "0" in found else found)
 
     def _set(self, which: Scope) -> Indices:

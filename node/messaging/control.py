@@ -102,7 +102,8 @@ class ControlClient:
     async def receive(self) -> dict[str, Any]:
         """Wait for the next message except beats. ControlError when the orchestrator was silent for the lease."""
         lease = self._assignment.timeouts.lease
-        pause, loop = lease / _BEATS, asyncio.get_running_loop()
+        pause = lease / _BEATS
+        loop = asyncio.get_running_loop()
         while self._received.empty():
             start = loop.time()
             # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with the message.
@@ -162,7 +163,8 @@ class ControlServer:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.maxmsgsize = _LARGEST
-        self._socket.sndhwm, self._socket.rcvhwm = _BACKLOG, _READ_AHEAD
+        self._socket.sndhwm = _BACKLOG
+        self._socket.rcvhwm = _READ_AHEAD
         self._socket.router_mandatory = True
         self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
@@ -215,7 +217,8 @@ class ControlServer:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            address, frame = frames[0], frames[-1]
+            address = frames[0]
+            frame = frames[-1]
             node = sender(frame)
             try:
                 if len(frames) != 2:

@@ -339,7 +339,8 @@ class Exchange:
 
     def _tell_news(self) -> None:
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
             for change in waiting:
                 if not change.done():  # it is done if the wait was cancelled
                     change.set_result(None)
@@ -350,7 +351,8 @@ class _Allowance:
 
     def __init__(self, now: float) -> None:
         self.untold = 0
-        self._left, self._counted = float(TOLD_AT_ONCE), now
+        self._left = float(TOLD_AT_ONCE)
+        self._counted = now
 
     def take(self, now: float) -> bool:
         self._left = min(float(TOLD_AT_ONCE), self._left + (now - self._counted) * TOLD_A_SECOND)

@@ -97,7 +97,9 @@ class Mailbox:
         for gather in self._gathers:
             if gather.wants(message):
                 return gather.answer(message)
-        kind, sender, round = message.kind, message.sender, message.round
+        kind = message.kind
+        sender = message.sender
+        round = message.round
         if round is not None and round < self._least_round.get(kind, {}).get(sender, 0):
             return self._put_late(message)
         self._arrivals += 1
@@ -185,10 +187,12 @@ def _make_room(waiting: dict[str, list[tuple[int, Message]]]) -> list[Remark]:
     """Drop the oldest messages of a sender with too many messages or bytes waiting."""
     remarks: list[Remark] = []
     messages = [message for of_kind in waiting.values() for _, message in of_kind]
-    count, size = len(messages), sum(map(_size, messages))
+    count = len(messages)
+    size = sum(map(_size, messages))
     while count > KEPT_OF_SENDER or (size > KEPT_BYTES and count > 1):
         message = _oldest(waiting, min(waiting, key=lambda kind: waiting[kind][0][0]))
-        count, size = count - 1, size - _size(message)
+        count = count - 1
+        size = size - _size(message)
         remarks.append(("superseded", message))
     return remarks
 

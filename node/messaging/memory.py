@@ -185,8 +185,10 @@ class MemoryTransport:
     def freeze(self, frozen: bool) -> None:
         self.frozen = frozen
         if not frozen:
-            events, self._held_events = self._held_events, []
-            sends, self._held_sends = self._held_sends, []
+            events = self._held_events
+            self._held_events = []
+            sends = self._held_sends
+            self._held_sends = []
             for event in events:
                 self._events.put(event)
             for peer, in_flight in sends:

@@ -125,7 +125,8 @@ class ZmqTransport:
         socket.rcvhwm = _RECEIVE_AHEAD
         socket.maxmsgsize = LARGEST_CHUNK + LIMITS.header + 1024
         # TCP keepalive closes the connections of a peer that vanished without a goodbye.
-        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
+        socket.tcp_keepalive = 1
+        socket.tcp_keepalive_idle = 60
         # A client that does not finish its handshake in time is disconnected.
         socket.handshake_ivl = self._handshake
         networks = {self._assignment.network} - {""}
@@ -240,7 +241,8 @@ class ZmqTransport:
                 frames = _receive(socket)
             except zmq.Again:
                 return
-            peer, packet = sender(frames[0]), [frame.buffer for frame in frames]
+            peer = sender(frames[0])
+            packet = [frame.buffer for frame in frames]
             self._gate.delivered(self._addresses[peer].host, sum(map(len, packet)))
             self._peers.handle(peer, packet)
         asyncio.get_running_loop().call_soon(self._read)

@@ -134,9 +134,11 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     For transports without a wire. Errors as in `encode`. The tensors are copied, unless they are `frozen`.
     """
     constant = frozen(message)
-    arrays, precision = constant.tensors, constant.precision
+    arrays = constant.tensors
+    precision = constant.precision
     header, body = _pack_header(constant, arrays, limits)
-    kind, round = constant.kind, constant.round
+    kind = constant.kind
+    round = constant.round
     if len(header) > limits.header or len(kind) > limits.kind or not 0 <= (round or 0) <= LAST_ROUND:
         read_header(header, limits)
     if precision:
@@ -184,7 +186,10 @@ def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
         raise WireError(f"header has the keys {quoted(sorted(map(str, value)))}, not {sorted(_HEADER_KEYS)}")
     if value["protocol"] != PROTOCOL:
         raise WireError(f"message of protocol {quoted(value['protocol'])}; this node speaks {PROTOCOL}")
-    kind, sender, round, fields = value["kind"], value["sender"], value["round"], value["fields"]
+    kind = value["kind"]
+    sender = value["sender"]
+    round = value["round"]
+    fields = value["fields"]
     if not isinstance(kind, str) or not isinstance(sender, str) or not kind or not sender:
         raise WireError("kind and sender must be text")
     if len(kind) > limits.kind:

@@ -61,7 +61,8 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
     namespaces.name_process("forkserver")
     namespaces.begin_pid_namespace()
     started = time.perf_counter()
-    problem, rehearsal = "", None
+    problem = ""
+    rehearsal = None
     if view is not None:
         preload()
         try:
@@ -107,7 +108,8 @@ class Start:
     @classmethod
     def of(cls, request: dict[str, Any]) -> Start:
         data = request["rights"]
-        user, groups = tuple(data["user"]) if data["user"] is not None else None, tuple(data["groups"])
+        user = tuple(data["user"]) if data["user"] is not None else None
+        groups = tuple(data["groups"])
         rights = (
             Openness(data["hosts"], user, groups) if "hosts" in data else Confinement(data["checkpoints"], user, groups)
         )

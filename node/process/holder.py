@@ -53,7 +53,8 @@ KEPT = {
 write audit records."""
 
 HOSTS = Path("/etc/hosts")
-SYS, GROUPS = Path("/sys"), Path("/sys/fs/cgroup")
+SYS = Path("/sys")
+GROUPS = Path("/sys/fs/cgroup")
 NO_OWN_SYS = (
     "programs see the host's /sys, and in /sys/class/net the host's interfaces: the kernel refuses another ({})"
 )
@@ -101,7 +102,8 @@ def make_place(file: Path) -> None:
     entries = sorted(os.listdir(folder))
     namespaces.mount("tmpfs", folder, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
     for name in entries:
-        source, place = Path(f"/proc/self/fd/{host}/{name}"), folder / name
+        source = Path(f"/proc/self/fd/{host}/{name}")
+        place = folder / name
         if source.is_symlink():
             place.symlink_to(os.readlink(source))
             continue

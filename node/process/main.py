@@ -109,7 +109,8 @@ def described(error: Exception) -> str:
 
 def load_role(assignment: Assignment) -> type[Role]:
     """The algorithm's class for this node's tier. AssignmentError if there is none."""
-    name, tier = assignment.algorithm, assignment.tier
+    name = assignment.algorithm
+    tier = assignment.tier
     if name not in ALGORITHMS:
         raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {', '.join(ALGORITHMS)}")
     roles = ALGORITHMS[name].roles
@@ -168,7 +169,8 @@ def _make_role(
     _use_one_thread()
     if assignment.device != "cpu":
         importlib.import_module("node.learning.devices").make_deterministic()
-    models, folder = None if rehearsal is None else rehearsal.models_of(assignment), assignment.checkpoint_directory
+    models = None if rehearsal is None else rehearsal.models_of(assignment)
+    folder = assignment.checkpoint_directory
     return role_class(
         assignment,
         transport,
@@ -225,7 +227,9 @@ async def _report(beat: float, transport: Transport, control: ControlClient, sta
     waits for the start sends one beat, and leaves the processors to nodes that have not registered yet."""
     control.send(_beat())
     await started.wait()
-    reported, standstill, pace = None, Standstill(), resources.Pace()
+    reported = None
+    standstill = Standstill()
+    pace = resources.Pace()
     while True:
         control.send(_beat() | {"memory_pss": pace.measured(resources.proportional_bytes)})
         traffic = transport.traffic()

@@ -23,8 +23,14 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
-_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+_MS_REMOUNT = 0x20
+_MS_BIND = 0x1000
+_MS_REC = 0x4000
+_MS_PRIVATE = 0x40000
 _MOUNT_OPTIONS = {
     "ro": MS_RDONLY,
     "nosuid": MS_NOSUID,
@@ -35,7 +41,8 @@ _MOUNT_OPTIONS = {
     "relatime": 0x200000,
 }
 _MNT_DETACH = 2
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
 _MOUNT_SETATTR = 442  # the same number on every processor
 
 _HUGE = 2 << 20  # bytes
@@ -46,8 +53,10 @@ _PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
 _PR_SET_SECUREBITS = 28
 _PR_SET_NO_NEW_PRIVS = 38
-_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
-_SECBIT_NOROOT, _SECBIT_NOROOT_LOCKED = 1, 2
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SECBIT_NOROOT = 1
+_SECBIT_NOROOT_LOCKED = 2
 _CAPABILITY_VERSION = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,7 +117,8 @@ def use_huge_pages() -> None:
         if inode != "0" or "w" not in rights or name not in ([], ["[heap]"]):
             continue
         start, end = (int(each, 16) for each in span.split("-"))
-        start, end = -(-start // _HUGE) * _HUGE, end // _HUGE * _HUGE
+        start = -(-start // _HUGE) * _HUGE
+        end = end // _HUGE * _HUGE
         if start < end:
             _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_COLLAPSE)
 
@@ -199,7 +209,8 @@ def bound_capabilities(kept: Collection[int] = ()) -> None:
 def drop_capabilities() -> None:
     """Drop every capability of this process, and every way to gain one."""
     _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl: ambient capabilities")
-    header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    none = bytes(24)
     _check(_libc.capset(header, none), "capset")
     forbid_new_rights()
 

@@ -86,15 +86,26 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-_CLONE, _CLONE3, _SOCKET, _SECCOMP = (56, 220), (435, 435), (41, 198), (317, 277)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
+_SOCKET = (41, 198)
+_SECCOMP = (317, 277)
 _NAMESPACES = 0x7E020000  # every CLONE_NEW* flag of clone(2)
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_AF_UNIX = 1
+_AF_INET = 2
+_AF_INET6 = 10
+_AF_NETLINK = 16
 _NETLINK_ROUTE = 0
 
 _PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the numbers; AUDIT_ARCH_* of audit.h
 
-_LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_LOAD = 0x20
+_EQUAL = 0x15
+_GREATER = 0x25
+_ANY_BIT = 0x45
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
 _SET_MODE_FILTER, _NO_SLOWDOWN = 1, 4  # SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it some kernels slow the process down
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -131,7 +142,8 @@ def filter_for(machine: str) -> Filter | None:
 
 def _program(denied: Mapping[str, int | None], column: int, architecture: int) -> bytes:
     numbers = sorted(number for number in denied.values() if number is not None)
-    refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    refuse = _ERRNO | errno.EPERM
+    unknown = _ERRNO | errno.ENOSYS
     lines: list[tuple[int, int, int, int]] = [
         (_LOAD, 0, 0, 4),  # offset in struct seccomp_data: 4 is the architecture, 0 the number of the call
         (_EQUAL, 1, 0, architecture),

@@ -52,7 +52,8 @@ class Standstill:
         count as standing still: those of all threads explain as much of the whole time, and those of the event loop as
         much of the lateness. A pause of many seconds may hide the one, and threads that compute all the time the other.
         """
-        before, self._last = self._last, self._read()
+        before = self._last
+        self._last = self._read()
         took = self._last.clock - before.clock
         waited = max(0.0, self._last.waited - before.waited)
         idle = took - max(pause, self._last.processor - before.processor + waited)

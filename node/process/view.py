@@ -58,7 +58,8 @@ class FileView:
         if self.strangers:
             refuse_unreadable(sys.modules)
         namespaces.private_mounts()
-        tree, mask = Path(self.tree), os.umask(0o022)
+        tree = Path(self.tree)
+        mask = os.umask(0o022)
         try:
             namespaces.mount("tmpfs", tree, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
             for target, source in bindings(shown).items():

@@ -98,7 +98,8 @@ def _read(data: memoryview) -> Message:
         raise WireError(f"of version {version}; this program reads version {_VERSION}")
     if len(data) != _START + header_size + body_size:
         raise WireError(f"{len(data)} bytes; {_START + header_size + body_size} were written")
-    header, body = data[_START : _START + header_size], data[_START + header_size :]
+    header = data[_START : _START + header_size]
+    body = data[_START + header_size :]
     if _digest(data[: _PREFIX.size], header, body) != data[_PREFIX.size : _START]:
         raise WireError("damaged: its content is not what was written")
     return decode([header, bytearray(body)], _LIMITS)  # the copy aligns the tensors

@@ -51,7 +51,8 @@ class Pace:
         """Go at ``rate`` from the virtual time ``t`` on, or stand still at it. ValueError unless rate > 0."""
         if rate is not None and not 0 < rate < math.inf:
             raise ValueError(f"a pace is above 0 virtual seconds in a second, not {rate:g}")
-        self.rate, self.held = rate, held
+        self.rate = rate
+        self.held = held
         self._since = t, self._host()
 
     def wait(self, t: float) -> float | None:
@@ -163,7 +164,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
     def stuck(self) -> None:
-        callback, self.on_deadlock = self.on_deadlock, None
+        callback = self.on_deadlock
+        self.on_deadlock = None
         if callback is None:
             raise DeadlockError(self._who_waits())
         callback(self._who_waits())

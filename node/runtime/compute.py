@@ -101,7 +101,8 @@ def _measured(
     fn: Callable[..., Any], args: tuple[Any, ...], turn: AbstractContextManager[None]
 ) -> tuple[Any, float, float]:
     """The result, its processor seconds, and its wall-clock seconds with the wait for the turn."""
-    processor, clock = time.thread_time(), time.perf_counter()
+    processor = time.thread_time()
+    clock = time.perf_counter()
     with turn:
         result = fn(*args)
     return result, time.thread_time() - processor, time.perf_counter() - clock

@@ -98,7 +98,13 @@ def take_long_turns() -> None:
     """
     number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
     if sys.platform == "linux" and number is not None:
-        size, policy, flags, nice, priority = 48, os.SCHED_OTHER, 0, os.getpriority(os.PRIO_PROCESS, 0), 0
-        runtime, deadline, period = int(TURN * 1e9), 0, 0
+        size = 48
+        policy = os.SCHED_OTHER
+        flags = 0
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        priority = 0
+        runtime = int(TURN * 1e9)
+        deadline = 0
+        period = 0
         attributes = struct.pack("=IIQiIQQQ", size, policy, flags, nice, priority, runtime, deadline, period)
         ctypes.CDLL(None).syscall(number, 0, attributes, 0)

@@ -35,7 +35,8 @@ from orchestrator.fabric.namespaces.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
 PART = "agent"
-VOLUME, VOLUME_LABEL = "edgebed-data", "org.edgebed.data"
+VOLUME = "edgebed-data"
+VOLUME_LABEL = "org.edgebed.data"
 """The volume of the data sets that a host keeps, and its label."""
 HANDLERS_HERE = Path("/host/binfmt_misc")  # where the agent sees which processors its host can emulate
 SENSORS = Path("/host")

@@ -28,7 +28,8 @@ class DataSets:
     """``folder`` is that of this host, ``limit`` in bytes."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
-        self.folder, self._limit = folder, limit
+        self.folder = folder
+        self._limit = limit
         self._coming: dict[str, tuple[Path, int]] = {}  # a folder and its lock, by hash
         self._locks: dict[str, int] = {}  # of those in use, by hash
 

@@ -29,7 +29,9 @@ class Images:
         pull: Callable[[str, str, str | None], Pulling] = Pulling,
     ) -> None:
         self._folder = folder
-        self._connect, self._load, self._pull = connect, load, pull
+        self._connect = connect
+        self._load = load
+        self._pull = pull
         self._loading: dict[str, Loading] = {}  # by the name that the image gets
         self._free: dict[str, int] = {}  # bytes, when it began
         self._pulling: dict[str, tuple[Pulling, asyncio.Task[None]]] = {}

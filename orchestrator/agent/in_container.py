@@ -20,7 +20,8 @@ from orchestrator.host.sensors.sources import discover, memory
 
 def make(settings: Settings, folder: Path, tell: Tell) -> Worker:
     """What serves an orchestrator. See `Worker` for the arguments."""
-    on_begin, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
+    on_begin = partial(_rename, settings.run)
+    datasets = DataSets(Path(os.environ[DATASETS]))
     look = partial(examine, datasets.folder)
     return Worker(folder, tell, open_host_run, look, sensors, on_begin=on_begin, datasets=datasets)
 

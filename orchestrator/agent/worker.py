@@ -111,7 +111,8 @@ class Worker:
 
     async def answer(self, call: str, arguments: Message) -> Any:
         """The result of a call. DriverError for one that is not possible here."""
-        method, (protocol, _, name) = calls.METHODS.get(call), call.partition(".")
+        method = calls.METHODS.get(call)
+        (protocol, _, name) = call.partition(".")
         if method is None:
             raise DriverError(f"no call '{call}': the agent has another version")
         target = self._targets[protocol]()
@@ -157,7 +158,8 @@ class Worker:
         self._output = LogStream(directory.logs)
         if data is not None:  # the files of programs are their own affair
             self._checkpoints = CheckpointStream(directory.checkpoints)
-        reporters, watchers = Tasks(), Tasks()
+        reporters = Tasks()
+        watchers = Tasks()
         self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
         prepared = Path() if data is None else self._datasets.path(data)
         run = self._host_run = await self._make(setup, directory, prepared, self._stack)
@@ -250,7 +252,8 @@ class Worker:
         while True:
             ended = await driver.ends.get()
             await self._forward_output()
-            label, lack = ended.program.label, ended.out_of_memory
+            label = ended.program.label
+            lack = ended.out_of_memory
             self._tell("program", label=label, code=ended.code, out_of_memory=lack)
 
     async def _forward_output_forever(self) -> None:

@@ -58,7 +58,8 @@ def describe(
     license: str | None,
 ) -> bytes:
     """The content of ro-crate-metadata.json, with the hash of each file. RunError without the package rocrate."""
-    library, models = imported("rocrate.rocrate", EXTRA), imported("rocrate.model", EXTRA)
+    library = imported("rocrate.rocrate", EXTRA)
+    models = imported("rocrate.model", EXTRA)
     crate = library.ROCrate(version="1.1")
     crate.metadata.extra_terms |= _TERMS
 
@@ -97,7 +98,8 @@ def describe(
     root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
     about = {"name": license, "description": "the licence of this archive"}
     root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
-    root["author"], root["mentions"] = people, actions
+    root["author"] = people
+    root["mentions"] = actions
     graph = crate.metadata.generate()
     graph["@graph"] = [
         {  # a single value without its list, as RO-Crate prefers it
@@ -131,9 +133,11 @@ def _file(path: str, content: Content) -> dict[str, Any]:
     suffix = Path(path).suffix
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
     if isinstance(content, bytes):
-        size, sha256 = len(content), hashlib.sha256(content).hexdigest()
+        size = len(content)
+        sha256 = hashlib.sha256(content).hexdigest()
     else:
-        size, sha256 = content.stat().st_size, hash_of_file(content)
+        size = content.stat().st_size
+        sha256 = hash_of_file(content)
     entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": sha256, "contentSize": str(size)}
     return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
 

@@ -125,7 +125,8 @@ def differences(name: str, expected: ExpectedRun, repeated: ExpectedRun, *, exac
     """The figures of a repetition that differ by more than their tolerance, or at all if ``exact``. The verdict is
     compared if ``exact``, or if the checks of the repetition failed."""
     for key, each in expected.figures.items():
-        tolerance, value = 0.0 if exact else each.tolerance, repeated.figures.get(key)
+        tolerance = 0.0 if exact else each.tolerance
+        value = repeated.figures.get(key)
         if value is None or not abs(value.expected - each.expected) <= tolerance:
             within = f" ± {tolerance:g}" if tolerance else ""
             yield RunDifference(

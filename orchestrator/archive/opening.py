@@ -47,7 +47,8 @@ def unpack(file: Path, folder: Path) -> list[str]:
 def _check(entries: list[zipfile.ZipInfo], size: int) -> None:
     """ArchiveError if it is not safe to unpack these entries. ``size``: of the archive in bytes."""
     for each in entries:
-        name, kind = each.orig_filename, stat.S_IFMT(each.external_attr >> 16)
+        name = each.orig_filename
+        kind = stat.S_IFMT(each.external_attr >> 16)
         if name != each.filename or "\\" in name or not all(map(_is_plain, name.removesuffix("/").split("/"))):
             raise ArchiveError(f"the archive is not unpacked: its file {name!r} may lead out of its folder")
         if kind not in (0, stat.S_IFDIR if each.is_dir() else stat.S_IFREG):

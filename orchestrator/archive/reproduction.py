@@ -95,12 +95,14 @@ def reproduce(
 def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Callable[[str], None]) -> Reproduction:
     """`reproduce`, which prints a line about each run with ``tell``."""
     check_folder(runs, "choose another folder for runs")
-    result, target = Reproduction(), runs / f"{file.stem}-reproduction"
+    result = Reproduction()
+    target = runs / f"{file.stem}-reproduction"
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         folder = Path(temporary)
         for name in unpack(file, folder):
             result.differences.append(RunDifference("", name, "the archived file", "a changed file"))
-        expected, archived = read_expected(folder / FILE), known_runs(folder / "runs")
+        expected = read_expected(folder / FILE)
+        archived = known_runs(folder / "runs")
         if not archived or {each.run for each in archived} != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not list the runs that the archive contains")
         programs = folder / SCENARIO_FOLDER
@@ -131,7 +133,8 @@ def scenario_of(run: RunDirectory, base: Path) -> Mapping[str, Any]:
     """The scenario of an archived run as it is written, with its overrides and the settings of its clients' files,
     which may name images. Paths start at ``base``. Imports and runs nothing."""
     with History.open(run.path) as history:
-        overrides, files = [str(each) for each in history.meta["overrides"]], kept_files(history.plan, run.path)
+        overrides = [str(each) for each in history.meta["overrides"]]
+        files = kept_files(history.plan, run.path)
         written = overridden(run.scenario.read_text(encoding="utf-8", errors="replace"), run.run, overrides)
         return with_client_files(written, base, files).data
 
@@ -172,7 +175,8 @@ def _run_again(
     Paths of its scenario start at ``base``. OrchestratorError or PluginError if the run cannot be repeated here.
     """
     with History.open(archived.path) as history:
-        before, data = dict(_values(history.plan, "plan")), str(history.plan["data"]["sha256"])
+        before = dict(_values(history.plan, "plan"))
+        data = str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
     origin = kept_origin(archived, base, [_plugin(each, archived) for each in plugins])
     check_workers(workers, origin.scenario.driver)

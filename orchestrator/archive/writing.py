@@ -78,7 +78,8 @@ def archive(
     """
     require(("rocrate",), crate.EXTRA)
     named = None if run is None else os.fspath(run)
-    table, directories = find_table(named, Path(runs)), find_runs([named] if named else [], Path(runs))
+    table = find_table(named, Path(runs))
+    directories = find_runs([named] if named else [], Path(runs))
     name = directories[0].run if table is None else table.resolve().parent.name
     place = Path(f"{name}.zip" if file is None else file)
     check_file(place, "choose another file")
@@ -91,7 +92,8 @@ def archive(
             files = {path.name.removeprefix("."): path for path in written}
             target = sweep["target"] and Target.model_validate(sweep["target"])
             runs_of = [each["run"] for case in sweep["cases"] for each in case["runs"]]  # cases may share a run
-            done, planned = len(runs_of) - runs_of.count(None), sweep["planned"]
+            done = len(runs_of) - runs_of.count(None)
+            planned = sweep["planned"]
         if done != planned:
             raise RunError(f"{name} has {done} of {planned} runs: complete it with `sweep`")
     archived: list[ArchivedRun] = []
@@ -129,7 +131,8 @@ def _archived(
     with History.open(directory.path) as history:
         result = expected_run(history, target, tolerances)
         _refuse_changed_packages(history, installed)
-        origin, data = kept_origin(directory), None
+        origin = kept_origin(directory)
+        data = None
         if origin.scenario.algorithm is not None:
             data, content = _description_of_data(origin, history)
             files[data] = content

@@ -50,7 +50,8 @@ def page(papers: list[Paper]) -> str:
     rows = recorded_rows(papers)
     lines = [HEAD, *_counts(rows)]
     for paper in papers:
-        own, size = [each for each in rows if each.paper is paper], paper.read.size
+        own = [each for each in rows if each.paper is paper]
+        size = paper.read.size
         lines += [f"## {paper.read.paper}\n", f"Paper: {size.paper}\n", f"edgebed: {size.ours}\n"]
         lines += [f"Details: [{paper.read.paper}]({paper.read.page})\n"]
         headings = ("claim", "paper", "edgebed", "state", "seeds", "floor; ceiling", "time", "command", "notes")
@@ -90,7 +91,8 @@ def _counts(rows: Sequence[Row]) -> list[str]:
 
 
 def _cells(row: Row) -> Sequence[str]:
-    claim, figures = row.claim, row.claim.figures
+    claim = row.claim
+    figures = row.claim.figures
     link = f"[{claim.place}]({row.paper.read.page}#{claim.section})" if claim.section else claim.place
     papers = [f"{name} {written(each.paper)}" for name, each in figures.items() if each.paper is not None]
     bounds = "; ".join((claim.floor or "–", claim.ceiling or "–")) if claim.floor or claim.ceiling else "–"
@@ -125,10 +127,8 @@ def _edgebed(row: Row, name: str) -> str:
 
 def _time(row: Row) -> str:
     made = row.made
-    time, driver = (
-        f"{made.minutes:g} min" if made.minutes else "",
-        "" if kind_of(made.driver).simulated else made.driver,
-    )
+    time = f"{made.minutes:g} min" if made.minutes else ""
+    driver = "" if kind_of(made.driver).simulated else made.driver
     return ", ".join(filter(None, (time, driver, made.version))) or "–"
 
 

@@ -63,7 +63,8 @@ def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
     values = [*by_seed.values()]
     if not values:
         return Measured("–", math.inf, {})
-    mean, largest = statistics.fmean(values), max(map(abs, values))
+    mean = statistics.fmean(values)
+    largest = max(map(abs, values))
     decimals = 0 if largest >= 1000 else 1 if largest >= 1 else 3
     spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
     bound, of = ("≥ ", f" ({len(values) - censored} of {len(values)})") if censored else ("", "")

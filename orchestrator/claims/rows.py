@@ -55,7 +55,8 @@ class Row:
         return self.claim.size or self.paper.read.size.ours
 
     def to_json(self) -> dict[str, Any]:
-        claim, found = self.claim, self.evaluation
+        claim = self.claim
+        found = self.evaluation
         kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
         figures = {
             name: {"paper": each.paper, **({} if name not in self.figures else asdict(self.figures[name]))}
@@ -91,7 +92,8 @@ def reproduce(
     sweep, cases = claimed(paper, name, driver)
     for combination in sweep.combinations:
         check_workers(workers, combination.scenario.driver)
-    results, sweeper = [], Sweeper(sweep, runs / sweep.name, workers, tell)
+    results = []
+    sweeper = Sweeper(sweep, runs / sweep.name, workers, tell)
     for number in range(len(sweep.combinations)):
         result, code = run_task(sweeper, number)
         if code == INTERRUPTED:
@@ -113,8 +115,10 @@ def reproduce(
 def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]]:
     """The sweep of a claim with only the cases that it needs, and the case of each figure. Of a list of data sets, it
     has the first one. ScenarioError if the sweep cannot be read or lacks a case."""
-    claim, place = paper.read.claims[name], ("claims", name)
-    file, overrides = Path(os.path.normpath(paper.file.parent / str(claim.sweep))), [f"driver={driver}"]
+    claim = paper.read.claims[name]
+    place = ("claims", name)
+    file = Path(os.path.normpath(paper.file.parent / str(claim.sweep)))
+    overrides = [f"driver={driver}"]
     sweep = load(file, overrides)
     if not claim.any_data and len(data := {tuple(each.scenario.data.dataset) for each in sweep.combinations}) == 1:
         sweep = load(file, [*overrides, f"data.dataset={data.pop()[0]}"])
@@ -152,7 +156,8 @@ def comparable(claim: Claim, cases: Mapping[str, str], results: Sequence[Result]
 
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
     """A figure by seed from the runs of its case, in the unit of the claim."""
-    metric, factor = claim.figures[key].metric or claim.metric, UNITS.get(claim.unit, 1.0)
+    metric = claim.figures[key].metric or claim.metric
+    factor = UNITS.get(claim.unit, 1.0)
     known = {name for each in runs.values() for name in each}
     if metric not in known:
         raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")

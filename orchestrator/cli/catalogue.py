@@ -62,7 +62,8 @@ def data(name: str | None, as_json: bool) -> None:
             click.echo(f"{name}: {samples['train']:,} training and {samples['test']:,} test samples, ready for runs")
             printer()(f"from {prepared.source}, in {prepared.directory}, sha256 {prepared.sha256}")
         return
-    found, folders = data_sets(), [str(folder) for folder in searched()]
+    found = data_sets()
+    folders = [str(folder) for folder in searched()]
     if as_json:
         print_json({"datasets": found, "searched": folders})
         return

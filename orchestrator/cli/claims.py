@@ -80,7 +80,8 @@ def reproduce_claims(
     cheapest = [name for each in papers for name, claim in each.read.claims.items() if cheap and claim.cheap]
     found = [(find(papers, name), name) for name in dict.fromkeys([*names, *cheapest])]
     check_folder(runs, "choose another folder for runs")
-    tell, checked = printer(err=as_json), []
+    tell = printer(err=as_json)
+    checked = []
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         for paper, name in found:
             checked.append(reproduce(paper, name, runs, driver=driver, workers=workers, tell=tell))

@@ -142,7 +142,8 @@ def _edgebed(context: click.Context) -> None:
 
 
 cli: GroupedCommands = _edgebed
-cli.sections, cli.other_names = GROUPS, OTHER_NAMES
+cli.sections = GROUPS
+cli.other_names = OTHER_NAMES
 for commands in GROUPS.values():
     for command in commands:
         cli.add_command(command)

@@ -41,7 +41,8 @@ def list_runs(runs: Path, as_json: bool) -> None:
             (node["node"], node["state"], str(node["pid"] or ""), "" if node["pss"] is None else text.size(node["pss"]))
             for node in run["nodes"]
         ]
-        title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
+        title = f"{run['run']}: {run['phase']}"
+        headings = ("node", "state", "pid", "memory")
         write_table(open_console(), headings, rows, title=title, right={2, 3})
         if run["phase"] == "orphaned":
             resume = f"`resume {run['run']}` continues it, " if run["directory"] else ""

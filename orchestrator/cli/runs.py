@@ -171,7 +171,8 @@ def sweep_runs(
     _check_places(runs, track=track)
     for each in sweep.combinations if on is None else ():
         check_workers(parallel or workers, each.scenario.driver, "parallel" if parallel else "workers")
-    tell, image = printer(err=as_json), image or "edgebed"
+    tell = printer(err=as_json)
+    image = image or "edgebed"
     sweeper = Sweeper(sweep, runs / sweep.name, workers, tell, track, again=again)
     arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
     if on is not None and printing:
@@ -284,7 +285,8 @@ def _view(*, as_json: bool) -> Callable[[bool], View]:
     """What shows a run, by whether its clock is virtual."""
     from orchestrator.run.display.terminal import open_view
 
-    quiet, plain = is_quiet(), is_verbose()
+    quiet = is_quiet()
+    plain = is_verbose()
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 

@@ -40,10 +40,12 @@ class Allowance:
 
     def due(self, *, last: bool = False) -> int:
         """How many dropped lines are to be reported now; 0 if none. ``last``: do not wait for more of them."""
-        now, dropped = self._clock(), self._dropped
+        now = self._clock()
+        dropped = self._dropped
         if not dropped or (now - self._reported < REPORT_EVERY and not last):
             return 0
-        self._reported, self._dropped = now, 0
+        self._reported = now
+        self._dropped = 0
         return dropped
 
     def _fill(self) -> None:

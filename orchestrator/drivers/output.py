@@ -23,7 +23,9 @@ class OutputLog:
     lines in the log, which become notes in the record, say so."""
 
     def __init__(self, log: Path, largest: int = LARGEST) -> None:
-        self._name, self._largest, self._most = log.stem, largest, 2 * largest
+        self._name = log.stem
+        self._largest = largest
+        self._most = 2 * largest
         self._file = log.open("ab", buffering=0)
         self._size = self._file.tell()
         self._lines = Lines()
@@ -35,7 +37,8 @@ class OutputLog:
             self._append(kept)
             if kept is data:
                 return
-            data, self._largest = data[len(kept) :], self._size
+            data = data[len(kept) :]
+            self._largest = self._size
             self._append(b"\n" if not kept.endswith(b"\n") else b"")
             self._note(LINES_ONLY)
         if self._size < self._most:

@@ -55,7 +55,8 @@ class Lines:
 
     def end(self) -> list[str]:
         """The last line, if the output ended without a newline."""
-        last, self._pending = self._pending, b""
+        last = self._pending
+        self._pending = b""
         return [last.decode(errors="replace")] if last else []
 
 
@@ -89,7 +90,9 @@ class Printed:
         if not isinstance(entry, dict):
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
             return
-        event, round, phase = entry.pop("event", None), _whole(entry.pop("round", None)), entry.pop("phase", None)
+        event = entry.pop("event", None)
+        round = _whole(entry.pop("round", None))
+        phase = entry.pop("phase", None)
         if event is not None and not _finite(entry):
             yield _unreadable("an event has NaN or an infinity, and JSON has no such number: leave it out")
         elif event in RESERVED:

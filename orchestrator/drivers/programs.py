@@ -132,7 +132,8 @@ class Programs:
                 for program in self._of(node):
                     await self._read_last(program, cut=True)
                 continue
-            self._nodes[node], self._used[node] = handle, 0.0
+            self._nodes[node] = handle
+            self._used[node] = 0.0
             self._started.discard(node)
             self._stopping.discard(node)
             for program in self._of(node):
@@ -153,8 +154,11 @@ class Programs:
     def _forget(self, program: Program) -> None:
         """Make a program ready for its next start."""
         program.cancel()
-        program.phase, program.code, program.gone = Phase.WAITING, None, False
-        program.fault, program.paused = None, False
+        program.phase = Phase.WAITING
+        program.code = None
+        program.gone = False
+        program.fault = None
+        program.paused = False
         program.read, program.lines, program.said_ready = tail.size(program.log), Lines(), False
 
     def _of(self, node: str) -> list[Program]:
@@ -198,7 +202,8 @@ class Programs:
 
     async def _live(self, program: Program) -> None:
         """Start a program, wait until it is ready, and read what it prints."""
-        plan, ready = program.plan, program.plan.ready
+        plan = program.plan
+        ready = program.plan.ready
         try:
             await self._driver.run(plan, program.log)
         except HostError as error:
@@ -239,7 +244,8 @@ class Programs:
 
     def _awaited_elsewhere(self, program: Program) -> bool:
         """Whether a program of another node waits for this one."""
-        label, node = program.plan.label, program.plan.node
+        label = program.plan.label
+        node = program.plan.node
         return any(label in other.plan.after and other.plan.node != node for other in self._programs.values())
 
     def _give_up(self, program: Program, why: str) -> None:
@@ -267,7 +273,8 @@ class Programs:
 
     def _take_piece(self, program: Program, data: bytes) -> None:
         """Take a piece of the output. Of a flood the lines are only counted."""
-        node, ready = program.plan.node, program.plan.ready.line
+        node = program.plan.node
+        ready = program.plan.ready.line
         allowance = self._allowances[node]
         awaited = [] if program.said_ready or ready is None else [ready]
         if len(data) == PIECE and not awaited and allowance.is_spent:
@@ -288,7 +295,8 @@ class Programs:
             self._tell_dropped(program.plan.node, self._allowances[program.plan.node].due(last=True))
 
     def _take(self, program: Program, lines: Iterable[str], *, cut: bool = False) -> None:
-        ready, printed = program.plan.ready.line, self._printed[program.plan.node]
+        ready = program.plan.ready.line
+        printed = self._printed[program.plan.node]
         allowance = self._allowances[program.plan.node]
         for line in lines:
             program.said_ready = program.said_ready or (ready is not None and ready in line)
@@ -309,12 +317,16 @@ class Programs:
             self._tasks.start(self._ended(end))  # the rest of a long output keeps no other program waiting
 
     async def _ended(self, end: ProgramEnd) -> None:
-        program, plan, node = self._programs[end.program.label], end.program, end.program.node
+        program = self._programs[end.program.label]
+        plan = end.program
+        node = end.program.node
         await self._read_last(program, cut=end.code < 0)
         if not program.gone:
             return  # its node has started again meanwhile
-        fault, program.fault = program.fault, None
-        program.phase, program.code = fault or Phase.ENDED, end.code
+        fault = program.fault
+        program.fault = None
+        program.phase = fault or Phase.ENDED
+        program.code = end.code
         if node in self._stopping:
             await self._release_if_idle(node)
             return

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 
-_FIRST, _NUMBER = 0x70000000, 0x0FFFFFFE
+_FIRST = 0x70000000
+_NUMBER = 0x0FFFFFFE
 """The first id and the number of ids of a range that systemd leaves unused (systemd.io/UIDS-GIDS), and distributions do
 not assign."""
 

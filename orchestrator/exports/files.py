@@ -27,7 +27,9 @@ class FileStore:
     """A folder with one folder for each run."""
 
     def __init__(self, folder: Path, suffix: str, write_table: WriteTable) -> None:
-        self._folder, self._suffix, self._write_table = folder, suffix, write_table
+        self._folder = folder
+        self._suffix = suffix
+        self._write_table = write_table
 
     def find(self, history: History) -> str | None:
         place = self._folder / history.run

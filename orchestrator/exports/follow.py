@@ -31,7 +31,9 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
     """Write a run into a store until it has ended, unless the store has it already or it never started. ``ended`` waits
     so many seconds for its end, and returns whether it has ended."""
     tracker: Tracker | None = None
-    unwritten, pause, over = Unwritten(), EVERY, False
+    unwritten = Unwritten()
+    pause = EVERY
+    over = False
     while not over:
         over = ended(pause)
         began = time.monotonic()

@@ -25,8 +25,12 @@ from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
 
 EXTRA = "mlflow"
-RUN, SWEEP, CASE = "edgebed.run", "edgebed.sweep", "edgebed.case"
-VERDICT, ENDED, ERROR = "edgebed.verdict", "edgebed.ended", "edgebed.error"
+RUN = "edgebed.run"
+SWEEP = "edgebed.sweep"
+CASE = "edgebed.case"
+VERDICT = "edgebed.verdict"
+ENDED = "edgebed.ended"
+ERROR = "edgebed.error"
 LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 8000  # characters (mlflow.utils.validation)
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100  # in one request
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -97,10 +101,14 @@ class MlflowStore:
         return f"{self._place}, experiment {_experiment(history)}"
 
     def _begun(self, history: History) -> MlflowRun:
-        title, meta, began = _experiment(history), history.meta, epoch(history)
+        title = _experiment(history)
+        meta = history.meta
+        began = epoch(history)
         known = self.client.get_experiment_by_name(title)
         experiment = known.experiment_id if known else self.client.create_experiment(title, self._artifacts)
-        name, parent, tags = history.run, None, {RUN: history.run, "mlflow.note.content": history.question}
+        name = history.run
+        parent = None
+        tags = {RUN: history.run, "mlflow.note.content": history.question}
         if "sweep" in meta:
             parent = self._parent(experiment, str(meta["sweep"]), began)
             name = f"{meta['case']}, seed {history.plan.get('seed')}"
@@ -132,7 +140,10 @@ class MlflowRun:
     """One run in a store. ``parent``: the run of its sweep, if it has one. ``epoch``: its beginning, since 1970."""
 
     def __init__(self, store: MlflowStore, run: str, parent: str | None, epoch: float) -> None:
-        self._store, self._run, self._parent, self._epoch = store, run, parent, epoch
+        self._store = store
+        self._run = run
+        self._parent = parent
+        self._epoch = epoch
 
     def add(self, scalars: Iterable[Scalar]) -> None:
         metrics = [self._store.metric(scalar, self._epoch) for scalar in scalars]
@@ -146,8 +157,10 @@ class MlflowRun:
             self._store.client.delete_run(self._run)
 
     def finish(self, history: History) -> None:
-        client, end = self._store.client, _milliseconds(self._epoch + history.seconds)
-        found, directory = summary(history), RunDirectory(history.directory)
+        client = self._store.client
+        end = _milliseconds(self._epoch + history.seconds)
+        found = summary(history)
+        directory = RunDirectory(history.directory)
         ended = "failed" if history.outcome is None else history.outcome.ended
         with self._store.asking():
             for tag, value in ((VERDICT, found["verdict"]), (ENDED, found["ended"]), (ERROR, found["error"])):

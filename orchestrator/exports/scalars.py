@@ -101,7 +101,8 @@ def _delivered(history: History) -> Iterator[Scalar]:
     for each, end in _finished(history):
         ends[each.round].setdefault(each.node, end)
     whole = sorted((max(of.values()), round) for round, of in ends.items() if len(of) == len(history.leaders))
-    began, over = history.training_began or 0.0, history.outcome is not None
+    began = history.training_began or 0.0
+    over = history.outcome is not None
     for link_class, (times, totals) in sorted(volumes.delivered_bytes(history).items()):
         covered = [(end, round) for end, round in whole if over or times[-1] >= end]
         before, *after = np.interp([began, *(end for end, _ in covered)], times, totals)
@@ -113,7 +114,8 @@ def _totals(history: History) -> Iterator[Scalar]:
     outcome = history.outcome
     if outcome is None:
         return
-    rounds, seconds = history.rounds_done(), history.seconds
+    rounds = history.rounds_done()
+    seconds = history.seconds
     found: dict[str, float] = {"rounds": rounds, "seconds": seconds, "overruns": len(history.events("overrun"))}
     if outcome.wall is not None:
         found["wall_seconds"] = outcome.wall

@@ -45,7 +45,8 @@ class Coalescing:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, []
+                batch = self._waiting
+                self._waiting = []
                 try:
                     errors = await self._alter([change for change, _ in batch])
                     if len(errors) != len(batch):

@@ -158,7 +158,8 @@ class ProcessCarrier:
     """`netem.userspace.vxlan`, for kernels without the device and for trunks with a key."""
 
     def __init__(self, child: JsonChild, key: str) -> None:
-        self._child, self._key = child, key
+        self._child = child
+        self._key = key
 
     def notes(self) -> list[str]:
         why = "" if self._key else "this host's kernel has no VXLAN device, so that "

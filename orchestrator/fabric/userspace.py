@@ -89,7 +89,8 @@ class UserspaceFabric(Coalescing):
         await self._hub.set_up(None, {}, lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
-        peers, most = wiring.peers(node, self._nodes), 1 if node.name in self._single_packets else None
+        peers = wiring.peers(node, self._nodes)
+        most = 1 if node.name in self._single_packets else None
         mtus = self._mtus.get(node.name, {})
         return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
 

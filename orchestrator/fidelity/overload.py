@@ -164,7 +164,8 @@ class Overloads:
 
     def add(self, now: LoadReading) -> list[Overload]:
         """The intervals to record after this reading. The first reading is only the baseline."""
-        before, self._before = self._before, now
+        before = self._before
+        self._before = now
         found = None if before is None else overload(before, now)
         over: list[Overload] = []
         if self._open is not None and (found is None or not self._open.followed_by(found)):
@@ -180,7 +181,8 @@ class Overloads:
 
     def end(self) -> list[Overload]:
         """End the ongoing interval and return it for the record."""
-        going, self._open = self._open, None
+        going = self._open
+        self._open = None
         return [] if going is None else [going]
 
 

@@ -79,7 +79,8 @@ class Deviation:
 
     def sentence(self, began: float) -> str:
         """When, what and which links. ``began``: the time at which the training began."""
-        since, until = max(0.0, self.since - began), max(0.0, self.until - began)
+        since = max(0.0, self.since - began)
+        until = max(0.0, self.until - began)
         when = f"at {since:.0f} s" if self.readings == 1 else f"from {since:.0f} s to {until:.0f} s"
         if self.lasts and self.confirmed:
             when = f"from {since:.0f} s on"
@@ -156,7 +157,8 @@ class NetworkFindings:
         if reading.first:
             self._end(list(self._open))
             self._usual = {pair.hosts: pair.delay for pair in reading.pairs if pair.delay is not None}
-            self.frames, self._recent = {(each.source, each.target): each for each in reading.frames}, {}
+            self.frames = {(each.source, each.target): each for each in reading.frames}
+            self._recent = {}
             return
         self.readings += 1
         self.strangers = reading.strangers
@@ -195,7 +197,8 @@ class NetworkFindings:
                 finding.sent[ends] += each.sent
                 finding.missing[ends] += each.missing
             elif each.too_many:
-                finding.sent[ends], finding.missing[ends] = each.sent + each.before, each.missing
+                finding.sent[ends] = each.sent + each.before
+                finding.missing[ends] = each.missing
 
     def _since(self, frames: Sequence[FramesReading]) -> dict[Direction, _Traffic]:
         """The frames of each direction since the reading before."""
@@ -207,7 +210,8 @@ class NetworkFindings:
             before = self.frames.get(ends, FramesReading(*ends, 0, 0))
             lately = now.sent - before.sent
             found[ends] = _Traffic(lately, self._recent.get(ends, 0), now.missing - before.missing)
-            self.frames[ends], self._recent[ends] = now, lately
+            self.frames[ends] = now
+            self._recent[ends] = lately
         return found
 
     def _end(self, pairs: Iterable[Pair]) -> None:

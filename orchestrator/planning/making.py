@@ -54,7 +54,8 @@ def make_plan(
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, the
     hosts do not suffice, or the engine cannot shape the links."""
-    kind, stop = DRIVERS[scenario.driver], scenario.stop
+    kind = DRIVERS[scenario.driver]
+    stop = scenario.stop
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
     faults = expand(
@@ -66,12 +67,14 @@ def make_plan(
         after=scenario.stop.after,
         media=scenario.resolved_media,
     )
-    media, cross_traffic = plan_media(scenario), plan_cross_traffic(scenario)
+    media = plan_media(scenario)
+    cross_traffic = plan_cross_traffic(scenario)
     nodes = _nodes(scenario, shards, joins(faults))
     population = plan_population(scenario, data, links)
     if population is not None:
         nodes, links = typical(nodes, links, population)
-    hosts, placement = tuple[HostFacts, ...](), None
+    hosts = tuple[HostFacts, ...]()
+    placement = None
     if inventory is not None and kind.several_hosts:
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
     if not kind.simulated:
@@ -175,7 +178,8 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
     nodes = []
     of_tier: Counter[Tier] = Counter()
     for index, member in enumerate(scenario.members, start=1):
-        model, model_params = "", dict[str, Any]()
+        model = ""
+        model_params = dict[str, Any]()
         if scenario.algorithm is not None:
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
             model_params |= scenario.adapters(member.name)
@@ -227,12 +231,14 @@ def _relations(
 
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """All directions between nodes that may communicate; for each pair, up before down."""
-    found, visits = scenario.resolved_links, set(scenario.visits)
+    found = scenario.resolved_links
+    visits = set(scenario.visits)
     links = []
     for pair in scenario.pairs:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
             seed = derive_seed(scenario.seed, "link", source, target)
-            profile, schedule = found.profiles[source, target], found.schedules.get((source, target))
+            profile = found.profiles[source, target]
+            schedule = found.schedules.get((source, target))
             crossings = scenario.resolved_media.crossings.get((source, target), ())
             nat_timeout = found.nats.get((source, target))
             link = LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings)
@@ -301,11 +307,13 @@ def _round_work(
     scenario: Scenario, system: _System, sizes: list[Size], form: Form, data: PreparedLabels | None
 ) -> RoundWork:
     devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
-    test, population = 0 if data is None else len(data.test), system.population
+    test = 0 if data is None else len(data.test)
+    population = system.population
     labels = math.prod(form.labels)
     clients = _workers(scenario, devices or edges, test, labels)
     if population is not None:
-        slowest, most = float(population.speeds.min()), int(population.sample_counts.max())
+        slowest = float(population.speeds.min())
+        most = int(population.sample_counts.max())
         clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
     above = _workers(scenario, edges, test, labels) if devices and edges else None
     return RoundWork(sizes, form.shape, form.classes, clients, above)
@@ -332,7 +340,9 @@ def _training_bytes(
     """The memory of each node's training, by its name. Clients of each tier have the models in turn (`model_of`)."""
     if data is None:
         return {}
-    found, of_tier, labels = {}, Counter[Tier](), math.prod(data.form.labels)
+    found = {}
+    of_tier = Counter[Tier]()
+    labels = math.prod(data.form.labels)
     for node in nodes:
         size = sizes[of_tier[node.tier] % len(sizes)]
         of_tier[node.tier] += 1
@@ -343,7 +353,8 @@ def _training_bytes(
 
 
 def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> GatheringPlan:
-    nodes, links = system.nodes, system.links
+    nodes = system.nodes
+    links = system.links
     clients = [node for node in nodes if node.tier == "device"] or [node for node in nodes if node.tier == "edge"]
     tiers = []
     for tier in ("edge", "cloud"):

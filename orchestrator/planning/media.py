@@ -103,13 +103,15 @@ def clients_at_worst(
     population: Population, media: Sequence[MediumPlan], cross_traffic: Iterable[CrossTrafficPlan]
 ) -> tuple[list[LinkProfile], list[LinkProfile]]:
     """The profiles of clients to plan with, up and down: as if all those of a round sent at the same time."""
-    ups, downs = [each.up for each in population.links], [each.down for each in population.links]
+    ups = [each.up for each in population.links]
+    downs = [each.down for each in population.links]
     if not media:
         return ups, downs
     random = np.random.default_rng(derive_seed(population.seed, "media"))
     links = []
     for number, client in enumerate(set(random.integers(population.size, size=population.asked).tolist())):
-        name, place = client_name(client), number % len(ups)
+        name = client_name(client)
+        place = number % len(ups)
         there, back = population.crossings(name)
         links.append(LinkPlan(name, "cloud", "", ups[place], 0, crossings=there))
         links.append(LinkPlan("cloud", name, "", downs[place], 0, crossings=back))
@@ -165,7 +167,8 @@ def media_beyond_kernel(plan: Plan) -> str:
 
 def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
     """The channels of a plan as one member of each sees them: the kernel engine gives it a part of the buffer."""
-    channels, members = channels_of(plan.media), defaultdict[str, set[str]](set)
+    channels = channels_of(plan.media)
+    members = defaultdict[str, set[str]](set)
     for link in plan.links if engine == "kernel" else ():
         for each in link.crossings:
             members[each.channel].add(each.member)

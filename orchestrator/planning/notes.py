@@ -44,7 +44,8 @@ def of_mtus(directions: int, driver: str) -> Iterator[str]:
 def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     """A note on images that the driver does not use."""
     if images and not DRIVERS[driver].images:
-        names, makers = ", ".join(images), listed(images=True)
+        names = ", ".join(images)
+        makers = listed(images=True)
         yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
 
 
@@ -57,7 +58,8 @@ def of_memory(nodes: Iterable[NodePlan], needed: Mapping[str, int], driver: str)
         if memory is not None and node.device == PROCESSOR and memory < needed.get(node.name, -FRAMEWORK) + FRAMEWORK:
             short.setdefault((node.hardware.name, memory), []).append(node.name)
     for (name, memory), names in short.items():
-        most, kind = max(needed[each] for each in names), DRIVERS[driver]
+        most = max(needed[each] for each in names)
+        kind = DRIVERS[driver]
         if kind.simulated:
             result = "the simulation has no limits of memory"
         elif kind.images or most > memory:

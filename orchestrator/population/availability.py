@@ -71,10 +71,12 @@ class FromTrace:
         return now[self.device]
 
     def until(self, client: int, t: float) -> float:
-        table, device = self.table, self.device[client]
+        table = self.table
+        device = self.device[client]
         period = float(table.period[device])
         first, last = np.searchsorted(table.device, [device, device + 1])
-        begins, ends = table.begin[first:last], table.end[first:last]
+        begins = table.begin[first:last]
+        ends = table.end[first:last]
         since = t % period  # as in `there`: another sum of rounded numbers may be in another stay
         passed = t - since
         place = int(np.searchsorted(begins, since, side="right")) - 1
@@ -82,7 +84,8 @@ class FromTrace:
             end = passed + float(ends[place])
             place += 1
             if place == len(begins):
-                passed, place = passed + period, 0
+                passed = passed + period
+                place = 0
             if passed + float(begins[place]) > end:
                 return end
         return math.inf
@@ -110,7 +113,9 @@ def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, floa
     used = np.zeros(table.devices, bool)
     used[drawn] = True
     stays = used[table.device]
-    device, begin, end = table.device[stays], table.begin[stays], table.end[stays]
+    device = table.device[stays]
+    begin = table.begin[stays]
+    end = table.end[stays]
     here = np.zeros(table.devices, bool)
     here[device[begin == 0]] = True
     lasting = here[device] & (end == table.period[device])  # continues in the next period

@@ -146,7 +146,9 @@ def least_available(_: LeastAvailable, question: Question) -> Clients:
 
 def oort(p: Oort, question: Question) -> Clients:
     """Oort's Algorithm 1, see the module."""
-    seen, round, count = question.seen, question.round, question.count
+    seen = question.seen
+    round = question.round
+    count = question.count
     allowed = question.there if p.most is None else question.there & (seen.asked < p.most)
     if int(allowed.sum()) < count:  # too few are left of those that were not selected too often
         allowed = question.there
@@ -175,7 +177,8 @@ def utilities(p: Oort, seen: ClientHistory, clients: Clients, round: int) -> NDA
     found = seen.utility[clients]
     found = np.minimum(found, np.quantile(found, p.clip))
     found = found + np.sqrt(0.1 * math.log(max(round, 1)) / np.maximum(seen.latest[clients], 1))
-    preferred, durations = preferred_duration(p, seen), seen.duration[clients]
+    preferred = preferred_duration(p, seen)
+    durations = seen.duration[clients]
     late = durations > preferred
     found[late] *= (preferred / durations[late]) ** p.alpha
     return found
@@ -186,7 +189,8 @@ def preferred_duration(p: Oort, seen: ClientHistory) -> float:
     step = p.pace if p.pace is not None else float(np.median(seen.first)) if seen.first else math.inf
     duration = step
     for end in range(2 * p.window, len(seen.gained) + 1, p.window):
-        before, after = seen.gained[end - 2 * p.window : end - p.window], seen.gained[end - p.window : end]
+        before = seen.gained[end - 2 * p.window : end - p.window]
+        after = seen.gained[end - p.window : end]
         duration += step if sum(before) > sum(after) else 0.0
     return duration
 

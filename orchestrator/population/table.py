@@ -156,7 +156,8 @@ def _period(cell: str) -> float:
 
 def _stay(cells: list[str]) -> tuple[float, float]:
     try:
-        begin, end = float(cells[1]), float(cells[2])
+        begin = float(cells[1])
+        end = float(cells[2])
     except ValueError:
         raise ValueError(EXAMPLE) from None
     if not (0 <= begin < end < math.inf):

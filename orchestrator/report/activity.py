@@ -31,7 +31,8 @@ class Stretch(NamedTuple):
 
 def activities(history: History) -> dict[str, list[Stretch]]:
     """The stretches of each node that had any state, in order."""
-    last, trained = history.seconds, _spans_of_training(history)
+    last = history.seconds
+    trained = _spans_of_training(history)
     rounds: defaultdict[str, list[Span]] = defaultdict(list)  # of each coordinator, in order
     for each, end in history.rounds_with_ends():
         rounds[each.node].append((each.start, end))
@@ -46,7 +47,8 @@ def activities(history: History) -> dict[str, list[Stretch]]:
         by_node[state.node].append(state)
     found: dict[str, list[Stretch]] = {}
     for node, states in by_node.items():
-        ends, work = [state.t for state in states[1:]] + [last], busy.get(node)
+        ends = [state.t for state in states[1:]] + [last]
+        work = busy.get(node)
         found[node] = []
         for state, end in zip(states, ends, strict=True):
             if state.state == RUNNING and work:
@@ -59,7 +61,8 @@ def activities(history: History) -> dict[str, list[Stretch]]:
 def course(history: History) -> dict[str, Any]:
     """What nodes and links did, for `Topology` in script/topology.js, which describes the keys. Times are seconds of
     training. A node is "cut off" while a fault disconnects it."""
-    began, last = history.training_began or 0.0, history.seconds
+    began = history.training_began or 0.0
+    last = history.seconds
     ends = {state.node: state for state in history.states()}
     cut = [span for span in history.faults() if span.action == "disconnect" and span.start is not None]
     nodes = {}
@@ -106,9 +109,11 @@ def _changes(changes: Sequence[tuple[float, str]], began: float) -> list[list[An
 
 def divided(start: float, end: float, work: Sequence[Span]) -> list[Stretch]:
     """The time from ``start`` to ``end``, in a round during ``work`` and waiting between. ``work`` is in order."""
-    found, at = [], start
+    found = []
+    at = start
     for begin, until in work:
-        begin, until = max(begin, at), min(until, end)
+        begin = max(begin, at)
+        until = min(until, end)
         if until > begin:
             if begin > at:
                 found.append(Stretch(at, begin, WAITING))

@@ -14,7 +14,8 @@ from orchestrator.results.record.history import History
 
 def client_figures(history: History) -> dict[str, Figure]:
     """The share of clients that were seen, and the outcomes of each round. Without a population they have no marks."""
-    found, planned = parts(history), history.plan.get("population")
+    found = parts(history)
+    planned = history.plan.get("population")
     seen = seen_by_round(found)
     rounds = list(seen)
     tally = Counter((part.round, part.outcome) for part in found)

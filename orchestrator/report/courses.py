@@ -63,7 +63,8 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
     made_points = points(
         "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes
     )
-    x, y = axis("seconds of training", range=(0.0, max(seconds, 1e-3))), axis(label, zero=True)
+    x = axis("seconds of training", range=(0.0, max(seconds, 1e-3)))
+    y = axis(label, zero=True)
     return figure(f"{course.name}: {label}", x, y, [requested_line, made_points], 150)
 
 

@@ -17,7 +17,8 @@ from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import ProbeResult
 
-HARMFUL, HARMLESS = "var(--fail)", "var(--unknown)"
+HARMFUL = "var(--fail)"
+HARMLESS = "var(--unknown)"
 COLOURS = {
     "pass": "var(--pass)",
     "fail": "var(--fail)",
@@ -184,7 +185,8 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
                 )
             )
     labels = [f"{probe.link_class}: {probe.link}{' (real)' * (probe.kind == 'real')}" for probe in probes]
-    x, y = axis(f"{title}, {unit}", zero=True), axis(labels=labels)
+    x = axis(f"{title}, {unit}", zero=True)
+    y = axis(labels=labels)
     return figure(f"{title.capitalize()}: expected and measured", x, y, marks, 34 * len(probes))
 
 

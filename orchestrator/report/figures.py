@@ -206,7 +206,8 @@ def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> li
         ]
     if not (bands := history.bands(name)):
         return []
-    group, of = text.count(len(history.many_devices), "device"), bands.values()
+    group = text.count(len(history.many_devices), "device")
+    of = bands.values()
     x = [round(each.t - began, 3) for each in of] if by_time else list(map(float, bands))
     return [
         area(x, [each.low for each in of], [each.high for each in of], MANY_SERIES, name=f"{group}: range"),
@@ -221,7 +222,8 @@ def _lanes(history: Facts, place: Place) -> list[Mark]:
     found: defaultdict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for span in history.faults():
         if span.start is not None:
-            start, end = place(span.start), place(last if span.end is None else span.end)
+            start = place(span.start)
+            end = place(last if span.end is None else span.end)
             found[span.action].append((start, max(end, start + least), str(span)))
     ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]
     lanes = []
@@ -247,7 +249,8 @@ def _merged(action: str, spans: Sequence[tuple[float, float, str]]) -> list[tupl
 def _shades(history: Facts, place: Place) -> list[dict[str, Any]]:
     """A shade behind the curves for each fault of an action that happened only a few times."""
     spans = [span for span in history.faults() if span.start is not None]
-    times, last = Counter(span.action for span in spans), history.seconds
+    times = Counter(span.action for span in spans)
+    last = history.seconds
     return [
         {
             "x0": round(place(span.start or 0.0), 3),
@@ -267,12 +270,14 @@ def bytes_over_time(story: Story) -> Figure:
         for name in dict.fromkeys(story.link_classes.values())
         if (of := story.usage.delivered.get(name))
     ]
-    x, y = axis(time_axis(story), zero=True), axis("bytes", format="bytes", zero=True)
+    x = axis(time_axis(story), zero=True)
+    y = axis("bytes", format="bytes", zero=True)
     return figure("Bytes delivered by class of links", x, y, marks, 190, hover="x", **_faults_over_time(story))
 
 
 def rounds_over_time(story: Story) -> Figure:
-    began, starts = story.training_began or 0.0, defaultdict[str, list[tuple[float, int]]](list)
+    began = story.training_began or 0.0
+    starts = defaultdict[str, list[tuple[float, int]]](list)
     for each in story.rounds():
         starts[each.node].append((each.start - began, each.edge_round or each.round))
     colours = cycle(SERIES)
@@ -283,7 +288,8 @@ def rounds_over_time(story: Story) -> Figure:
         group = f"{len(starts)} coordinators" if len(starts) > 12 else None
         colour, width = (GLOBAL, 3.0) if leads else (next(colours), 1.5)
         marks.append(line(node, rounded(x), y, colour, width=width, steps=True, group=group))
-    x_axis, y_axis = axis(time_axis(story), zero=True), axis("round", zero=True)
+    x_axis = axis(time_axis(story), zero=True)
+    y_axis = axis("round", zero=True)
     return figure("Rounds of each coordinator", x_axis, y_axis, marks, 190, hover="x", **_faults_over_time(story))
 
 
@@ -321,7 +327,8 @@ def traffic(history: History) -> Figure:
         for kind, by_class in sorted(sent.items())
     }
     marks = stacked(classes, bars, dict(zip(bars, cycled(len(bars)), strict=True)))
-    x, y = axis("bytes in messages sent", format="bytes", zero=True), axis(labels=classes)
+    x = axis("bytes in messages sent", format="bytes", zero=True)
+    y = axis(labels=classes)
     return figure("Messages sent, by class of links and kind of message", x, y, marks, 42 * max(1, len(classes)))
 
 

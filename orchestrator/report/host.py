@@ -42,7 +42,8 @@ class Curve(NamedTuple):
 def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     """The figures by their ids on the page; without those that would be empty. ``summaries``: the hosts of the
     summary."""
-    began, end = history.training_began or 0.0, history.training_ended
+    began = history.training_began or 0.0
+    end = history.training_ended
     sensors = [
         (key[0], host, _name(host, key, found), rows)
         for host, found in by_host(history).items()
@@ -59,7 +60,8 @@ def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> di
             values = [None if value is None else round(value * factor, 3) for value in curve.values]
             lines.append(line(curve.name, times, values, colour, steps=True))
         if lines:
-            x, y = axis("seconds of training"), axis(label, zero=id != "host-temperature")
+            x = axis("seconds of training")
+            y = axis(label, zero=id != "host-temperature")
             figures[id] = figure(f"{label.capitalize()}, by host", x, y, lines, 180, hover="x")
     if (by_round := _energy_of_rounds(summaries)) is not None:
         figures["host-energy"] = by_round
@@ -171,5 +173,6 @@ def _energy_of_rounds(summaries: Iterable[Mapping[str, Any]]) -> Figure | None:
         notes = [f"{name}, round {number}: {text.energy(joules)}" for number, joules in energy["rounds"].items()]
         bounds = [(*rounded((start, start + width)), 0.0, joules) for start, joules in left.items()]
         marks.append(bars(name, bounds, colour, notes=notes))
-    x, y = axis("round"), axis("energy of a round, J", zero=True)
+    x = axis("round")
+    y = axis("energy of a round, J", zero=True)
     return figure("Energy of each round", x, y, marks, 180) if marks else None

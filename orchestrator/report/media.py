@@ -27,11 +27,14 @@ def media_rows(history: History) -> list[dict[str, str]]:
     """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
     counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
     training = history.training_ended - (history.training_began or 0.0)
-    read, rows = readings(history), []
+    read = readings(history)
+    rows = []
     steps = _steps(history, read)
     for name, channel in profiles(history).items():
-        members, of = counted.get(name, []), read.get(name, [])
-        carried, dropped = sum(row.bytes for row in members), sum(row.overflowed for row in members)
+        members = counted.get(name, [])
+        of = read.get(name, [])
+        carried = sum(row.bytes for row in members)
+        dropped = sum(row.overflowed for row in members)
         longest = max((8 * each.queued_bytes for each in of), default=0) / channel.rate
         rows.append(
             {
@@ -60,22 +63,26 @@ def media_so_far(story: Story) -> Figure | None:
     """The same of a running run; None if it has no shared media."""
     if not story.plan.get("media"):
         return None
-    occupied, began = story.usage.occupied, story.training_began or 0.0
+    occupied = story.usage.occupied
+    began = story.training_began or 0.0
     times = sorted({*chain(*story.usage.delivered.values(), *occupied.values())})
     return _figure(story, {name: list(utilisation(of, times, began)) for name, of in occupied.items()})
 
 
 def _steps(history: History, read: Mapping[str, Sequence[ChannelReading]]) -> dict[str, list[tuple[float, float]]]:
-    times, began = sampled(history), history.training_began or 0.0
+    times = sampled(history)
+    began = history.training_began or 0.0
     occupied = {name: {each.t: each.occupied for each in of} for name, of in read.items()}
     return {name: list(utilisation(of, times, began)) for name, of in occupied.items()}
 
 
 def _figure(history: Facts, steps: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
-    began, marks = history.training_began or 0.0, []
+    began = history.training_began or 0.0
+    marks = []
     planned = [name for name in profiles(history) if name in steps]  # in this order in each report
     for name, colour in zip(planned, cycled(len(planned)), strict=True):
         times, values = zip(*steps[name], strict=True)
         marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
-    x, y = axis("seconds of training", zero=True), axis("utilisation", format="percent", range=(0.0, 1.05))
+    x = axis("seconds of training", zero=True)
+    y = axis("utilisation", format="percent", range=(0.0, 1.05))
     return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

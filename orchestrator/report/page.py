@@ -78,10 +78,14 @@ def figures_of(history: History) -> dict[str, Figure]:
 
 def context(history: History) -> dict[str, Any]:
     """The variables of the template: of its header, then in the order of its sections."""
-    summaries, moved, faults, log = hosts(history) or [], course(history), _faults(history), _log(history)
+    summaries = hosts(history) or []
+    moved = course(history)
+    faults = _faults(history)
+    log = _log(history)
     acted = {span.action for span in history.faults() if span.start is not None}
     timeline_figure, left_out = timeline(history)
-    courses, host = course_figures(history), host_figures(history, summaries)
+    courses = course_figures(history)
+    host = host_figures(history, summaries)
     calibration = fidelity.probe_figures(history.probes()) if history.calibrated else {}
     return {
         **_header(history),
@@ -159,7 +163,8 @@ def _header(history: History) -> dict[str, Any]:
 def _so_far(history: History, results: list[Check]) -> str:
     """Sentences about a running run: how long it still takes, its next fault, and the checks that fail so far."""
     story = Story.of(history)
-    left, coming = story.time_left(), story.next_fault()
+    left = story.time_left()
+    coming = story.next_fault()
     known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)
     details = f": {'; '.join(known)}" if known else ""
     return f"The run is still running{details}. Checks that fail so far: {_named(results, 'fail') or 'none'}."

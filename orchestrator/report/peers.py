@@ -38,10 +38,12 @@ def peers(history: History) -> Figure:
     of_edge = meetings(history)
     if len(of_edge) > ROWS:
         return _table(of_edge)
-    began, end = history.training_began or 0.0, history.training_ended
+    began = history.training_began or 0.0
+    end = history.training_ended
     all_edges = [name for name, node in history.nodes.items() if node.get("tier") == "edge"]
     pieces = [piece for row, events in enumerate(of_edge.values()) for piece in _row(row, events, began, end)]
-    x, y = axis("seconds of training", zero=True), axis(labels=list(of_edge))
+    x = axis("seconds of training", zero=True)
+    y = axis(labels=list(of_edge))
     return figure(
         "Shares of the other edges' models in each edge's own", x, y, _merged(pieces, all_edges), 44 * len(of_edge)
     )
@@ -66,7 +68,8 @@ def own_accuracy(history: History) -> Figure:
     ]
     if len(curves) > len(COLOURS):
         curves = [curve | {"group": f"{len(curves)} edges"} for curve in curves]
-    x, y = axis("round", zero=True), axis("accuracy on own test set", format="percent")
+    x = axis("round", zero=True)
+    y = axis("accuracy on own test set", format="percent")
     return figure("Accuracy of each edge on its own test set", x, y, curves, 230, hover="x")
 
 
@@ -117,5 +120,6 @@ def _table(of_edge: dict[str, list[Event]]) -> Figure:
         notes=[f"{edges[row]} took {share:.1%} from {edges[column]} on average" for column, row, share in fields],
         opacity=[round(share, 4) for _, _, share in fields],
     )
-    x, y = axis("learned from", labels=edges), axis("who learned", labels=edges)
+    x = axis("learned from", labels=edges)
+    y = axis("who learned", labels=edges)
     return figure("Mean shares of the edges' models in one another", x, y, [table], min(14 * len(edges), 900))

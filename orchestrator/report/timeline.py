@@ -31,7 +31,9 @@ class Bars:
     """Periods in rows of the timeline, in groups with these colours: a mark for each group that has any."""
 
     def __init__(self, colours: Mapping[str, str], began: float, thick: float = THICK) -> None:
-        self._colours, self._began, self._half = colours, began, thick / 2
+        self._colours = colours
+        self._began = began
+        self._half = thick / 2
         self._of: dict[str, list[tuple[list[float], str, str]]] = {group: [] for group in colours}
 
     def add(self, group: str, row: int | None, start: float, end: float, hover: str, text: str = "") -> None:
@@ -134,7 +136,8 @@ def _state_bars(history: History, rows: dict[str, int], began: float) -> Iterato
 
 
 def _fault_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
-    found, last = Bars(FAULTS, began, THIN), history.seconds
+    found = Bars(FAULTS, began, THIN)
+    last = history.seconds
     for span in history.faults():
         if span.start is not None:
             end = max(last if span.end is None else span.end, span.start + LEAST * last)

@@ -134,7 +134,8 @@ def picture(history: History) -> Picture:
 def drawing(history: History) -> str:
     """The picture as one SVG that works without the page: with the style of a light page, which applies to it only."""
     svg = fragment("report/picture.html", picture=picture(history))
-    variables, rules = style().split("@media", 1)[0], style().splitlines()
+    variables = style().split("@media", 1)[0]
+    rules = style().splitlines()
     own = [rule for rule in rules if rule.startswith((".topology", "[data-state"))]
     scoped = "\n".join(rule if rule.startswith(".topology") else f".topology {rule}" for rule in own)
     sheet = f"<style>\n{variables.replace(':root', '.topology')}\n{scoped}\n.topology {{ background: #fff; }}\n</style>"
@@ -209,7 +210,8 @@ def _dots(history: History, places: Mapping[str, Place], pitches: Mapping[str, f
         moved[move.node].append(move.target)
     dots = []
     for name, node in history.nodes.items():
-        tier, (x, y) = node["tier"], places[name]
+        tier = node["tier"]
+        (x, y) = places[name]
         counted = Counter(faults[name])
         worst = next((action for action in FAULTS if action in counted), None)
         state = states[name].state
@@ -288,7 +290,8 @@ def _apart(row: Mapping[str, Place]) -> dict[str, Place]:
             name: (MARGIN + (index + 0.5) * pitch, row[name][1] + (index % lines - (lines - 1) / 2) * APART)
             for index, name in enumerate(names)
         }
-    found, left = [], MARGIN
+    found = []
+    left = MARGIN
     for name, room in zip(names, rooms, strict=True):
         found.append(max(row[name][0], left + room / 2))
         left = found[-1] + room / 2
@@ -302,7 +305,8 @@ def _apart(row: Mapping[str, Place]) -> dict[str, Place]:
 def _media(history: History, between: Mapping[str, Place]) -> Iterator[MediumMark]:
     rows = {row["channel"]: row for row in media_rows(history)} if between else {}
     for medium in history.plan.get("media", ()):
-        name, (x, y) = medium["name"], between[medium["name"]]
+        name = medium["name"]
+        (x, y) = between[medium["name"]]
         texts = [f"{name}: {text.some(medium['members'], 6) or 'no member at first'}"]
         for channel in medium["channels"]:
             row = rows[channel]
@@ -358,7 +362,8 @@ def _path(one: Place, other: Place, through: Sequence[Place] = ()) -> str:
     for x2, y2 in rest:
         middle = (y1 + y2) / 2
         path += f" C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
-        x1, y1 = x2, y2
+        x1 = x2
+        y1 = y2
     return path
 
 

@@ -38,7 +38,8 @@ LANE = 9.0
 SAMPLE = 28.0  # a sample in the legend, with the space around it
 LONGEST_NAME = 48  # letters in a line of the legend
 LONGEST_LABEL = 30  # letters in a line at the y axis
-GREY, GRID = "#555555", "#d9d9d9"
+GREY = "#555555"
+GRID = "#d9d9d9"
 
 _LOOK: dict[str, Any] = {
     "pdf.fonttype": 42,  # fonts are embedded as TrueType: some publishers refuse the default, Type 3
@@ -72,7 +73,8 @@ def drawn(figure: Figure) -> matplotlib.figure.Figure:
     """A figure of `orchestrator.report.marks` as one of matplotlib, `WIDTH` inches wide. Its last axes have the marks;
     with lanes, those are in axes of their own above."""
     lanes = figure.get("lanes", [])
-    lanes_height, marks_height = LANE * len(lanes), figure["height"] * SCALE
+    lanes_height = LANE * len(lanes)
+    marks_height = figure["height"] * SCALE
     with _settings():
         page = matplotlib.figure.Figure(figsize=(WIDTH, 1.0), layout="constrained")
         legend_height = _add_legend(page, figure["marks"])
@@ -179,7 +181,8 @@ def _dashes(mark: Mark) -> Any:
 
 
 def _line(axes: Axes, mark: Mark) -> None:
-    x, y = _numbers(mark["x"]), _numbers(mark["y"])
+    x = _numbers(mark["x"])
+    y = _numbers(mark["y"])
     known = [False, *(math.isfinite(a + b) for a, b in zip(x, y, strict=True)), False]
     alone = [place for place in range(len(x)) if known[place : place + 3] == [False, True, False]]
     (drawn,) = axes.plot(x, y, color=light(mark["colour"]), linewidth=mark["width"] * SCALE, linestyle=_dashes(mark))

@@ -167,7 +167,9 @@ class Facts(Protocol):
 
     def rounds_with_ends(self) -> list[tuple[Round, float]]:
         """Each round with its end. One that did not end lasts until its node's next, or to the end of the run."""
-        last, following, found = self.seconds, dict[str, float](), []
+        last = self.seconds
+        following = dict[str, float]()
+        found = []
         for each in reversed(self.rounds()):
             found.append((each, following.get(each.node, last) if each.end is None else each.end))
             following[each.node] = each.start

@@ -44,7 +44,8 @@ def _span(
     """One fault. ``order``: of the nodes. ``members``: of media and channels. ``by``: who made it manually."""
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
-    node, medium = planned.get("node"), planned.get("medium")
+    node = planned.get("node")
+    medium = planned.get("medium")
     touched = {node} if node else {name for link in planned.get("links") or () for name in link}
     if medium:
         touched = {member.partition(" <-> ")[0] for member in members.get(medium, ())}

@@ -147,14 +147,17 @@ def _course(quantity: str, rows: Sequence[SensorReading], until: float) -> tuple
 def restarts(rows: Sequence[SensorReading]) -> list[float]:
     """For each reading of a counter of energy after the first: the seconds before it that are unknown, because it
     restarted after it could not be read, as on a lost host; 0 s after `resume`."""
-    found, known, unread = [], rows[0], False
+    found = []
+    known = rows[0]
+    unread = False
     for row in rows[1:]:
         if row.value is None:
             unread = True
             continue
         if known.value is not None:
             found.append(row.t - known.t if unread and row.value <= known.value else 0.0)
-        known, unread = row, False
+        known = row
+        unread = False
     return found
 
 
@@ -202,7 +205,8 @@ def rounds(history: History) -> dict[int, tuple[float, float]]:
 
 
 def _host(history: History, host: str, sensors: Mapping[Key, Sequence[SensorReading]]) -> dict[str, Any]:
-    began, ended = history.training_began or 0.0, history.training_ended
+    began = history.training_began or 0.0
+    ended = history.training_ended
     energy = _energy(history, meter(sensors, ended), began, ended)
     spans = throttled(sensors, began, ended)
     return {

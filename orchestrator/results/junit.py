@@ -30,7 +30,8 @@ def write_junit(summary: Mapping[str, Any], file: Path) -> None:
 
 
 def junit(summary: Mapping[str, Any]) -> ET.Element:
-    name, checks = f"edgebed.{summary['name']}", summary["checks"]
+    name = f"edgebed.{summary['name']}"
+    checks = summary["checks"]
     verdicts = [check["verdict"] for check in checks]
     seconds = summary["wall_seconds"] if summary["wall_seconds"] is not None else summary["seconds"]
     totals = {

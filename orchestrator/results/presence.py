@@ -67,15 +67,18 @@ def notes(history: Facts) -> list[str]:
 def moves(history: Facts) -> list[Move]:
     """The moves of nodes in the order of time. When the run is continued, its nodes are where the plan has them."""
     planned = {name: str(node.get("host") or "") for name, node in history.nodes.items()}
-    found, homes = [], dict(planned)
+    found = []
+    homes = dict(planned)
     for event in history.events(MOVED, CONTINUED):
         if event.node is not None:
             continue
-        changed, words = {}, "the run is continued on its planned hosts"
+        changed = {}
+        words = "the run is continued on its planned hosts"
         if event.name == CONTINUED:
             changed = {node: host for node, host in planned.items() if homes[node] != host}
         elif (node := str(event.data.get("node"))) in homes and event.data.get("to") is not None:
-            changed, words = {node: str(event.data["to"])}, in_words(MOVED, event.data)
+            changed = {node: str(event.data["to"])}
+            words = in_words(MOVED, event.data)
         found += [Move(event.t, node, homes[node], host, words) for node, host in changed.items()]
         homes |= changed
     return found
@@ -102,7 +105,8 @@ def nodes_by_host(history: Facts) -> dict[str, list[str]]:
 
 def stays(history: Facts) -> list[Stay]:
     """The periods of each host. It is there before the first node starts, and again when the run is continued."""
-    states, hosts = history.states(), nodes_by_host(history)
+    states = history.states()
+    hosts = nodes_by_host(history)
     if not states or not hosts:
         return []
     since = {host: (THERE, states[0].t, "") for host in hosts}
@@ -130,7 +134,8 @@ def stays(history: Facts) -> list[Stay]:
 
 def lost_hosts(history: Facts) -> list[str]:
     """A sentence for each period in which a host was lost, with the nodes that moved away. Times are of training."""
-    began, moved = history.training_began or 0.0, moves(history)
+    began = history.training_began or 0.0
+    moved = moves(history)
     found = []
     for stay in stays(history):
         if stay.state != THERE:

@@ -126,10 +126,13 @@ class Story(Facts):
 
     def read(self, history: History) -> None:
         """Take in at most ``PIECE`` new rows of each table. The first call leaves the carried bytes to the next."""
-        first, self._looked = not self._looked, True
+        first = not self._looked
+        self._looked = True
         self.behind = first
-        self.driver, self.engine = history.driver, history.engine
-        self.status, self.outcome = history.status, history.outcome
+        self.driver = history.driver
+        self.engine = history.engine
+        self.status = history.status
+        self.outcome = history.outcome
         for table, (columns, _) in _TABLES.items():
             rows = history.after(table, columns, self._read[table], PIECE)
             for _, *row in rows:
@@ -225,7 +228,8 @@ class Story(Facts):
         state = self.latest_states[node].state if node in self.latest_states else "planned"
         if state != RUNNING:
             return state
-        own, led = self.latest_round(node), self.latest_round(self.nodes[node].get("parent") or "")
+        own = self.latest_round(node)
+        led = self.latest_round(self.nodes[node].get("parent") or "")
         if cut or (leads := own or led) is None:
             return CUT_OFF if cut else RUNNING
         reported = own is None and self._trained_in.get(node) == leads.round
@@ -259,7 +263,8 @@ class Story(Facts):
     def next_fault(self) -> NextFault | None:
         """The next planned fault that was neither made nor skipped: first those with a time, then with a round."""
         trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
-        at, number = itemgetter("at"), itemgetter("round")
+        at = itemgetter("at")
+        number = itemgetter("round")
         for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):
             if (fault := self._timed[place])["id"] not in self.seen_faults:
                 return NextFault(fault, fault["at"] - trained, None)

@@ -166,7 +166,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
         rows.append((mark, f"{check['name']}: {check['detail']}"))
     rounds = text.count(summary["rounds"], "round")
-    trained, whole = summary["training_seconds"], f"{summary['seconds']:.1f} s"
+    trained = summary["training_seconds"]
+    whole = f"{summary['seconds']:.1f} s"
     took = f"{rounds} in {trained:.1f} s of training" if trained is not None else f"no training in {whole}"
     rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
@@ -225,7 +226,8 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
 def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """The scenario, algorithm, driver, seed, verdict, rounds, seconds, and as far as the run has them last accuracies
     (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
-    found, plan = found or summary(history), history.plan
+    found = found or summary(history)
+    plan = history.plan
     last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
     others = {f"{name}.global": value for name, value in other_metrics(found).items()}
     sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}

@@ -116,7 +116,8 @@ def kept_origin(
     with History.open(directory.path) as history:
         meta = history.meta
         file = Path(folder or meta.get("folder", "."), Path(meta["scenario"]).name)
-        overrides, files = [str(each) for each in meta["overrides"]], kept_files(history.plan, directory.path)
+        overrides = [str(each) for each in meta["overrides"]]
+        files = kept_files(history.plan, directory.path)
     try:
         text = directory.scenario.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

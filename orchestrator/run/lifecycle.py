@@ -62,7 +62,9 @@ async def execute(
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
     loop = asyncio.get_running_loop()
-    clock, started, past_wall = RunClock(loop, past), time.monotonic(), past.wall_seconds if past else 0.0
+    clock = RunClock(loop, past)
+    started = time.monotonic()
+    past_wall = past.wall_seconds if past else 0.0
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
     if (listener := options.listener) is not None:
@@ -105,7 +107,10 @@ def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:
 
 async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[Ending], options: RunOptions) -> Ending:
     """Steps 2 to 7. An error, or the ending ``early`` at any time, closes everything and ends the run."""
-    plan, view, began, others = run.plan, run.view, run.past is not NOTHING, Others()
+    plan = run.plan
+    view = run.view
+    began = run.past is not NOTHING
+    others = Others()
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
@@ -113,14 +118,16 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
             if (environment := await _unless(early, opening)) is None:
                 return early.result()
             began = True
-            driver, fabric = environment.driver, environment.fabric
+            driver = environment.driver
+            fabric = environment.fabric
             run.record.engine(fabric.engine, fabric.tcp)
             # 3. Shape the links, then start, attach and register every node.
             session = Session(run, environment)
             stack.push_async_callback(session.close)
             session.listen()
             early.add_done_callback(lambda _: session.finish(early.result().reason, early.result().error))
-            loop, pacing = asyncio.get_running_loop(), None
+            loop = asyncio.get_running_loop()
+            pacing = None
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
                 pacing = Pacing(loop)

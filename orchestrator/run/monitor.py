@@ -66,8 +66,11 @@ class Monitor:
     it the monitor does not judge the timing and the losses of packets."""
 
     def __init__(self, run: RunContext, session: Session, fabric: Fabric, load: Callable[[], HostLoad] | None) -> None:
-        self._session, self._fabric = session, fabric
-        self._record, self._clock, self._view = run.record, run.clock, run.view
+        self._session = session
+        self._fabric = fabric
+        self._record = run.record
+        self._clock = run.clock
+        self._view = run.view
         self._began = run.clock() - run.past.training  # when training began
         self._classes = {(link.source, link.target): link.link_class for link in run.plan.links}
         self._kinds = {
@@ -129,7 +132,8 @@ class Monitor:
         if self._clock() >= self._sampled + SAMPLE_EVERY:
             self._sampled = self._clock()
             self._session.spawn(self.sample())
-        round, now = self._session.progress.round, time.monotonic()
+        round = self._session.progress.round
+        now = time.monotonic()
         if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
             if now >= self._shown[1] + SHOW_EVERY:
                 self._check()
@@ -152,7 +156,8 @@ class Monitor:
             if self._read.get(ends) == row:
                 continue
             self._read[ends] = row
-            link, before = since(row, self._before.get(ends)), self._counted.get(ends)
+            link = since(row, self._before.get(ends))
+            before = self._counted.get(ends)
             if before != link:
                 rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
                 grown = int(link["delivered_bytes"]) - (int(before["delivered_bytes"]) if before else 0)
@@ -185,13 +190,16 @@ class Monitor:
 
     def _check(self) -> None:
         """Make the checks, unless the last ones took so long that more would take too much of a processor."""
-        began, now = time.thread_time(), time.monotonic()
+        began = time.thread_time()
+        now = time.monotonic()
         if now >= self._rest:
             self._checks = checks(self._story)
             self._rest = now + (time.thread_time() - began) / CHECK_SHARE - SAMPLE_EVERY
 
     def show(self) -> None:
-        session, plan, story = self._session, self._session.plan, self._story
+        session = self._session
+        plan = self._session.plan
+        story = self._story
         story.seconds = max(story.seconds, self._clock())
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         ended = session.ended.result().reason if session.ended.done() else None

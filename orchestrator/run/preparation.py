@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     """Write the shards, the scenario and the plan into the directory. RunError or RecordError if there is no room."""
-    file, text = origin.file, origin.text
+    file = origin.file
+    text = origin.text
     facts = {
         "scenario": str(file),
         "folder": str(file.parent.absolute()),
@@ -91,7 +92,8 @@ def require(plan: Plan, workers: int) -> None:
 def require_room(plan: Plan, workers: int = 1) -> None:
     """HostError if this host has less memory than nodes and the models of a round take, or allows too few open
     files."""
-    kind, clients = DRIVERS[plan.driver], models_of_a_round(plan)
+    kind = DRIVERS[plan.driver]
+    clients = models_of_a_round(plan)
     nodes = len(plan.nodes) if kind.node_bytes and plan.algorithm else 0
     needed = nodes * kind.node_bytes + clients * plan.model_bytes
     if not kind.several_hosts and needed > (memory := host_memory()):

@@ -42,7 +42,8 @@ class Past:
         """Notes for the readers of the report."""
         if not self.ended:
             return []
-        first, last = min(self.kept), max(self.kept)
+        first = min(self.kept)
+        last = max(self.kept)
         rounds = f"round {first}" if first == last else f"rounds {first} to {last} of the leading nodes"
         return [
             f"continued after {rounds}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
@@ -76,7 +77,8 @@ def past_of(directory: RunDirectory) -> Past:
             raise RunError(f"{directory.run} is complete ({rounds}, ended by {outcome.ended}): nothing to continue")
         kept = _kept(directory, history.leaders, history.rounds_planned)
         begun = [each for each in history.rounds() if each.node in history.leaders]
-        seconds, began_at = history.seconds, history.training_began
+        seconds = history.seconds
+        began_at = history.training_began
         return Past(
             seconds=seconds,
             training=0.0 if began_at is None else seconds - began_at,

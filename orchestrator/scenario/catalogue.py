@@ -49,7 +49,8 @@ def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: 
 
 def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
     """The JSON Schema of each parameter, from the values that the catalogue allows and from its meaning."""
-    schemas, meanings = {}, kind.meanings()
+    schemas = {}
+    meanings = kind.meanings()
     for entry in fields(kind):
         allowed = entry.metadata["allowed"]
         schemas[entry.name] = _allowed_schema(allowed)

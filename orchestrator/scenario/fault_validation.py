@@ -51,7 +51,8 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
             *(check_moves(scenario) if fault.action == MOVE else ()),
         ]
         if not mistakes:
-            own, before = _expected(scenario, fault), total
+            own = _expected(scenario, fault)
+            before = total
             total += own
             if before <= MAX_FAULTS < total:
                 mistakes.append(("", f"makes about {own:,.0f} faults; a run may have {MAX_FAULTS:,} in all"))

@@ -28,7 +28,8 @@ KEY = "plugins"
 
 def make_known(source: Document, folder: Path) -> None:
     """Make the plug-ins of a scenario, if it lists names, known, and no others. ScenarioError if one cannot be used."""
-    found, problems = [], []
+    found = []
+    problems = []
     given = source.data.get(KEY)
     for place, name in enumerate(given if isinstance(given, list) else ()):
         if isinstance(name, str):

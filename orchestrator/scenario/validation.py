@@ -78,7 +78,8 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
 def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     if scenario.programs:
         yield ("programs",), f"the nodes run {spec.name} already: leave out either programs or algorithm"
-    topology, algorithm = scenario.topology, scenario.scheme
+    topology = scenario.topology
+    algorithm = scenario.scheme
     if reason := algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count):
         yield ("topology",), reason
     if topology.device_count and 0 in topology.per_edge:
@@ -88,7 +89,8 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     if topology.edges == 1 and params.between_clients(1, 1):
         message = f"1, but edges of {algorithm.name} learn from one another: give 2 or more, or switch the exchange off"
         yield ("topology", "edges"), message
-    requested, allowed = scenario.stop.rounds, spec.rounds
+    requested = scenario.stop.rounds
+    allowed = spec.rounds
     if requested is not None and allowed is not None and requested > allowed:
         yield ("stop", "rounds"), f"{requested} is more than algorithm.rounds, {allowed}"
     yield from _model(scenario)
@@ -96,7 +98,9 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
 
 
 def _model(scenario: Scenario) -> Iterator[Mistake]:
-    model, algorithm, lora = scenario.model.name, scenario.scheme, scenario.model.lora
+    model = scenario.model.name
+    algorithm = scenario.scheme
+    lora = scenario.model.lora
     if algorithm.ranked and lora is None:
         yield ("model", "lora"), f"is missing, and {algorithm.name} averages adapters: give rank, alpha and targets"
     if lora is not None and lora.ranks and not algorithm.ranked:
@@ -250,7 +254,8 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
 
 def _quorum(scenario: Scenario) -> Iterator[Mistake]:
     """Check that each gathering node asks at least as many peers as must answer; yields the first that does not."""
-    count, topology = scenario.gathering.quorum.count, scenario.topology
+    count = scenario.gathering.quorum.count
+    topology = scenario.topology
     algorithm = scenario.scheme
     if count is None:
         return
@@ -276,7 +281,8 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistake]:
-    expect, names = scenario.expect, {member.name for member in scenario.members}
+    expect = scenario.expect
+    names = {member.name for member in scenario.members}
     if expect.rounds is not None and scenario.rounds is not None and expect.rounds > scenario.rounds:
         yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
     for key in expect.bytes.given():

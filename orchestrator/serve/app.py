@@ -87,7 +87,8 @@ def _page() -> list[Route]:
 
 def _all_runs(folder: Path) -> list[Route]:
     """The list of runs, and several runs side by side."""
-    listing, lock = Listing(folder), threading.Lock()
+    listing = Listing(folder)
+    lock = threading.Lock()
 
     def runs(request: Request) -> dict[str, Any]:
         with lock:

@@ -26,7 +26,8 @@ def figures_of(story: Story) -> dict[str, Figure]:
 
 def faults_of(story: Story) -> dict[str, Any]:
     """The faults: how many were planned, took effect and were made manually, and the rows of their table."""
-    spans, began = story.faults(), story.training_began or 0.0
+    spans = story.faults()
+    began = story.training_began or 0.0
     via = {event.data["fault"]: str(event.data.get("via", "")) for event in story.events(INJECTED) if not event.node}
     return {
         "planned": sum(not span.by for span in spans),
@@ -37,7 +38,8 @@ def faults_of(story: Story) -> dict[str, Any]:
 
 
 def _fault(span: FaultSpan, via: str, began: float) -> list[str]:
-    at, number = span.planned.get("at"), span.planned.get("round")
+    at = span.planned.get("at")
+    number = span.planned.get("round")
     made = f"planned at {text.duration(at)}" if at is not None else f"planned in round {number}"
     start = "not possible" if span.skipped is not None else _at(span.start, began)
     by = f"manual: {span.by}{f', {via}' * bool(via)}"
@@ -51,10 +53,12 @@ def _at(t: float | None, began: float) -> str:
 def _processor(story: Story) -> Figure | None:
     if story.simulated:
         return None
-    title, unit = "Processor of each node, now", "cores"
+    title = "Processor of each node, now"
+    unit = "cores"
     values = {node: flow.rate for node, flow in story.usage.cpu.items() if story.seconds - flow.t <= FRESH}
     if story.status != "running":
-        title, unit = "Processor time of each node", "CPU seconds"
+        title = "Processor time of each node"
+        unit = "CPU seconds"
         values = {node: flow.total for node, flow in story.usage.cpu.items()}
     values = {node: round(value, 3) for node, value in values.items()}
     return figures.bars_of_nodes(story, title, unit, values, lambda value: f"{text.number(value)} {unit}")

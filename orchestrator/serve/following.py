@@ -82,12 +82,14 @@ class Reader:
             ):
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
-            self._seen, self._again = now, changed
+            self._seen = now
+            self._again = changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
                     self._latest = self._look(history, changed=changed)
             except OrchestratorError as error:
-                self._latest, self._drawn = ({}, str(error)), True
+                self._latest = ({}, str(error))
+                self._drawn = True
             return True
 
     def update(self, since: int) -> Update | None:
@@ -97,7 +99,8 @@ class Reader:
         standing, error = self._latest
         if error is not None:
             return since, {"error": error}
-        version, parts = self._version, self._parts
+        version = self._version
+        parts = self._parts
         if since > version:  # of another server
             since = 0
         return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
@@ -119,9 +122,11 @@ class Reader:
     def _judge(self, history: History, *, changed: bool) -> None:
         """Read the checks of an ended run from its summary, or make them after the look that found its end."""
         if (found := _judged(self.directory)) is not None:
-            self._results, self._checked = found, self._seen
+            self._results = found
+            self._checked = self._seen
         elif self._unjudged and not changed:
-            self._results, self._checked = checks(history), self._seen
+            self._results = checks(history)
+            self._checked = self._seen
 
     def _draw(self, story: Story) -> None:
         """Make the figures, and the checks of a running run: once a second, less often if that takes long."""

@@ -110,7 +110,9 @@ def _plain(row: Row) -> Row:
 
 def _from_record(history: History) -> Row:
     """The facts of a run that goes on, was cut short, or has no summary. Checks are made of an ended run only."""
-    series, outcome, status = accuracy_series(history, "global"), history.outcome, history.status
+    series = accuracy_series(history, "global")
+    outcome = history.outcome
+    status = history.status
     accuracy = series[-1].value if series else None
     plan = history.plan
     return {
@@ -129,7 +131,8 @@ def _from_record(history: History) -> Row:
 
 
 def _from_summary(summary: Row, effective: Row) -> Row:
-    algorithm, stop = effective.get("algorithm"), effective.get("stop")
+    algorithm = effective.get("algorithm")
+    stop = effective.get("stop")
     return {
         **{key: summary.get(key) for key in ("name", "driver", "verdict", "ended", "rounds", "seconds")},
         "algorithm": algorithm.get("name") if isinstance(algorithm, dict) else None,

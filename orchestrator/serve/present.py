@@ -70,10 +70,13 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     each channel of a shared medium was occupied lately. handovers: the present medium of each node that was handed
     over. memory_measure: which memory that of the nodes is (`Usage.memory`).
     """
-    outcome, status = story.outcome, story.status
+    outcome = story.outcome
+    status = story.status
     running = status == "running"
-    began, until = story.training_began, story.seconds if running or story.behind else story.training_ended
-    in_force, does = story.faults_in_force() if running else [], story.activities()
+    began = story.training_began
+    until = story.seconds if running or story.behind else story.training_ended
+    in_force = story.faults_in_force() if running else []
+    does = story.activities()
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
     return {
@@ -106,7 +109,8 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
     """What a node does and uses, as far as the record shows; it has no processor time of a simulated node. When the
     orchestrator is gone, so are the nodes that it did not end."""
     since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
-    cpu, latest = story.usage.cpu.get(name), story.latest_round(name)
+    cpu = story.usage.cpu.get(name)
+    latest = story.latest_round(name)
     share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
     if not running:
         activity = state if state in ENDS else "gone"
@@ -123,7 +127,8 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
 def _flow(
     story: Story, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
 ) -> list[Any]:
-    flow, dropped = story.usage.links.get(ends), story.usage.dropped.get(ends)
+    flow = story.usage.links.get(ends)
+    dropped = story.usage.dropped.get(ends)
     rate = flow.rate if running and flow is not None and _is_fresh(story, flow) else 0.0
     if ends in cut:
         state = "cut"

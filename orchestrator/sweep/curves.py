@@ -73,5 +73,7 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
     if len(places) > MOST_POINTS:
         places = places[np.linspace(0, len(places) - 1, MOST_POINTS).round().astype(int)]
     values = np.stack([np.interp(places, curve[:, 0], curve[:, 1]) for curve in drawn])
-    low, mean, high = values.min(axis=0), values.mean(axis=0), values.max(axis=0)
+    low = values.min(axis=0)
+    mean = values.mean(axis=0)
+    high = values.max(axis=0)
     return CurveBand(places.tolist(), mean.tolist(), low.tolist(), high.tolist())

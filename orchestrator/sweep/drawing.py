@@ -57,7 +57,8 @@ def both_curves(
 ) -> dict[str, Figure]:
     """The curves over rounds and over seconds, by their ids on a page. ``read`` gives the curves of a case, of which
     only the bands are kept."""
-    by_round, by_seconds = [], []
+    by_round = []
+    by_seconds = []
     for look in cases:
         runs = read(look.case)
         by_round.append(band([run.by_round for run in runs]))

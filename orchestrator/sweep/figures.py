@@ -106,7 +106,9 @@ def figures(history: History, target: Target | None) -> Figures:
         if values:
             found |= {f"final.{judged}": values[-1], f"best.{judged}": max(values)}
     found |= _reported(history)
-    began, ended, rounds = history.training_began or 0.0, history.training_ended, history.rounds_done()
+    began = history.training_began or 0.0
+    ended = history.training_ended
+    rounds = history.rounds_done()
     found |= {"rounds": rounds, "seconds": ended - began}
     if history.outcome is not None and history.outcome.wall is not None:
         found["wall_seconds"] = history.outcome.wall
@@ -131,7 +133,8 @@ def _reported(history: History) -> dict[str, float]:
 
 
 def _message_bytes(history: History) -> dict[str, float]:
-    messages, sizes = Counter[str](), Counter[str]()
+    messages = Counter[str]()
+    sizes = Counter[str]()
     for row in volumes.traffic(history):
         messages[row.kind] += row.messages
         sizes[row.kind] += row.bytes
@@ -206,7 +209,8 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
     pairs = {each.combination.case: each.combination.reference for each in results if each.combination.reference}
     found: list[tuple[str, str, str, PairedDifference]] = []
     for case, reference in pairs.items():
-        of_case, of_reference = runs.get(case, {}), runs.get(reference, {})
+        of_case = runs.get(case, {})
+        of_reference = runs.get(reference, {})
         for figure in COMPARED:
             seeds = [seed for seed in of_case if figure in of_case[seed] and figure in of_reference.get(seed, {})]
             both = restrict([of_case[seed] for seed in seeds] + [of_reference[seed] for seed in seeds])

@@ -32,7 +32,8 @@ from orchestrator.sweep.tables import (
 )
 from orchestrator.verbs.results.figures import drawable, write_figures
 
-PAGE, FIGURES = "sweep.html", "figures"
+PAGE = "sweep.html"
+FIGURES = "figures"
 
 
 def write_page(sweep: Sweep, results: Sequence[Result], directory: Path, *, with_figures: bool = False) -> Path:

@@ -90,7 +90,8 @@ class SweepRuns:
         return plotted(curves(looks([*bands]), [*bands.values()], label))
 
     def _repr_html_(self) -> str:
-        judged, cells = judged_by(self.results), []
+        judged = judged_by(self.results)
+        cells = []
         for case, drawn in self._bands("round").items():
             verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
             own = [each.figures for each in self._complete[case]]
@@ -154,7 +155,8 @@ def _sweep(
     if isinstance(file, Mapping):
         text = None
         if isinstance(inner := file.get("scenario"), Mapping):
-            file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
+            file = {**file, "scenario": UNNAMED.name}
+            text = as_yaml(inner)
         read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
     else:
         read = load(chosen(os.fspath(file), sweep=True), overrides)

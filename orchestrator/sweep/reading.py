@@ -134,7 +134,8 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     source = document.read(text, str(file))
     data = source.data
     if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
-        data, scenario = {"scenario": file.name, "seeds": [data.get("seed", 1)]}, text
+        data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
+        scenario = text
     read = validated(SweepFile, source, {"name": name_from(file.stem, "sweep")} | data)
     if found := list(_contradictions(read, source, overrides)):
         raise ScenarioError(found)
@@ -177,7 +178,9 @@ def _combinations(
         for index, node in enumerate(read.target.nodes if read.target else []):
             if node not in names:
                 of = ("target", "of", index)
-                place, path, message = source.place(of), dotted(of), unknown_node(node, names)
+                place = source.place(of)
+                path = dotted(of)
+                message = unknown_node(node, names)
                 found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
         for seed in read.seeds:
             overrides = (*said, assignment("seed", seed), *common)

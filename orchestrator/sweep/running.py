@@ -90,7 +90,8 @@ def carry_out_on(scheduler: str, sweeper: Sweeper, arguments: Sequence[str], ima
 def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]) -> SweepOutcome:
     """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. A task trains
     in one process, unless the sweeper has another number of ``workers``."""
-    sweep, tell = sweeper.sweep, sweeper.tell
+    sweep = sweeper.sweep
+    tell = sweeper.tell
     words = task_words(sweep, arguments, sweeper.workers or 1)
     output = Output(sweep, sweeper.directory)
     to_do = sweeper.to_do()
@@ -154,7 +155,8 @@ class Output:
     """The files of a sweep that runs: its tables after every run, and its page, as long as it takes little time."""
 
     def __init__(self, sweep: Sweep, directory: Path) -> None:
-        self._sweep, self._directory = sweep, directory
+        self._sweep = sweep
+        self._directory = directory
         self._next_page = 0.0  # on the monotonic clock
 
     def write(self, results: Sequence[Result]) -> None:

@@ -109,7 +109,8 @@ def _slurm_script(job: Job) -> str:
 
 
 def _slurm_tasks(printed: str) -> TaskStates:
-    states, active = {}, False
+    states = {}
+    active = False
     for line in printed.splitlines():
         task, state, reason, nodes = line.split("|")
         active = active or state not in _ENDED
@@ -196,7 +197,8 @@ def _kubernetes_job(job: Job) -> str:
 
 def _kubernetes_tasks(printed: str) -> TaskStates:
     """The phases of the pods, with the reason of a pod that waits or has failed."""
-    states, active = {}, True
+    states = {}
+    active = True
     found = json.loads(printed)["items"]
     for item in sorted(found, key=lambda each: each["metadata"]["creationTimestamp"]):  # a later attempt replaces one
         status = item.get("status", {})

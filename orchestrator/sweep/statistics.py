@@ -51,7 +51,8 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     if deviation <= SAME * max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed):
         return PairedDifference(by_seed, mean)
-    freedom, error = len(values) - 1, deviation / math.sqrt(len(values))
+    freedom = len(values) - 1
+    error = deviation / math.sqrt(len(values))
     bound = float(special.stdtrit(freedom, 1 - LEVEL / 2))
     p_value = 2 * float(special.stdtr(freedom, -abs(mean) / error))
     smallest = error * float(special.nctdtrinc(freedom, 1 - POWER, bound))
@@ -61,7 +62,8 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values, adjusted so that the probability of any false finding among them stays below the level (Holm
     1979)."""
-    adjusted, least = [0.0] * len(p_values), 0.0
+    adjusted = [0.0] * len(p_values)
+    least = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = least

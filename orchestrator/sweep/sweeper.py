@@ -62,8 +62,12 @@ class Sweeper:
         *,
         again: bool = False,
     ) -> None:
-        self.sweep, self.directory, self.workers, self.tell = sweep, directory, workers, tell
-        self._track, self.again = track, again
+        self.sweep = sweep
+        self.directory = directory
+        self.workers = workers
+        self.tell = tell
+        self._track = track
+        self.again = again
         self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
         self._read: set[Path] = set()  # the complete ones
         self.interrupted = False
@@ -151,7 +155,8 @@ class Sweeper:
     def _run_of(self, plan: Plan) -> KnownRun | None:
         """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
         time."""
-        digest, latest = _digest(plan.recorded), None
+        digest = _digest(plan.recorded)
+        latest = None
         for run in known_runs(self.directory) if digest not in self._complete else ():
             if run.path in self._read or (known := _read(run.path)) is None:
                 continue
@@ -190,7 +195,8 @@ class Sweeper:
             return outcome, run.path
 
     def _fresh(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path]:
-        sweep, options = self.sweep, RunOptions(self.workers, track=self._track)
+        sweep = self.sweep
+        options = RunOptions(self.workers, track=self._track)
         meta = {"sweep": sweep.name, "case": combination.case}
         origin = Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
         outcome, directory = launch(plan, origin, self.directory, self._view(combination), options)

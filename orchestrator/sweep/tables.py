@@ -87,7 +87,8 @@ def _difference(comparison: Comparison | None, write: Write) -> list[str]:
     """ "+1.3 [−0.2, +2.8]" and "p 0.031, detectable 4.2"."""
     if comparison is None:
         return ["–"]
-    found, p = comparison.difference, comparison.p_holm
+    found = comparison.difference
+    p = comparison.p_holm
     if found.low is None or found.high is None or found.smallest is None or p is None:
         return [_signed(found.mean, write), "with every seed"]
     interval = f"[{_signed(found.low, write)}, {_signed(found.high, write)}]"

@@ -26,7 +26,8 @@ class Launcher:
     """The process that starts a run in the background, and waits until the run's nodes can be started."""
 
     def __init__(self, child: int, messages: int) -> None:
-        self._child, self._messages = child, messages
+        self._child = child
+        self._messages = messages
 
     def wait(self) -> tuple[RunDirectory | None, str | None, int]:
         """The run, or why it could not be started, and its exit code: 0 if it runs. A child that ends before the run

@@ -92,7 +92,8 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
 
 def _job(job: str) -> Trial:
     """The Slurm job of this process, from the variables of sbatch(1)."""
-    node, of = os.environ.get("SLURMD_NODENAME", platform.node()), os.cpu_count()
+    node = os.environ.get("SLURMD_NODENAME", platform.node())
+    of = os.cpu_count()
     detail = f"job {job} on {node}: {processors()} of {of} processors, temporary files in {tempfile.gettempdir()}"
     return Trial("Slurm job", "everything", True, detail)
 
@@ -101,7 +102,8 @@ def _hosts() -> Trial:
     """The hosts of the job, over which a run can spread."""
     from orchestrator.drivers.slurm.job import hosts
 
-    name, used_by = "its hosts", "the driver slurm"
+    name = "its hosts"
+    used_by = "the driver slurm"
     try:
         found = hosts(memory=1)
     except HostError as error:
@@ -174,7 +176,8 @@ def _namespaces() -> Trial:
 
 async def _links(possible: bool) -> list[Trial]:
     """Try veth, netem, ifb and TCP's settings in namespaces, if namespaces are ``possible``."""
-    veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
+    veth = ("veth interfaces", SHAPED)
+    netem = ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
         return [Trial(*veth, False, reason), Trial(*netem, None, reason), Trial(*IFB, None, reason)]
@@ -230,7 +233,8 @@ def _cgroups() -> Trial:
 def _curve() -> Trial:
     import zmq
 
-    detail, used_by = f"libzmq {zmq.zmq_version()}", "encrypted messages between nodes"
+    detail = f"libzmq {zmq.zmq_version()}"
+    used_by = "encrypted messages between nodes"
     if zmq.has("curve"):
         return Trial("CURVE", used_by, True, detail)
     commands = (f"{sys.executable} -m pip install --force-reinstall --only-binary=pyzmq pyzmq",)
@@ -239,7 +243,8 @@ def _curve() -> Trial:
 
 def _accelerator() -> Trial:
     """Try whether torch can train on an accelerator of this host. Few hosts have one, so nothing is to be done then."""
-    used_by, there = "`compute: {device: cuda}`", ", ".join(accelerators())
+    used_by = "`compute: {device: cuda}`"
+    there = ", ".join(accelerators())
     found = tried_here("cuda")
     if "name" in found:
         return Trial("accelerator", used_by, True, found["name"])
@@ -256,7 +261,8 @@ def _docker() -> list[Trial]:
     from orchestrator.drivers.docker.driver import unfit
     from orchestrator.drivers.docker.engine import Engine
 
-    used_by, name = "the driver docker", node_image.image_name()
+    used_by = "the driver docker"
+    name = node_image.image_name()
     client = without_client() if os.geteuid() != 0 else None
     findings = [] if client is None else [Trial.missing("docker command", used_by, client, ok=None)]
     try:
@@ -264,7 +270,8 @@ def _docker() -> list[Trial]:
     except HostError as error:
         return [*findings, Trial.missing("Docker Engine", used_by, error, ok=None)]
     with contextlib.closing(engine):
-        facts, image = engine.facts(), engine.image(name)
+        facts = engine.facts()
+        image = engine.image(name)
     if (refused := unfit(facts, platform.release())) is not None:
         return [*findings, Trial.missing("Docker Engine", used_by, refused, ok=None)]
     limits = Limits.of(facts).notes()
@@ -278,13 +285,15 @@ def _plugins() -> list[Trial]:
     """Load each plug-in that an installed package advertises, alone."""
     findings = []
     for plugin, package in advertised().items():
-        name, used_by = f"plug-in {plugin}", f"scenarios with `plugins: [{plugin}]`"
+        name = f"plug-in {plugin}"
+        used_by = f"scenarios with `plugins: [{plugin}]`"
         try:
             use([find(plugin, Path())])
             detail = f"of {package}: {', '.join(added()) or 'adds nothing'}"
             findings.append(Trial(name, used_by, True, detail))
         except PluginError as error:
-            remedy, commands = "update its package, or remove it", (f"{sys.executable} -m pip uninstall {package}",)
+            remedy = "update its package, or remove it"
+            commands = (f"{sys.executable} -m pip uninstall {package}",)
             findings.append(Trial(name, used_by, None, f"of {package}, cannot be used: {error}", remedy, commands))
     use([])
     return findings

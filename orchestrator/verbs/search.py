@@ -59,7 +59,8 @@ def search(words: Sequence[str]) -> list[Match]:
 
 def sections(page: str) -> Iterator[Section]:
     """The sections of a page. A line of code that looks like a heading is none."""
-    heading, lines = "", list[tuple[int, str]]()
+    heading = ""
+    lines = list[tuple[int, str]]()
     in_code = False
     for number, line in enumerate(page.splitlines(), 1):
         if line.startswith(FENCES):
@@ -70,7 +71,8 @@ def sections(page: str) -> Iterator[Section]:
             continue
         if lines:
             yield Section(heading, lines)
-        heading, lines = found[1], [(number, found[1])]
+        heading = found[1]
+        lines = [(number, found[1])]
     yield Section(heading, lines)
 
 

@@ -79,7 +79,8 @@ def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = Non
 
 def planned(source: Source, hosts: Path | None = None) -> Plan:
     """The plan of a scenario on the data that this host has, and on the ``hosts`` of a file. Writes nothing."""
-    read, folder = source.read(), source.file.parent
+    read = source.read()
+    folder = source.file.parent
     if hosts is not None and not kind_of(read.driver).several_hosts:
         raise MistakeError(one_host(read.driver, "--hosts"))
     inventory = None if hosts is None else read_inventory(hosts)

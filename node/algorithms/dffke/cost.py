@@ -32,7 +32,8 @@ class Cost:
 
     def decoding(self, embeddings: Mapping[str, Embeddings], models: Mapping[str, ClientModel]) -> int:
         """The training of the decoder, equation 12: through it, a client's encoder and its docking layer."""
-        decoder, nothing = self._decoder(), torch.zeros(1, *self.pictures.shape)
+        decoder = self._decoder()
+        nothing = torch.zeros(1, *self.pictures.shape)
         operations = {
             owner: decoder
             + self._docking_layer(embeddings[owner])

@@ -58,7 +58,8 @@ def release(
     clipped = 0.0
     if params.privacy == "clip":
         clipped = clipped_share(values, params.clip_norm)
-        values, sensitivity = clip_rows(values, params.clip_norm), 2 * params.clip_norm
+        values = clip_rows(values, params.clip_norm)
+        sensitivity = 2 * params.clip_norm
     else:
         sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
     delta = params.delta if params.delta is not None else 1 / samples

@@ -121,7 +121,8 @@ def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: i
 
 def class_means(learner: Learner) -> Bytes:
     """The mean test picture of each class (classes, *shape). The mean of all pictures for a class without pictures."""
-    x, y = np.array(learner.data.array("x_test")), np.array(learner.data.array("y_test"))
+    x = np.array(learner.data.array("x_test"))
+    y = np.array(learner.data.array("y_test"))
     means = [
         x[y == label].mean(axis=0) if (y == label).any() else x.mean(axis=0) for label in range(learner.data.classes)
     ]

@@ -64,7 +64,8 @@ def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, s
     model = learner.model.train()
     x, y = learner.train_data
     step = Adam(list(model.parameters()), params.learning_rate).resumed(moments)
-    loss, hits = 0.0, 0
+    loss = 0.0
+    hits = 0
     with seeded(seed):  # dropout, too
         for batch in _shuffled(y, params):
             logits = model(learner.normalise(x[batch]))
@@ -82,7 +83,8 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
     random = torch.Generator().manual_seed(seed)
     x, y = learner.train_data
     chosen = embedded(len(y), params, random).to(x.device)
-    pictures, highest = x[chosen], 255.0 if x.dtype == torch.uint8 else float(x.max())
+    pictures = x[chosen]
+    highest = 255.0 if x.dtype == torch.uint8 else float(x.max())
 
     def encode(part: Tensor) -> Tensor:
         return _in_batches(model.extractor, learner.normalise(part))
@@ -104,7 +106,8 @@ def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params:
     released = []
     for transfer in transfers:
         made = _made(learner, transfer, params)
-        lowest, highest = float(made.min()), float(made.max())
+        lowest = float(made.min())
+        highest = float(made.max())
         changed = lambda: _in_batches(model, with_another_pixel(made, lowest, highest, random))  # noqa: E731, B023
         noising = params.noising_of_logits()
         released.append(release(_in_batches(model, made), changed, noising, learner.samples, random))
@@ -130,8 +133,10 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
     (x, y), (past_x, past_y) = current, past
     model.train() if params.exchange_statistics == "batch" else model.eval()
     step = Adam(list(model.parameters()), params.learning_rate)
-    losses, review_losses = [], []
-    own, own_steps = _private_batches(learner, params), params.private_steps if learner.samples else 0
+    losses = []
+    review_losses = []
+    own = _private_batches(learner, params)
+    own_steps = params.private_steps if learner.samples else 0
     with seeded(seed):
         for _ in range(params.exchange_epochs):
             batches = _shuffled(y, params)
@@ -163,7 +168,8 @@ def _shuffled(y: Tensor, params: DFFKE) -> Sequence[Tensor]:
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
     """KL between the softmax of logits (N, classes), in nats, the mean over samples: "teacher" KL(teacher ‖ student),
     equation 8, or "student" KL(student ‖ teacher), equation 13 as printed."""
-    p, q = log_softmax(teacher, dim=1), log_softmax(student, dim=1)
+    p = log_softmax(teacher, dim=1)
+    q = log_softmax(student, dim=1)
     if direction == "student":
         p, q = q, p
     return kl_div(q, p, reduction="batchmean", log_target=True)

@@ -121,10 +121,12 @@ class DFFKE(LocalTraining):
         """Local training, or the exchange: the client's own pictures, which it teaches, and those of all others, of
         which the memory has as many. Making a picture takes a third of learning from it (`node.algorithms.dffke.cost`).
         """
-        alone, own = super().longest_training(work), min(work.samples, self.embeddings)
+        alone = super().longest_training(work)
+        own = min(work.samples, self.embeddings)
         if not self.exchange_epochs:
             return alone
-        new, made = own * (work.clients - 1), work.worth(self.decoder_operations(work.shape))
+        new = own * (work.clients - 1)
+        made = work.worth(self.decoder_operations(work.shape))
         private = math.ceil(new / self.batch_size) * self.private_steps * self.batch_size
         learning = self.exchange_epochs * (2 * new + private) + made * 2 * new / 3
         return max(alone, learning + 2 * own * (1 + made))

@@ -128,12 +128,15 @@ class Coordinator(Role):
 
     async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
         """Equations 11 and 12."""
-        params, embeddings = self.params, knowledge.embeddings
+        params = self.params
+        embeddings = knowledge.embeddings
         cost = Cost(self.learner.outline, pictures, params)
-        seed, samples = self.seed("docking", str(t)), cost.docking(embeddings)
+        seed = self.seed("docking", str(t))
+        samples = cost.docking(embeddings)
         given = (embeddings, knowledge.labels, kept.layers, pictures.classes)
         docked: Docked = await self.compute(dock, *given, params, seed, self.device, samples=samples)
-        seed, samples = self.seed("decoding", str(t)), cost.decoding(embeddings, knowledge.models)
+        seed = self.seed("decoding", str(t))
+        samples = cost.decoding(embeddings, knowledge.models)
         transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
         decoder, loss = await self.compute(train_decoder, *transfer, params, seed, self.device, samples=samples)
         self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
@@ -143,7 +146,8 @@ class Coordinator(Role):
         """Appendix C. The attack is no part of the system, so it takes no time under `sim`: mode "other"."""
         guesses = {}
         for owner, model in seen.knowledge.models.items():
-            seed, embeddings = self.seed("inversion", owner), seen.knowledge.embeddings[owner]
+            seed = self.seed("inversion", owner)
+            embeddings = seen.knowledge.embeddings[owner]
             known = (model, embeddings, seen.synthetic.of([owner]))
             guesses[owner] = await self.compute(self.learner.apply, invert, *known, self.params, seed, mode="other")
         await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=seen.knowledge.rounds)
@@ -197,7 +201,8 @@ class Client(Role):
             done = await self.compute(
                 self.learner.apply, train_epoch, self.theta, moments, self.params, seed, samples=self.learner.samples
             )
-            self.theta, moments = done.state, done.moments
+            self.theta = done.state
+            moments = done.moments
             if done.accuracy >= self.params.train_accuracy:
                 break
         self.report(round=t, scope="train", loss=done.loss, accuracy=done.accuracy, epochs=epoch)
@@ -239,7 +244,8 @@ class Client(Role):
 
     async def learn_together(self, message: Message, t: int) -> None:
         """Lines 14 to 21. The exchange of an earlier round is only kept in memory."""
-        now, participants = Synthetic.of_tensors(message.tensors), message.fields["participants"]
+        now = Synthetic.of_tensors(message.tensors)
+        participants = message.fields["participants"]
         past = {r: self.memory[r] for r in message.fields["past"] if r in self.memory}
         if self.params.memory_rounds:
             kept = sorted((self.memory | {t: now}).items())
@@ -283,8 +289,10 @@ class Client(Role):
         if t not in lessons:
             return
         reviews = [lessons[r] for r in sorted(lessons) if r != t]
-        new, old = len(lessons[t].logits), sum(len(each.logits) for each in reviews)
-        seed, samples = self.seed("exchange", str(t)), self.cost.exchange(new, old)
+        new = len(lessons[t].logits)
+        old = sum(len(each.logits) for each in reviews)
+        seed = self.seed("exchange", str(t))
+        samples = self.cost.exchange(new, old)
         done = await self.compute(
             self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, seed, samples=samples
         )
@@ -295,7 +303,8 @@ class Client(Role):
 
     async def teach(self, own: Mapping[int, Transfer], t: int) -> State:
         """Ŷ_k on the client's own synthetic pictures, by round."""
-        seed, transfers = self.seed("logits", str(t)), list(own.values())
+        seed = self.seed("logits", str(t))
+        transfers = list(own.values())
         samples = self.cost.teaching(sum(len(each.embeddings) for each in transfers))
         released = await self.compute(
             self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"

@@ -113,7 +113,8 @@ def through(model: Model, layer: Tensor, x: Tensor, noise: FeatureNoise | None =
 def resemblance(x: Tensor, images: Tensor) -> float:
     """How much of the pictures `x` (N, *shape) is left in `images`, the pictures as sent: the median over the samples
     of the absolute correlation over a picture's values, from 0 to 1. A picture of one value everywhere counts as 0."""
-    a, b = _contrast(x), _contrast(images)
+    a = _contrast(x)
+    b = _contrast(images)
     return float((a * b).sum(1).abs().median())
 
 
@@ -121,14 +122,16 @@ def _contrast(x: Tensor) -> Tensor:
     """Each picture (N, ...) less its mean, scaled to the norm 1; zeros for one that varies by rounding only."""
     values = x.flatten(1)
     varying = values - values.mean(1, keepdim=True)
-    norms, rounding = varying.norm(dim=1), 1e-6 * values.norm(dim=1)
+    norms = varying.norm(dim=1)
+    rounding = 1e-6 * values.norm(dim=1)
     scales = torch.where(norms > rounding, 1 / norms, 0.0)
     return varying * scales[:, None]
 
 
 def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
     """The nearest of 256 equal steps between the least and the largest number, and those two."""
-    low, high = float(x.min()), float(x.max())
+    low = float(x.min())
+    high = float(x.max())
     scale = 255 / (high - low) if high > low else 0.0
     return np.rint((x - low) * scale).astype(np.uint8), low, high
 
@@ -155,7 +158,8 @@ class Distillation:
     noise_seed: int | None = None  # of the layer `noise`
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        lesson, start = self.lessons[batch.epoch], batch.place * self.batch_size
+        lesson = self.lessons[batch.epoch]
+        start = batch.place * self.batch_size
         taken = slice(start, start + self.batch_size)
         arrays = lesson.images[taken], lesson.outputs[taken], lesson.layer
         images, outputs, layer = (torch.tensor(each, device=batch.x.device) for each in arrays)

@@ -72,7 +72,8 @@ class UNet(nn.Module):
             skipped.append(down(skipped[-1]))
         x = skipped.pop()
         for grow, up in zip(self.grow, self.up, strict=True):
-            x, beside = grow(x), skipped.pop()
+            x = grow(x)
+            beside = skipped.pop()
             x = pad(x, (0, beside.shape[3] - x.shape[3], 0, beside.shape[2] - x.shape[2]))  # sides that were odd
             x = up(torch.cat([beside, x], dim=1))
         return cast(Tensor, self.leave(x))
@@ -88,13 +89,15 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     """Equations 3 and 4: train φ_k for E_g epochs on the node's pictures, with its model `theta` frozen and its `layer`
     active. Return the encrypted pictures and the model's outputs on them, in the order of the node's samples."""
     learner.set(theta)
-    model, turn = learner.model.eval(), torch.tensor(layer, device=learner.device)
+    model = learner.model.eval()
+    turn = torch.tensor(layer, device=learner.device)
     x, y = learner.train_data
     random = learner.random("encryptor", 0)
     g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63))).to(learner.device)
     noise = FeatureNoise(int(random.integers(2**63))) if params.layer == "noise" else None
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
-    weights, adamw = list(g.train().parameters()), params.encryptor_optimizer == "adamw"
+    weights = list(g.train().parameters())
+    adamw = params.encryptor_optimizer == "adamw"
     step = Adam(weights, training.learning_rate, decay=ADAMW_DECAY) if adamw else optimizer(weights, training)
     for _, _, batch in batches(learner.samples, training, random, learner.device):
         step(cross_entropy(through(model, turn, g(learner.normalise(x[batch])), noise), y[batch]))

@@ -115,7 +115,8 @@ class FedEDS(LocalTraining):
         model's own training. A transposed convolution of stride 2 takes as many multiply-adds as one of 1x1 on its
         output."""
         channels, *sides = shape
-        network, width = Layers(shape), self.encryptor_width
+        network = Layers(shape)
+        width = self.encryptor_width
         for inside, outside, part in ((0, 1, 1), (1, 2, 2), (2, 4, 4), (4, 2, 2), (2, 1, 1)):  # down, and up again
             level = [side // part for side in sides]
             if inside > outside:

@@ -90,7 +90,8 @@ def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
 def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: float) -> State:
     """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁). This steps
     away from the clients' models, 1/η times as far. Integer counters take the maximum."""
-    result, mean_a = weighted_mean(states, [1.0] * len(states)), sum(a) / len(a)
+    result = weighted_mean(states, [1.0] * len(states))
+    mean_a = sum(a) / len(a)
     for name, values in w.items():
         if values.dtype.kind == "f":
             theta = values.astype(np.float64)
@@ -168,7 +169,8 @@ class Edge(Role):
 
     async def transfer_knowledge(self, w: State, t: int) -> TrainResult:
         """Algorithm 2."""
-        p, epochs = self.params, local_epochs(t, self.params)
+        p = self.params
+        epochs = local_epochs(t, self.params)
         lambda_c, lambda_dis = scaling_factors(t, p)
         lessons: tuple[EncryptedSet, ...] = ()
         if p.exchange and lambda_dis > 0:
@@ -203,7 +205,8 @@ class Edge(Role):
     async def prepare(self) -> Message | None:
         """Algorithm 1, and the exchange. Returns the model message of a round if the rounds began without this edge."""
         if self.restored is not None:
-            tensors, ends = self.restored.tensors, self.restored.fields
+            tensors = self.restored.tensors
+            ends = self.restored.fields
             self.theta_k = parted(tensors, "model") or None
             await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
             return None
@@ -217,7 +220,8 @@ class Edge(Role):
 
     async def generate(self, layer: Floats) -> EncryptedSet:
         """FedEncryptedDataGenerate, Algorithm 1: D_k^F, saved for a restart."""
-        p, samples = self.params, self.learner.samples
+        p = self.params
+        samples = self.learner.samples
         if not samples:
             return NOTHING
         first = p.training(p.model_epochs)
@@ -282,7 +286,8 @@ class Edge(Role):
 
     def take_offer(self, offer: Message) -> None:
         """Note an offer. Parts that are here stay: a restarted edge offers the same set, since its making is seeded."""
-        known, parts = self.sets.get(offer.sender), offer.fields["parts"]
+        known = self.sets.get(offer.sender)
+        parts = offer.fields["parts"]
         if known is None or (not known.complete and known.parts != parts):
             self.sets[offer.sender] = Incoming(np.array(offer.tensors["layer"]), **offer.fields)
 

@@ -72,7 +72,8 @@ def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool =
     classes = g["hidden.weight"].shape[1] - NOISE
     inputs = torch.cat([noise, one_hot(labels, classes).to(noise.dtype)], dim=1)
     hidden = linear(inputs, g["hidden.weight"], g["hidden.bias"])
-    mean, variance = g["norm.running_mean"], g["norm.running_var"]
+    mean = g["norm.running_mean"]
+    variance = g["norm.running_var"]
     hidden = relu(batch_norm(hidden, mean, variance, g["norm.weight"], g["norm.bias"], training=training))
     return linear(hidden, g["output.weight"], g["output.bias"])
 
@@ -100,13 +101,15 @@ def extract(
     g = {name: torch.tensor(values, device=device) for name, values in generator.items()}
     trained = [g[name].requires_grad_() for name in TRAINED]
     before = [values.detach().clone() for values in trained]
-    step, by_norm = Adam(trained, params.generator_rate(r)), params.generator_distance == "norm"
+    step = Adam(trained, params.generator_rate(r))
+    by_norm = params.generator_distance == "norm"
     for _ in range(params.generator_steps):
         y = torch.randint(classes, (params.generated_batch,), generator=random)
         noise = torch.rand(params.generated_batch, NOISE, generator=random)
         if params.latent_noise:
             noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
-        noise, y = noise.to(device), y.to(device)
+        noise = noise.to(device)
+        y = y.to(device)
         z = generate(g, noise, y, training=True)
         loss = ensemble_loss(z, y, weights, biases)
         if params.generator_lambda:
@@ -150,7 +153,8 @@ def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
 
 def sample_pairs(generator: State, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two samples of the generator's features for the same labels, with different noise."""
-    g, random = {name: torch.tensor(values) for name, values in generator.items()}, torch.Generator().manual_seed(seed)
+    g = {name: torch.tensor(values) for name, values in generator.items()}
+    random = torch.Generator().manual_seed(seed)
     first, y = _draw(g, labels, random)
     with torch.no_grad():
         return first.numpy(), generate(g, torch.rand(labels, NOISE, generator=random), y).numpy()
@@ -205,7 +209,9 @@ class Reinforcement:
 def reinforcement_work(learner: Learner, hidden: int, batch: int, samples: int, agreement: bool) -> float:
     """The time that `Reinforcement` takes in a mini-batch of `samples`, as a multiple of that without it: the passes
     through a generator that is `hidden` wide and through the classifier, and the losses."""
-    classes, features, classifier = learner.data.classes, learner.features, learner.outline.classifier
+    classes = learner.data.classes
+    features = learner.features
+    classifier = learner.outline.classifier
     generator = nn.Sequential(
         nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
     )

@@ -110,7 +110,8 @@ class Ranked:
 
 def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
     """KL(Z_i ‖ Z_j) of equation 15: of softmaxes over the features of each row, mean over rows."""
-    p, q = _softmax(z_i), _softmax(z_j)
+    p = _softmax(z_i)
+    q = _softmax(z_j)
     return float(np.sum(p * np.log((p + EPSILON) / (q + EPSILON)), axis=1).mean())
 
 
@@ -133,7 +134,8 @@ def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float
 def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
     """The queue sorted by weight, the largest first. Equal weights are in the order of names."""
     peers = sorted(queue)
-    kl, ages = [divergence(z, queue[j].z) for j in peers], [t - queue[j].at for j in peers]
+    kl = [divergence(z, queue[j].z) for j in peers]
+    ages = [t - queue[j].at for j in peers]
     versions = [queue[j].version for j in peers]
     rows = [Ranked(*row) for row in zip(peers, versions, ages, kl, weights(kl, ages, p), strict=True)]
     return sorted(rows, key=lambda row: -row.weight)
@@ -208,7 +210,8 @@ class Edge(Role):
             if isinstance(self.params, FEELPGen) and self.restored is not None:
                 await self.announce(self.t)
             async for t in self.rounds():
-                self.t, self.samples = t, 0
+                self.t = t
+                self.samples = 0
                 for r in edge_rounds(t, self.params.inner_rounds):
                     await self.inner_round(r)
                 await self.evaluate_trained(t)
@@ -225,7 +228,8 @@ class Edge(Role):
         kept_served: State = {}
         if self.restored is None:
             self.w: State = self.learner.initial()
-            hidden, seed = self.params.generator_hidden, self.shared_seed("generator")
+            hidden = self.params.generator_hidden
+            seed = self.shared_seed("generator")
             self.g = new_generator(*dimensions(self.w), hidden, seed)
         else:
             self.t = self.restored.round
@@ -283,14 +287,16 @@ class Edge(Role):
 
     def hear(self, message: Message) -> None:
         """Note a published Z. A version that is known keeps its age: it comes again after a break of the link."""
-        peer, version = message.sender, round_of(message)
+        peer = message.sender
+        version = round_of(message)
         known = self.heard.get(peer) or self.queue.get(peer)
         at = known.at if known is not None and known.version == version else self.t
         self.heard[peer] = Heard(message.tensors["z"], version, at)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
-        labels, noise = self.shared_seed("labels"), int(self.learner.random("projection", t).integers(2**63))
+        labels = self.shared_seed("labels")
+        noise = int(self.learner.random("projection", t).integers(2**63))
         z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
         if isinstance(self.params, FEELPGenPlus):
             share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
@@ -310,7 +316,8 @@ class Edge(Role):
         answers = await self.gather("silo", requested, round=t, quorum=0, deadline=p.patience)
         answers = models(self, answers, self.w)
         sigma = {row.peer: row.weight for row in there}
-        senders, states = [answer.sender for answer in answers], [answer.tensors for answer in answers]
+        senders = [answer.sender for answer in answers]
+        states = [answer.tensors for answer in answers]
         taken = [sigma[sender] for sender in senders]
         self.w = await self.compute(aggregate, self.w, states, taken, p, mode="other")
         shares = {j: p.eta_agg * share for j, share in zip(senders, normalised(taken), strict=True)}
@@ -322,7 +329,8 @@ class Edge(Role):
         for peer in drawn(self, sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
             self.queue[peer] = self.heard[peer]
         if p.max_age is not None:
-            there, oldest = self.present, t - p.max_age
+            there = self.present
+            oldest = t - p.max_age
             self.queue = {peer: each for peer, each in self.queue.items() if peer in there or each.at >= oldest}
 
     async def average_all(self, t: int) -> None:

@@ -131,11 +131,14 @@ def _ambiguous(numbers: dict[str, _Numbers], texts: dict[str, Column]) -> dict[s
     problems = {}
     for name, found in numbers.items():
         if found.separator == "." and "," in clear:
-            what, remedy = cells.POINT, cells.ONE_WAY
+            what = cells.POINT
+            remedy = cells.ONE_WAY
         elif found.separator == "," and clear == {"."}:
-            what, remedy = cells.COMMA, cells.ONE_WAY
+            what = cells.COMMA
+            remedy = cells.ONE_WAY
         elif found.separator and found.mixed and found.separator not in clear:
-            what, remedy = cells.EITHER, cells.WITH_COMMAS
+            what = cells.EITHER
+            remedy = cells.WITH_COMMAS
         else:
             continue
         problems[name] = Problem(_first_with(texts[name], found.separator), what, remedy)

@@ -42,7 +42,8 @@ class CsvText:
     def line(self, row: int) -> int:
         """The line on which row number ``row`` begins; rows count from 0 below the header, lines from 1."""
         reader = self._reader()
-        begin, place = 1, -1
+        begin = 1
+        place = -1
         for values in reader:
             if any(values) and place == row:
                 return begin + self.skipped

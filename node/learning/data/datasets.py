@@ -166,7 +166,8 @@ def prepare(
     else:
         place, read = _find(name, cache, search, download)
         read = functools.partial(read, columns) if name.partition(":")[0] in TABLES else read
-        source, key = str(place or "edgebed"), _fingerprint(name, place, columns)
+        source = str(place or "edgebed")
+        key = _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name

@@ -93,7 +93,9 @@ def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
 def _fetch(url: str, part: Path, path: Path, md5: str) -> None:
     """Fetch a file to ``part``, check it, and then give it its name, so that nobody sees half a file."""
     request = urllib.request.Request(url, headers={"User-Agent": "edgebed"})
-    digest, done, shown = _md5(), 0, time.monotonic()
+    digest = _md5()
+    done = 0
+    shown = time.monotonic()
     with urllib.request.urlopen(request, timeout=SILENCE) as response, part.open("wb") as file:
         size = int(response.headers.get("Content-Length") or 0)
         while chunk := response.read(CHUNK):

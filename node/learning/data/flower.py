@@ -26,7 +26,8 @@ def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[
         from flwr_datasets import partitioner
     except ImportError as error:
         raise PartitionError(f"flwr {lacking(error) or f'cannot be imported: {error}'}") from error
-    name, known = scheme.partitioner, [each for each in partitioner.__all__ if each != "Partitioner"]
+    name = scheme.partitioner
+    known = [each for each in partitioner.__all__ if each != "Partitioner"]
     if name not in known:
         raise PartitionError(f"{name!r} is no partitioner of flwr_datasets (known: {', '.join(known)})")
     allowed = signature(getattr(partitioner, name)).parameters

@@ -89,7 +89,8 @@ def emnist_files(split: str) -> tuple[str, ...]:
 
 def read_emnist(folder: Path, split: str) -> Arrays:
     """A split of EMNIST. Its files have rows and columns of pictures exchanged, and count letters from 1."""
-    found, first = read_idx_folder(folder, emnist_files(split)), int(split == "letters")
+    found = read_idx_folder(folder, emnist_files(split))
+    first = int(split == "letters")
     return Arrays(
         found.x_train.swapaxes(2, 3), found.y_train - first, found.x_test.swapaxes(2, 3), found.y_test - first
     )
@@ -150,7 +151,8 @@ def _read_cifar(path: Path, files: Sequence[str], labels: int, label_names: tupl
         parts.append(np.frombuffer(data, dtype=np.uint8).reshape(-1, labels + 3072))
     if len(parts) != len(files):
         raise DataError(f"{path}: not all of {', '.join(files)} are there")
-    train, test = np.concatenate(parts[:-1]), parts[-1]
+    train = np.concatenate(parts[:-1])
+    test = parts[-1]
     x_train, x_test = (each[:, labels:].reshape(-1, 3, 32, 32) for each in (train, test))
     y_train, y_test = (each[:, labels - 1].astype(np.int64) for each in (train, test))
     return Arrays(x_train, y_train, x_test, y_test, label_names=label_names)
@@ -240,7 +242,8 @@ def _declared(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> int
     with archive.open(info) as file:
         try:
             shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-            size, held = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+            size = math.prod(shape) * dtype.itemsize
+            held = info.file_size - file.tell()
         except Exception as error:  # numpy evaluates the header, and raises what the parser of Python does
             raise DataError(f"{name} is not a plain array: {type(error).__name__}: {str(error)[:200]}") from None
     if dtype.hasobject:
@@ -267,10 +270,12 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
 
 def with_targets(entries: Mapping[str, Any], path: str, *, normalised: bool = False) -> Arrays:
     """The data set of named arrays whose samples have the form of `Arrays`. Raises DataError."""
-    x_train, x_test = entries["x_train"], entries["x_test"]
+    x_train = entries["x_train"]
+    x_test = entries["x_test"]
     y_train, y_test = targets_of(x_train, entries["y_train"], x_test, entries["y_test"], path)
     people = whole_numbers({name: np.asarray(entries[name]) for name in SUBJECTS if name in entries}, path)
-    subjects, test_subjects = people.get("subject_train"), people.get("subject_test")
+    subjects = people.get("subject_train")
+    test_subjects = people.get("subject_test")
     return Arrays(x_train, y_train, x_test, y_test, subjects, (), test_subjects, normalised)
 
 

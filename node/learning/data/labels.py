@@ -99,7 +99,8 @@ def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
         raise DataError(f"{source}: {first}; labels count from 0: leave such samples out, or renumber the classes")
     if occurring[0] == 1 and occurring[-1] == len(occurring):
         raise DataError(f"{source}: labels count from 1 to {len(occurring)}; they must count from 0: subtract 1")
-    missing, others = int(np.argmax(occurring == stray)), len(occurring) - 1
+    missing = int(np.argmax(occurring == stray))
+    others = len(occurring) - 1
     raise DataError(
         f"{source}: {first}, but no sample has label {missing}: without it {others} of {int(occurring[-1]) + 1} "
         "classes occur; labels count from 0 without gaps: leave stray samples out, or renumber the classes"

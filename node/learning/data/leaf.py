@@ -68,7 +68,8 @@ def _users(folder: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int6
 
 def _refuse_other(content: Any, found: dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]) -> None:
     """ValueError unless `users` and `num_samples` say what `user_data` has."""
-    users, counts = content["users"], content["num_samples"]
+    users = content["users"]
+    counts = content["num_samples"]
     if sorted(users) != sorted(content["user_data"]) or len(counts) != len(users):
         raise ValueError("users, num_samples and user_data have different users")
     for user, count in zip(users, counts, strict=True):
@@ -79,7 +80,8 @@ def _refuse_other(content: Any, found: dict[str, tuple[NDArray[np.float32], NDAr
 def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The samples (N, F) and labels (N,) of one user."""
     try:
-        x, y = np.asarray(data["x"]), np.asarray(data["y"])
+        x = np.asarray(data["x"])
+        y = np.asarray(data["y"])
     except ValueError:
         raise DataError(f"{where}: samples have different lengths") from None
     if len(x) != len(y):

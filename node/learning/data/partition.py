@@ -131,7 +131,8 @@ def _refuse_wrong(name: str, parts: Parts, task: Task) -> None:
     """PartitionError unless there is a part for each client, and each sample is in one part at most."""
     if len(parts) != task.clients:
         raise PartitionError(f"{name} made {len(parts)} parts for {task.clients} clients")
-    dealt, count = np.concatenate(parts), len(task.labels)
+    dealt = np.concatenate(parts)
+    count = len(task.labels)
     if len(dealt) != len(np.unique(dealt)) or (len(dealt) and not 0 <= dealt.min() <= dealt.max() < count):
         raise PartitionError(f"{name}: each sample, 0 to {count - 1}, may be dealt once at most")
 
@@ -322,7 +323,8 @@ _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generat
 def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[LabelMove]]:
     """Bring every client to `min_samples`, in order. Samples come from the client that can give the most samples of one
     label and keep `min_samples` itself. Returns the parts and the moves."""
-    parts, moves = list(parts), []
+    parts = list(parts)
+    moves = []
     classes = int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
     for target in range(len(parts)):

@@ -97,11 +97,13 @@ def not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
 def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of the channels of all parts that are normalised, one part after the other; 0 and 1
     for what stays as it is. DataError if single precision cannot divide by a standard deviation."""
-    mean, std = list[float](), list[float]()
+    mean = list[float]()
+    std = list[float]()
     for each in normalised(values).values():
         width = channels(each)
         own = ([0.0] * width, [1.0] * width) if as_they_are else _of_channels(each)
-        mean, std = mean + own[0], std + own[1]
+        mean = mean + own[0]
+        std = std + own[1]
     least = min(std, default=1.0)
     if least < LEAST_STD:
         what = f"channel {std.index(least)} of the samples varies by {least:g}, too little for single precision"
@@ -120,7 +122,9 @@ def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
     lowest, highest = (each.astype(np.float64) for each in (x.min(_all_but_channels(x)), x.max(_all_but_channels(x))))
     largest = np.maximum(-lowest, highest)
     if x.dtype == np.uint8:
-        mean, variance, largest = mean / 255, variance / 255**2, largest / 255
+        mean = mean / 255
+        variance = variance / 255**2
+        largest = largest / 255
     std = np.sqrt(variance)
     constant = std <= ROUNDING * largest
     return mean.tolist(), np.where(constant, 1.0, std).tolist()

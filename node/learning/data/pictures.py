@@ -76,7 +76,9 @@ def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes
 def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
     """The pictures, in an order that depends on their names alone. DataError for a file that cannot be placed, and for
     a class without pictures."""
-    found, classes, roots = [], set[str](), set[tuple[str, ...]]()
+    found = []
+    classes = set[str]()
+    roots = set[tuple[str, ...]]()
     for name in names:
         try:
             text = unicodedata.normalize("NFC", name.encode("utf-8", "surrogateescape").decode())

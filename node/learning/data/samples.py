@@ -52,7 +52,8 @@ def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
     if count == 0:
         raise DataError(f"{part} has no samples")
     first, target = _sample(samples, 0, part)
-    x, y = np.empty((count, *first.shape), first.dtype), [target]
+    x = np.empty((count, *first.shape), first.dtype)
+    y = [target]
     x[0] = first
     for index in range(1, count):
         sample, target = _sample(samples, index, part)

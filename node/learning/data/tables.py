@@ -59,7 +59,10 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
     except (pyarrow.ArrowException, UnicodeError) as error:
         raise DataError(f"{path}: {error}") from error
     train, test = split(len(y), table.count, columns.split, people, str(path))
-    x_train, y_train, x_test, y_test = x[train], y[train], x[test], y[test]
+    x_train = x[train]
+    y_train = y[train]
+    x_test = x[test]
+    y_test = y[test]
     if target in table.classes and (y_test == _UNKNOWN).all():
         raise table.error(
             f"column {target!r} has no labels in the test part, {_UNKNOWN} in each row; name a part with labels in "
@@ -240,7 +243,8 @@ class _Table:
             lengths = compute.unique(compute.list_value_length(values)).to_pylist()
             if len(lengths) != 1:
                 raise self.error(f"column {name!r} has lists of different lengths; pad or cut them")
-            shape, values = [*shape, lengths[0]], values.flatten()
+            shape = [*shape, lengths[0]]
+            values = values.flatten()
 
     def _refuse_nan(self, name: str, values: NDArray[Any]) -> None:
         """DataError if one of the numbers (N,) is NaN, as pandas has missing ones."""

@@ -50,13 +50,15 @@ def read_texts(path: Path) -> Arrays:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")
     texts = {author: np.concatenate(each) for author, each in parts.items()}
     alphabet = np.unique(np.concatenate([np.unique(each) for each in texts.values()]))
-    train, test = [], []
+    train = []
+    test = []
     for number, (author, text) in enumerate(texts.items()):
         windows = (len(text) - 1) // WINDOW
         if windows < 2:
             raise DataError(f"{path / author}: has {len(text)} characters; an author needs {2 * WINDOW + 1} or more")
         tokens = np.searchsorted(alphabet, text[: windows * WINDOW + 1]).astype(TOKEN)
-        x, y = tokens[:-1].reshape(-1, WINDOW), tokens[1:].reshape(-1, WINDOW).astype(np.int64)
+        x = tokens[:-1].reshape(-1, WINDOW)
+        y = tokens[1:].reshape(-1, WINDOW).astype(np.int64)
         cut = windows - max(1, windows // TEST)
         train.append((x[:cut], y[:cut], np.full(cut, number)))
         test.append((x[cut:], y[cut:], np.full(windows - cut, number)))

@@ -20,7 +20,8 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
     for part, chosen in kept.items():
         if not chosen.any():
             raise DataError(f"{source}: all labels of the {part} part are {IGNORED}, so none of them counts")
-    train, test = kept["train"], kept["test"]
+    train = kept["train"]
+    test = kept["test"]
     if train.all() and test.all():
         return arrays, 0
     left_out = int((~train).sum()) + int((~test).sum())

@@ -21,7 +21,8 @@ class Adapted(nn.Module):
 
     def __init__(self, layer: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__()
-        self.layer, self.scale = layer, alpha / rank
+        self.layer = layer
+        self.scale = alpha / rank
         self.down = nn.Linear(layer.in_features, rank, bias=False)
         self.up = nn.Linear(rank, layer.out_features, bias=False)
         nn.init.zeros_(self.up.weight)

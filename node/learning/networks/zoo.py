@@ -131,7 +131,8 @@ def pass_seconds(module: nn.Module, sample: Any, count: int, trained: bool) -> f
     """The time on the reference core of a pass of ``count`` samples like ``sample`` (1, ...), counted as that of a
     mini-batch: forward, and backward if the module is trained."""
     counted, called = _counted(module, sample)
-    rates, values = TRAINING if trained else EVALUATION, sum(values for _, values in called)
+    rates = TRAINING if trained else EVALUATION
+    values = sum(values for _, values in called)
     of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
     return len(called) * rates.per_layer + count * of_one
 

@@ -66,7 +66,8 @@ class Arrivals:
         return math.inf
 
     def _happen(self) -> None:
-        times, now = self._times, self.loop.time()
+        times = self._times
+        now = self.loop.time()
         until = now + max(TOGETHER, math.ulp(now))  # `ulp`: after 194 days, the other is less than a float can add
         self._next = -math.inf
         try:

@@ -130,7 +130,8 @@ class Association:
 
     def keep_away(self) -> None:
         """The peer has not come yet, and is not looked for: it says hello first."""
-        self.state, self.reopen = "left", False
+        self.state = "left"
+        self.reopen = False
 
     # What goes out
 

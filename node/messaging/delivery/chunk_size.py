@@ -38,11 +38,14 @@ class ChunkSize:
     def refused(self, now: float) -> None:
         """Measure the rate: the connection refused another packet at ``now``."""
         if self._since is None:
-            self._since, self._taken = now, 0
+            self._since = now
+            self._taken = 0
         elif self._taken and now > self._since:
             self._rates.append(self._taken / (now - self._since))
-            self._since, self._taken = now, 0
+            self._since = now
+            self._taken = 0
 
     def idle(self) -> None:
         """Pause the measurement while there is nothing to send: idle time is no rate of the link."""
-        self._since, self._taken = None, 0
+        self._since = None
+        self._taken = 0

@@ -19,7 +19,8 @@ class Inbox(Generic[T]):
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        reader, self._reader = self._reader, None
+        reader = self._reader
+        self._reader = None
         if reader is not None and not reader.done():  # it is done if it was cancelled
             reader.set_result(None)
 

@@ -115,7 +115,8 @@ class Line:
         """Set the arrival times of the messages in flight. Those that the flow counts as arrived are in processing."""
         if not self.down:
             self.plan += 1
-            before, now = list(self._in_flight), self._arrivals.loop.time()
+            before = list(self._in_flight)
+            now = self._arrivals.loop.time()
             here = max(0, len(before) - len(arrivals))
             self._in_flight.clear()
             for ready, each in before[:here]:
@@ -249,7 +250,8 @@ class NodePair:
 
     def _join(self) -> None:
         self._timer = None
-        before, self._met = self._met, list(self.ends.values())
+        before = self._met
+        self._met = list(self.ends.values())
         self._joined = True
         self._unaware.clear()
         one, other = self.ends.values()
@@ -261,7 +263,8 @@ class NodePair:
 
     def _lose(self) -> None:
         now = asyncio.get_running_loop().time()
-        silence, self._since = now - self._since, now
+        silence = now - self._since
+        self._since = now
         self._timer = None
         self._joined = False
         for line in self.line_to.values():

@@ -105,7 +105,8 @@ class Peers:
             await asyncio.sleep(self._interval)
             now = loop.time()
             # A node that was frozen or starved must not count that time as silence of its peers.
-            stalled, last = max(0.0, now - last - 2 * self._interval), now
+            stalled = max(0.0, now - last - 2 * self._interval)
+            last = now
             for association in self.associations.values():
                 self._tell(association.tick(now, stalled))
                 self._attend(association)

@@ -61,7 +61,9 @@ class Outgoing:
             if pieces and max(len(part), len(pieces[0])) >= _LARGE:
                 break
             pieces.append(part)
-            start, size, place = start + len(part), size - len(part), place + 1
+            start = start + len(part)
+            size = size - len(part)
+            place = place + 1
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -174,9 +176,11 @@ class Outbound:
             return None
         message = self._queue[0]
         if self._offset is None:
-            first, start = self._prefix(PacketType.MESSAGE) + message.header, 0
+            first = self._prefix(PacketType.MESSAGE) + message.header
+            start = 0
         else:
-            first, start = self._prefix(PacketType.CHUNK), self._offset
+            first = self._prefix(PacketType.CHUNK)
+            start = self._offset
         piece = message.piece(start, self.chunk.size)
         end = start + len(piece)
         complete = len(message.header) + end == message.size
@@ -246,7 +250,8 @@ class Inbound:
             raise WireError(f"message {header.kind!r}: no memory for a body of {header.body_size} bytes") from None
         self._kinds.add(header.kind)
         self.kind = header.kind
-        self._header, self._filled = header, 0
+        self._header = header
+        self._filled = 0
 
     def _fill(self, piece: Buffer) -> None:
         end = self._filled + len(piece)
@@ -260,7 +265,8 @@ class Inbound:
     def _complete(self) -> Message | None:
         if self._header is None or self._filled < self._header.body_size:
             return None
-        header, body = self._header, self._body
+        header = self._header
+        body = self._body
         self._drop()
         return assemble(header, body)
 

@@ -171,7 +171,8 @@ class DockerDriver:
 
     def _try_accelerator(self, requested: Accelerated) -> None:
         """Try in a container whether nodes can train on an accelerator. HostError if they cannot."""
-        image, devices = requested.image or self.image, {requested.device: requested.nodes}
+        image = requested.image or self.image
+        devices = {requested.device: requested.nodes}
         made = trial_options(self._directory.run, self._directory.path, self._users[image], self._runtimes)
         try:
             output, errors = self._engine.tried(image, ["--try", requested.device], made)
@@ -212,9 +213,11 @@ class DockerDriver:
 
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         image = node.image or self.image
-        user, group = self._users[image], self._users[self.image].gid
+        user = self._users[image]
+        group = self._users[self.image].gid
         mounts = lay_out(self._directory, node.name, assignment, self._data, user, group)
-        run, path = self._directory.run, self._directory.path
+        run = self._directory.run
+        path = self._directory.path
         made = options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
         return self._engine.create(image, COMMAND, made | {"group_add": [group]})
 
@@ -249,7 +252,8 @@ class DockerDriver:
     # Events of the Engine
 
     def _heard(self, event: Mapping[str, Any]) -> None:
-        container, attributes = event["Actor"]["ID"], event["Actor"]["Attributes"]
+        container = event["Actor"]["ID"]
+        attributes = event["Actor"]["Attributes"]
         node = attributes[NODE]
         if event["Action"] == "oom":
             self._out_of_memory_at(node)

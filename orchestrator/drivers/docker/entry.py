@@ -69,7 +69,8 @@ def _engine(*, image: bool) -> list[HostError]:
     except HostError as error:
         return [error]
     with contextlib.closing(engine):
-        facts, attributes = engine.facts(), engine.image(name)
+        facts = engine.facts()
+        attributes = engine.image(name)
     found = unfit(facts, os.uname().release)
     if found is None and image:
         found = node_image.problem(name, attributes, facts["Architecture"])

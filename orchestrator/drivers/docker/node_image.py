@@ -10,7 +10,8 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import REMEDY
 from orchestrator.errors import HostError
 
-PROTOCOL_LABEL, VERSION_LABEL = "org.edgebed.protocol", "org.edgebed.version"
+PROTOCOL_LABEL = "org.edgebed.protocol"
+VERSION_LABEL = "org.edgebed.version"
 BUILD = "docker build --file images/node/Dockerfile --tag {name} ."
 NOBODY = (65532, 65532)  # the user under root, if the image does not name its user by number
 
@@ -37,7 +38,8 @@ def problem(
     if image is None:
         elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
         return HostError(f"the Docker Engine has no image '{name}'", f"name another {elsewhere}, or {build}", [command])
-    wanted, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
+    wanted = ARCHITECTURES.get(machine, machine)
+    found = image["Architecture"]
     if found != wanted and found not in (emulated or ()):
         remedy = build if emulated is None else f"let the Engine emulate {found} ({REMEDY}), or {build}"
         return HostError(f"the image '{name}' is for {found}, this host is {wanted}", remedy, [command])
@@ -61,7 +63,8 @@ def version_note(name: str, image: Mapping[str, Any], version: str) -> str | Non
 
 def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | None:
     """A note for the record if nodes of this image are emulated, otherwise None."""
-    own, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
+    own = ARCHITECTURES.get(machine, machine)
+    found = image["Architecture"]
     if found == own:
         return None
     return f"nodes of the image {name} are emulated ({found} on {own}): what they compute is right, how fast is not"

@@ -64,7 +64,8 @@ class PodsDriver(NodesHere, DockerDriver):
     ) -> None:
         super().__init__(engine, directory, Path(), images)
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self._programs, self._folder = programs, folder
+        self._programs = programs
+        self._folder = folder
         self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
         self._running: dict[str, _Running] = {}  # by container
         self._runs: Counter[str] = Counter()  # starts of each program

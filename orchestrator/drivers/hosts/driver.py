@@ -88,7 +88,8 @@ class HostsDriver:
         self._data = await asyncio.to_thread(hash_of_files, Path(self._plan.data_directory))
 
     async def _open(self, host: str) -> None:
-        agents, directory = self._agents, self._directory
+        agents = self._agents
+        directory = self._directory
         self._relays[host] = OrchestratorsEnd(
             directory.socket,
             lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
@@ -98,7 +99,8 @@ class HostsDriver:
 
     async def _send_files(self, host: str) -> None:
         """Bring a host the files that its nodes need."""
-        agents, directory = self._agents, self._directory
+        agents = self._agents
+        directory = self._directory
         await self.flush()
         folders = [directory.plugins, *map(directory.checkpoints_of, self._on(host))]
         for file in (directory.shards, *await asyncio.to_thread(_files, folders)):
@@ -113,7 +115,8 @@ class HostsDriver:
 
     async def _open_links(self, host: str) -> None:
         found = await self._agents.call(host, Host.open, self._data, self._setup(host))
-        self.engines[host], self.tcp[host] = found.engine, found.tcp
+        self.engines[host] = found.engine
+        self.tcp[host] = found.tcp
         self._notes += [note for each in found.notes if (note := f"{host}: {each}") not in self._notes]
 
     async def watch(self, end: Awaitable[str]) -> None:
@@ -178,8 +181,10 @@ class HostsDriver:
         return age
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
-        host, base = self.homes[node.name], self._directory.path
-        place, log = assignment.relative_to(base), log.relative_to(base)
+        host = self.homes[node.name]
+        base = self._directory.path
+        place = assignment.relative_to(base)
+        log = log.relative_to(base)
         if not self._plan.programs:
             content = await asyncio.to_thread(assignment.read_bytes)
             await self._agents.call(host, HostFiles.put, place, content, first=True, secret=True)

@@ -54,7 +54,8 @@ async def with_agents(
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
     ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
     host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
-    server, keys = keypair(), keypair()
+    server = keypair()
+    keys = keypair()
     driver, agents = open_agents(plan, directory, stack, server, keys.public)
     used = [each for each in plan.hosts if each.name in driver.hosts]
     address, _ = way_to(used[0].address)  # by which a host reaches this one: by which this one reaches it
@@ -72,7 +73,8 @@ async def with_agents(
     else:
         stack.callback(asyncio.create_task(driver.watch(end)).cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
-    port, key = PORT + secrets.randbelow(LAST_PORT - PORT) + 1, secrets.token_hex(32)
+    port = PORT + secrets.randbelow(LAST_PORT - PORT) + 1
+    key = secrets.token_hex(32)
     return await connected(driver, agents, plan, directory, stack, port, key)
 
 
@@ -125,7 +127,8 @@ async def connected(
     driver.between = await measure_all(ends, prober)
     refuse_short(plan, driver.between)
     fabric = HostsFabric(agents, plan, driver)
-    driver.on_reopen, driver.on_move = fabric.reshape, fabric.redirect
+    driver.on_reopen = fabric.reshape
+    driver.on_move = fabric.redirect
     network = None
     if crossed(plan.links, driver.homes):
         network = HostsUnderlay(plan, agents, driver, fabric)

@@ -69,7 +69,8 @@ class HostsProgramsDriver(HostsDriver):
     def hear(self, host: str, event: Message) -> None:
         match event:
             case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
-                program, lack = self._programs[label], event.get("out_of_memory") is True
+                program = self._programs[label]
+                lack = event.get("out_of_memory") is True
                 if self.homes[program.node] == host:
                     self._writer.then(self.ends.put_nowait, ProgramEnd(program, code, lack))
             case _:

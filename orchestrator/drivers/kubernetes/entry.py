@@ -11,7 +11,8 @@ from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 
-inventory, stop_agents = cluster.inventory, cluster.stop_agents
+inventory = cluster.inventory
+stop_agents = cluster.stop_agents
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

@@ -13,7 +13,8 @@ import yaml
 from orchestrator.drivers.hosts.agents.settings import FILE, Settings
 from orchestrator.planning.hosts.inventory import HostFacts
 
-RUN, ON = "edgebed-run", "edgebed-host"
+RUN = "edgebed-run"
+ON = "edgebed-host"
 """The label of all objects of a run, and the annotation of a pod with the name of its host, too long for a label."""
 FILES = Path("/var/lib/edgebed")  # of the agent
 SECRET = Path("/run/secrets/edgebed") / FILE
@@ -21,7 +22,8 @@ SECRET = Path("/run/secrets/edgebed") / FILE
 
 def objects(hosts: Sequence[HostFacts], settings: Settings, image: str) -> dict[str, Any]:
     """All objects of a run. The pod of a host requests half of its cores and memory, and may use all."""
-    run, text = settings.run, settings.to_json().decode()
+    run = settings.run
+    text = settings.to_json().decode()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": run, "labels": {RUN: run}}}
     agent = Template(Path(__file__).with_name("agent.yaml").read_text())
     sets = []

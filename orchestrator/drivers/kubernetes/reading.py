@@ -26,10 +26,14 @@ def quantity(written: str) -> float:
 
 def read_inventory(nodes: Iterable[Object]) -> Inventory:
     """The nodes of a cluster as hosts, with the cores and memory that they have for pods."""
-    hosts, left_out = [], {}
+    hosts = []
+    left_out = {}
     for node in nodes:
-        name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
-        architecture, labels = status["nodeInfo"]["architecture"], node["metadata"].get("labels", {})
+        name = node["metadata"]["name"]
+        spec = node["spec"]
+        status = node["status"]
+        architecture = status["nodeInfo"]["architecture"]
+        labels = node["metadata"].get("labels", {})
         inside = (each["address"] for each in status.get("addresses", ()) if each["type"] == "InternalIP")
         address = next((each for each in inside if ":" not in each), "")
         taints = [each["key"] for each in spec.get("taints", ()) if each["effect"] != "PreferNoSchedule"]

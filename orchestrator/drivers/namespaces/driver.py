@@ -129,7 +129,8 @@ class NamespacesDriver:
         }
 
     async def _serve(self, view: dict[str, Any] | None) -> None:
-        directory, first = self._directory, ""
+        directory = self._directory
+        first = ""
         if self._first:
             first = str(directory.nodes / FIRST)
             await asyncio.to_thread(Path(first).write_text, self._first)
@@ -227,7 +228,8 @@ class NamespacesDriver:
         if event["event"] == "exit":
             if self._pids.pop(event["node"], None) is None:
                 self._early.add(event["pid"])
-            node, code = event["node"], event["code"]
+            node = event["node"]
+            code = event["code"]
             self.exits.put_nowait(Exit(node, NodeHandle(event["pid"]), code, self._out_of_memory(node, code)))
 
     def _out_of_memory(self, node: str, code: int) -> bool:

@@ -92,7 +92,8 @@ class HoldersDriver(NodesHere, NamespacesDriver):
     def _heard(self, event: dict[str, Any]) -> None:
         if event["event"] == "program":
             self._pipes[event["program"]].drain()  # its last output comes first
-            program, code = self._programs[event["program"]], event["code"]
+            program = self._programs[event["program"]]
+            code = event["code"]
             self.ends.put_nowait(ProgramEnd(program, code, self._out_of_memory(program.node, code)))
             return
         super()._heard(event)

@@ -21,7 +21,9 @@ class BatchedTraining:
     """One client's training, of a batch that has begun or of one that still gathers."""
 
     def __init__(self, batch: Batch, step: Callable[..., Any], learner: Learner, training: Training) -> None:
-        self.step, self.learner, self.training = step, learner, training
+        self.step = step
+        self.learner = learner
+        self.training = training
         self._batch = batch
 
     def result(self) -> Any:
@@ -36,7 +38,8 @@ class Batch:
 
     def __init__(self, pool: Pool, begins: Callable[[], object]) -> None:
         self.members: list[BatchedTraining] = []
-        self._pool, self._begins = pool, begins
+        self._pool = pool
+        self._begins = begins
         self._work: Work | None = None
         self._results: list[TrainResult] | None = None
 
@@ -50,7 +53,8 @@ class Batch:
     def begin(self) -> Work:
         if self._work is None:
             self._begins()
-            crew, first = Crew([each.learner for each in self.members]), self.members[0].step
+            crew = Crew([each.learner for each in self.members])
+            first = self.members[0].step
             step = replace(first, fn=crew.train) if isinstance(first, Seeded) else crew.train
             self._work = self._pool.submit(step, [each.training for each in self.members])
         return self._work
@@ -65,7 +69,8 @@ class Batches:
     """See `Pool`. Gathers the local trainings of up to ``most`` clients; every other step goes to ``pool`` at once."""
 
     def __init__(self, pool: Pool, most: int) -> None:
-        self._pool, self._most = pool, most
+        self._pool = pool
+        self._most = most
         self._gathering: dict[Hashable, Batch] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work:

@@ -23,7 +23,12 @@ from numpy.typing import NDArray
 
 from node.plugins import is_of_plugin
 
-_ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION, _CONSTANT = 1, 2, 3, 4, 5, 6
+_ARRAY = 1
+_ARRAYS = 2
+_TUPLE = 3
+_RECORD = 4
+_FUNCTION = 5
+_CONSTANT = 6
 _PLAIN = (str, int, float, bool, type(None))
 _REMEMBERED = 64  # constants
 _ALIGNMENT = 64
@@ -101,7 +106,8 @@ class _Writer:
         packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
         if any(isinstance(each, np.ma.MaskedArray) for each in arrays.values()):
             raise CannotCrossError("a masked array cannot be sent to a worker")
-        start, self.used = self.used, self.used + size
+        start = self.used
+        self.used = self.used + size
         self.check(self.used)
         for array, (_, dtype, shape, place) in zip(arrays.values(), places, strict=True):
             if array.size:

@@ -75,9 +75,15 @@ class Crowd:
         """``template``: the assignment of a client but for its name and speed. ``kept``: of a run that is continued."""
         self.enough = population.selected
         self.seen = ClientHistory(population.size)
-        self._population, self._template, self._cloud = population, template, cloud
-        self._network, self._fabric, self._learner_of = fabric.network, fabric, learner_of
-        self._workers, self._cost, self._params = workers, cost, params
+        self._population = population
+        self._template = template
+        self._cloud = cloud
+        self._network = fabric.network
+        self._fabric = fabric
+        self._learner_of = learner_of
+        self._workers = workers
+        self._cost = cost
+        self._params = params
         self._parts: dict[str, Participation] = {}  # that have not been recorded
         self._recorded: list[Participation] = []  # in this round
         self._losses: dict[int, float] = {}  # by client, that of its latest training that counted
@@ -125,8 +131,10 @@ class Crowd:
 
     def serve(self, role: Role, transport: MemoryTransport) -> None:
         """Select the clients of this role of the cloud from now on. Those of an earlier incarnation are released."""
-        self._role, self._transport = role, transport
-        role.selector, role.clients = self, self._population.size
+        self._role = role
+        self._transport = transport
+        role.selector = self
+        role.clients = self._population.size
         self._draws.clear()
         self.release(self._parts)
 
@@ -161,7 +169,9 @@ class Crowd:
 
     def select(self, count: int, round: int) -> Sequence[str]:
         """See `node.messaging.selection.Selector`."""
-        population, there, draw = self._population, self._there(), self._draws[round]
+        population = self._population
+        there = self._there()
+        draw = self._draws[round]
         self._draws[round] += 1
         self.seen.look(there)
         free = self._free(there)
@@ -184,12 +194,14 @@ class Crowd:
         """See `node.messaging.selection.Selector`."""
         for message in messages:
             if (part := self._parts.get(message.sender)) is not None:
-                part.outcome, part.used = COUNTED, round
+                part.outcome = COUNTED
+                part.used = round
 
     def refused(self, client: str) -> None:
         """See `node.messaging.selection.Selector`."""
         if (part := self._parts.get(client)) is not None and part.outcome == COUNTED:
-            part.outcome, part.used = None, None
+            part.outcome = None
+            part.used = None
 
     # What the cloud's transport notices
 
@@ -230,7 +242,9 @@ class Crowd:
         return f"no client was available for {days}: see clients.availability"
 
     def _begin(self, client: int, round: int) -> None:
-        population, name, now = self._population, client_name(client), self._now()
+        population = self._population
+        name = client_name(client)
+        now = self._now()
         assert self._transport is not None
         link = population.links[int(population.link_numbers[client])]
         self._fabric.admit(name, self._cloud, link, population.crossings(name), population.seed, round)
@@ -295,7 +309,8 @@ class Crowd:
         """End the parts that are over, record them, and note what the cloud has seen of the clients in this round."""
         await self._end(part for part in self._parts.values() if part.over)
         self._record(part for part in self._parts.values() if part.ended)
-        recorded, self._recorded = self._recorded, []
+        recorded = self._recorded
+        self._recorded = []
         if not recorded:
             return
         now = self._now()
@@ -337,7 +352,8 @@ class Crowd:
             self.seen.looks, self.seen.gained = int(kept.fields["looks"]), list(kept.fields["gained"])
             self.seen.first = list(kept.fields["first"])
             arrays = dict(kept.tensors)
-            clients, losses = arrays.pop(_CLIENTS_WITH_LOSS), arrays.pop(_LOSSES)
+            clients = arrays.pop(_CLIENTS_WITH_LOSS)
+            losses = arrays.pop(_LOSSES)
             self._losses.update(zip(clients.tolist(), losses.tolist(), strict=True))
             for name, array in arrays.items():
                 self.seen.arrays[name][:] = array

@@ -29,7 +29,9 @@ class SimDriver:
     def __init__(self, nodes: Nodes, network: MemoryNetwork, control: MemoryControl) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
-        self._nodes, self._network, self._control = nodes, network, control
+        self._nodes = nodes
+        self._network = network
+        self._control = control
         self._ids = itertools.count(1)
         self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
 

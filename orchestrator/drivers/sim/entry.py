@@ -37,7 +37,8 @@ async def open_environment(
 
     torch.set_num_threads(1)
     keep_freed_memory()
-    fabric, control = ModelFabric(plan.timeouts), MemoryControl()
+    fabric = ModelFabric(plan.timeouts)
+    control = MemoryControl()
     assigned = assignments(plan, directory, RunKeys.none(), address="")
     try:
         nodes = Nodes(plan, assigned, fabric, control, workers)

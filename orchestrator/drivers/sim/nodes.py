@@ -54,7 +54,10 @@ class Nodes:
         control: MemoryControl,
         workers: int,
     ) -> None:
-        self._plan, self._assignments, self._network, self._control = plan, assignments, fabric.network, control
+        self._plan = plan
+        self._assignments = assignments
+        self._network = fabric.network
+        self._control = control
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
         self._model_pools: dict[str, ModelPool] = {}
@@ -98,7 +101,8 @@ class Nodes:
         if self._shards is not None and name not in self._assignments:
             return self._learner_of_client(name)
         if name not in self._learners:
-            shards, assignment = self._plan.shards, self._assignments[name]
+            shards = self._plan.shards
+            assignment = self._assignments[name]
             self._learners[name] = Learner(
                 self._model_pools[assignment.model_kind],
                 self._data,
@@ -168,7 +172,8 @@ class Nodes:
     def _learner_of_client(self, name: str) -> Learner:
         assert self._shards is not None
         assert self._plan.population is not None
-        client, template = client_number(name), self._assignments[POPULATION]
+        client = client_number(name)
+        template = self._assignments[POPULATION]
         held = self._shards.of(client, int(self._plan.population.sample_counts[client]))
         return Learner(self._model_pools[template.model_kind], self._data, template.seed, name, held, None, False)
 

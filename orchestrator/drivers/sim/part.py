@@ -18,7 +18,11 @@ from node.messaging.memory import FAREWELL, MemoryNetwork, MemoryTransport
 from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.population.population import Population
 
-COUNTED, SLOW, AWAY, UNUSED, UNFINISHED = "counted", "slow", "away", "unused", "unfinished"
+COUNTED = "counted"
+SLOW = "slow"
+AWAY = "away"
+UNUSED = "unused"
+UNFINISHED = "unfinished"
 PRESENCE = frozenset({"joined", "lost", "left", "contributed"})
 """Events of the cloud that each client would cause in each round."""
 _OWN = PRESENCE | {"round", "resumed"}
@@ -92,7 +96,8 @@ class CloudTransport(MemoryTransport):
     def __init__(self, network: MemoryNetwork, assignment: Assignment, answered: Notice, lost: Notice) -> None:
         super().__init__(network, assignment.node, (), assignment.timeouts)
         network.frozen.discard(assignment.node)
-        self._answered, self._lost = answered, lost
+        self._answered = answered
+        self._lost = lost
 
     def arrive(self, peer: str, in_flight: InFlight) -> None:
         if in_flight.message.kind == FAREWELL:

@@ -82,10 +82,12 @@ class ModelledCompute:
 
     async def _pass(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        end, frozen = loop.time() + seconds, self._frozen
+        end = loop.time() + seconds
+        frozen = self._frozen
         while True:
             await asyncio.sleep(end - loop.time())
             await self._running.wait()
-            end, frozen = end + self._frozen - frozen, self._frozen
+            end = end + self._frozen - frozen
+            frozen = self._frozen
             if loop.time() >= end:
                 return

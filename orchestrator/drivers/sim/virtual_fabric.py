@@ -88,7 +88,8 @@ class ModelFabric:
         for link in links:
             ends = link.source, link.target
             self._check(ends, link.crossings)
-            self._seeds[ends], self._crossings[ends] = link.seed, link.crossings
+            self._seeds[ends] = link.seed
+            self._crossings[ends] = link.crossings
             if ends in self._flows:
                 await self.change(*ends, link.profile)
             else:
@@ -114,7 +115,8 @@ class ModelFabric:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
         for ends in ((source, target), (target, source)):  # acknowledgements go the other way
-            line, flow = self.network.line(*ends), self._flows[ends]
+            line = self.network.line(*ends)
+            flow = self._flows[ends]
             if isinstance(flow, SharedFlow):
                 flow.change(now, *self._both_ways(ends), self._crossings[ends])
             else:
@@ -187,7 +189,8 @@ class ModelFabric:
         if media is None:
             self._flows[ends] = self._lockstep.flow(forward, backward, seed, *self._timeouts, beats)
         else:
-            crossings, move = self._crossings[ends], partial(self._move, ends)
+            crossings = self._crossings[ends]
+            move = partial(self._move, ends)
             alone = media.alone(forward, crossings)
             flow = Flow(alone, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
             self._flows[ends] = SharedFlow(media, forward, backward, crossings, seed, flow, move)

@@ -45,7 +45,8 @@ class WorkerStep:
     """A step for a worker: ``fn(*args)``."""
 
     def __init__(self, workers: Workers, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.fn, self.args = fn, args
+        self.fn = fn
+        self.args = args
         self.done = self.failed = self.orphaned = self.cancelled = False
         self.value: Any = None
         self.problem: str | None = None
@@ -93,7 +94,8 @@ class _Worker:
         fn: Any = step.fn
         draws: list[Any] | None = None
         if isinstance(fn, Seeded):
-            draws, fn = [fn.seed, fn.device], fn.fn
+            draws = [fn.seed, fn.device]
+            fn = fn.fn
         owner = getattr(fn, "__self__", None)
         task: list[Any] = [None, fn]
         if isinstance(owner, Learner):
@@ -121,7 +123,8 @@ class _Worker:
             step.value = read(self.memory[slot][1], head, copy=True)
         if head < 0:
             step.problem = read(self.memory[slot][1], -1 - head, copy=True)
-        step.done, step.failed = True, head < 0
+        step.done = True
+        step.failed = head < 0
         self.free.append(slot)
         return True
 

@@ -40,6 +40,7 @@ async def open_environment(
     from orchestrator.drivers.hosts.environment import with_agents
     from orchestrator.drivers.slurm.job import HOST, start_agents
 
-    start, here = partial(start_agents, directory), os.environ.get(HOST)
+    start = partial(start_agents, directory)
+    here = os.environ.get(HOST)
     remedy = "see `logs slurm`: does each host of the job have this working directory and this Python?"
     return await with_agents(plan, directory, stack, start, patience=90.0, remedy=remedy, here=here)

@@ -66,7 +66,8 @@ def read_hosts(nodes: str, environment: Mapping[str, str], memory: int) -> list[
     found = []
     for number, line in enumerate(nodes.splitlines()):
         fields: dict[str, str] = dict(re.findall(r"(?:^| )(\w+)=(\S+)", line))
-        machine, own = fields.get("Arch", ""), int(fields.get("RealMemory", UNKNOWN))
+        machine = fields.get("Arch", "")
+        own = int(fields.get("RealMemory", UNKNOWN))
         of_job = cores[number] if number < len(cores) else int(fields["CPUTot"])
         given = int(environment.get("SLURM_MEM_PER_NODE", 0)) or int(environment.get("SLURM_MEM_PER_CPU", 0)) * of_job
         found.append(

@@ -266,10 +266,13 @@ def refusal(facts: Mapping[str, Any]) -> HostError | None:
 
 def member(node: Mapping[str, Any]) -> SwarmHost:
     """A host, from the API's answer about a node (`docker node inspect`)."""
-    spec, status = node["Spec"], node["Status"]
+    spec = node["Spec"]
+    status = node["Status"]
     about = node.get("Description") or {}
-    resources, platform = about.get("Resources") or {}, about.get("Platform") or {}
-    machine, address = platform.get("Architecture", ""), status.get("Addr", "")
+    resources = about.get("Resources") or {}
+    platform = about.get("Platform") or {}
+    machine = platform.get("Architecture", "")
+    address = status.get("Addr", "")
     if address in UNKNOWN_ADDRESSES:  # a manager that knows itself by no other
         address = _host_of((node.get("ManagerStatus") or {}).get("Addr", ""))
     return SwarmHost(
@@ -310,10 +313,12 @@ def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict
     """The agents by host, from the API's answers about tasks (`docker service ps`); ``names`` are the hosts' by id."""
     agents: dict[str, Agent] = {}
     for task in sorted(tasks, key=lambda each: str(each["CreatedAt"])):
-        status, node = task["Status"], task.get("NodeID", "")
+        status = task["Status"]
+        node = task.get("NodeID", "")
         if not node:  # not yet given to a host
             continue
-        host, state = names.get(node, node), status["State"]
+        host = names.get(node, node)
+        state = status["State"]
         before = agents[host].error if host in agents else ""
         agents[host] = Agent(state, "" if state == "running" else status.get("Err") or before)
     return agents

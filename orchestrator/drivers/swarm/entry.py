@@ -66,7 +66,8 @@ async def open_environment(
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    run, image = directory.run, await asyncio.to_thread(image_of_agents)
+    run = directory.run
+    image = await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
     driver, agents = open_agents(plan, directory, stack, found.server, found.agents.public)
     await start_agents(cluster, agents, run, directory.path, image, driver.hosts, found, stack)
@@ -76,6 +77,7 @@ async def open_environment(
     if is_in_registry(agent_image.image_name()):
         driver.note(f"agents are made from the image {image}")
     architectures = {each.name: each.architecture for each in plan.hosts}
-    images, programs = images_of(plan), bool(plan.programs)
+    images = images_of(plan)
+    programs = bool(plan.programs)
     driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
     return await connected(driver, agents, plan, directory, stack)

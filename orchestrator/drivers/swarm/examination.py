@@ -62,7 +62,8 @@ async def examine(
             access = Access(keypair(), keypair())
             agents = Agents(access.server, access.agents.public, LEASE)
             stack.push_async_callback(agents.close)
-            run, names = directory.run, [each.name for each in hosts]
+            run = directory.run
+            names = [each.name for each in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
             await start_agents(cluster, agents, run, directory.path, agent_image, names, access, stack)
             result.silent |= await wait_for_each(cluster, agents, run, names)
@@ -102,7 +103,8 @@ async def _ask(
 
 async def _measure_delays(agents: Agents, ends: Sequence[HostEnd], result: Examination) -> None:
     """A host takes part in one measurement at a time."""
-    prober, free = HostsProber(agents, MTU), {each.name: asyncio.Lock() for each in ends}
+    prober = HostsProber(agents, MTU)
+    free = {each.name: asyncio.Lock() for each in ends}
 
     async def measure(one: HostEnd, other: HostEnd) -> None:
         async with free[one.name], free[other.name]:  # all pairs have the hosts in the same order
@@ -121,7 +123,8 @@ async def _measure_rates(
 ) -> None:
     """One pair of hosts at a time, because pairs may share a wire. ``others`` tells the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""
-    prober, rates = HostsProber(agents, MTU), dict[tuple[str, str], float | None]()
+    prober = HostsProber(agents, MTU)
+    rates = dict[tuple[str, str], float | None]()
     result.busy = await asyncio.to_thread(others)
     for one, other in combinations(ends, 2):
         if (measured := result.underlay.get((one.name, other.name))) is None or result.busy:
@@ -138,7 +141,8 @@ async def _measure_rates(
 
 async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examination) -> None:
     """Send packets over the trunk between each two hosts that have one and reach each other otherwise."""
-    prober, some = HostsProber(agents, MTU), asyncio.Semaphore(AT_ONCE)
+    prober = HostsProber(agents, MTU)
+    some = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(one: HostEnd, other: HostEnd) -> None:
         async with some:

@@ -182,7 +182,9 @@ def _memory_remedy(facts: HostState) -> tuple[str, tuple[str, ...]]:
 
 
 def _image(host: SwarmHost, facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
-    source, name, image = wanted.sources.get(host.architecture), wanted.image, facts.image
+    source = wanted.sources.get(host.architecture)
+    name = wanted.image
+    image = facts.image
     if facts.engine is None or source is None:
         return
     lacks = f"it has no image '{name}', from which nodes are made"
@@ -242,7 +244,8 @@ def _state(facts: HostState) -> Iterator[HostFinding]:
 
 
 def _board(host: SwarmHost, facts: HostState) -> Iterator[HostFinding]:
-    model, label = facts.model, host.labels.get(HARDWARE_LABEL)
+    model = facts.model
+    label = host.labels.get(HARDWARE_LABEL)
     found = next((its for beginning, its in BOARDS.items() if (model or "").startswith(beginning)), None)
     if found is None or found == label:
         return

@@ -115,7 +115,9 @@ def find_sources(
 
 async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell) -> None:
     """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
-    name, hosts, where = delivery.name, delivery.hosts, ", ".join(delivery.hosts)
+    name = delivery.name
+    hosts = delivery.hosts
+    where = ", ".join(delivery.hosts)
     tell(f"bringing the image {name} ({text.size(source.size)}) to {where}")
     progress = CopyProgress(lambda share: tell(f"{name} to {where}: {share}"))
     with closing(await asyncio.to_thread(Saving, source.id)) as saving:
@@ -144,7 +146,8 @@ class CopyProgress:
     """Tells each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not told."""
 
     def __init__(self, tell: Tell) -> None:
-        self._tell, self._step = tell, 0
+        self._tell = tell
+        self._step = 0
 
     def at(self, done: int, whole: int) -> None:
         step = min(STEPS - 1, done * STEPS // whole) if whole else 0

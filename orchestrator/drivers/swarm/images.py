@@ -172,7 +172,8 @@ def deliveries(
     obstacles: list[HostError] = []
     for host, its in facts.items():
         for name, image in its["images"].items():
-            source, architecture = sources[name, architectures[host]], architectures[host]
+            source = sources[name, architectures[host]]
+            architecture = architectures[host]
             if isinstance(source, HostError):
                 if image is None:
                     without[source].append(host)

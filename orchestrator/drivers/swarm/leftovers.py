@@ -62,7 +62,8 @@ def sweep(run: str, directory: Path, hosts: Collection[str], *, data: bool = Fal
         names = {each.name for each in found.members()}
         away = {host: states.get(host, "not in the swarm") for host in hosts if host in states or host not in names}
         there = [host for host in hosts if host not in away]
-        image, variables = agent_image.image_name(), {LEFT_BY: run}
+        image = agent_image.image_name()
+        variables = {LEFT_BY: run}
         words = ["sweep", "data"] if data else ["sweep"]
         try:
             return away | found.run_once(

@@ -33,7 +33,8 @@ from orchestrator.planning.keys import keypair
 
 NAME = "edgebed-agents"  # the service of agents that are left running. A swarm has at most one of this name.
 PORT = 61147  # TCP; no service has registered it, and Linux gives a socket no such port by chance
-VERSION, IMAGE = "org.edgebed.version", "org.edgebed.image"
+VERSION = "org.edgebed.version"
+IMAGE = "org.edgebed.image"
 
 
 @dataclass(frozen=True)

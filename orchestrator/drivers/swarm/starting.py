@@ -72,7 +72,9 @@ async def _start_service(
     labels: Mapping[str, str] | None = None,
 ) -> None:
     """``labels``: those of agents that are to be left running."""
-    address, server, standing = f"tcp://{endpoint}", access.server.public, labels is not None
+    address = f"tcp://{endpoint}"
+    server = access.server.public
+    standing = labels is not None
     settings = Settings(run=run, address=address, server=server, keys=access.agents, lease=LEASE, standing=standing)
     start = partial(
         cluster.start_agents,
@@ -126,7 +128,9 @@ async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collec
 
 async def wait_for_each(cluster: Cluster, agents: Agents, run: str, hosts: Collection[str]) -> dict[str, str]:
     """Wait until the agent of each host is there, or will not begin. Returns the reasons of those that do not begin."""
-    loop, waiting, reasons = asyncio.get_running_loop(), set(hosts), {}
+    loop = asyncio.get_running_loop()
+    waiting = set(hosts)
+    reasons = {}
     watch = Watch(loop.time())
     while waiting:
         found = await asyncio.to_thread(cluster.agents, run)

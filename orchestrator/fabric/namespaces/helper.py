@@ -41,7 +41,8 @@ class HelperHub(Hub):
         """Start the helper from ``image``, which must exist locally and contain util-linux."""
         if (error := without_client()) is not None:
             raise error
-        name, label = f"{run}-{PART}", labels(run, directory, PART)
+        name = f"{run}-{PART}"
+        label = labels(run, directory, PART)
         marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
         argv = [
             *("docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name),

@@ -31,7 +31,10 @@ from orchestrator.fabric.namespaces.netlink import Netlink
 SETTINGS = Path("/proc/sys/net/ipv4")
 IPV6_SETTINGS = Path("/proc/sys/net/ipv6/conf")  # missing if the kernel has no IPv6
 SENDING = ("04", "09", "0B")  # FIN_WAIT1, LAST_ACK and CLOSING in net/tcp_states.h
-CLONE_NEWNS, CLONE_NEWNET, MS_REC, MS_PRIVATE = 0x00020000, 0x40000000, 0x4000, 0x40000
+CLONE_NEWNS = 0x00020000
+CLONE_NEWNET = 0x40000000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
 
 
 def main() -> None:

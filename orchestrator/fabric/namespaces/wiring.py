@@ -44,7 +44,8 @@ class Wires:
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
     single = tuple(sorted(packet_truth(plan)))
-    beyond_kernel, segments = beyond_kernel_of(plan), most_segments(plan)
+    beyond_kernel = beyond_kernel_of(plan)
+    segments = most_segments(plan)
     return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel, segments, mtus_of(plan))
 
 
@@ -183,7 +184,8 @@ def path_routes(
     for peer in peers:
         if peer.name not in mtus:
             continue
-        mtu, address = mtus[peer.name], ipv6_address(peer.address)
+        mtu = mtus[peer.name]
+        address = ipv6_address(peer.address)
         metrics = f"mtu {mtu}{_congestion(congestion)}"
         lines.append(f"route replace {peer.address}/32 dev data0 src {node.address} {metrics}")
         if mtu < SMALLEST_IPV6_MTU:

@@ -56,7 +56,8 @@ async def run(alterations: Sequence[Alteration], control: TrafficControl) -> lis
     replies = iter(await control.attempt([command for part in parts for command in part]))
     _, shown_before, done, policing, shown_after = ([next(replies) for _ in part] for part in parts)
     refused = {each.pair: reply for each, reply in zip(policed, policing, strict=True) if reply.error}
-    old, new = dict(zip(shows_before, shown_before, strict=True)), dict(zip(shows_after, shown_after, strict=True))
+    old = dict(zip(shows_before, shown_before, strict=True))
+    new = dict(zip(shows_after, shown_after, strict=True))
     results = []
     for each, reply in zip(alterations, done, strict=True):
         shown = (old if each.change.profile is None else new)[each.interface or ""]

@@ -102,7 +102,8 @@ class KernelFabric(Coalescing):
         for name, text in distribution_tables().items():
             (tables / name).write_text(text)
         await bridge.make(hub)
-        notes, counts = [], False
+        notes = []
+        counts = False
         if trunk is not None:
             notes = await bridge.add_trunk(hub, list(trunk.remotes))
             counting = batch.lines(count_commands(DEVICE, [node.address for node in wires.nodes]))
@@ -136,7 +137,8 @@ class KernelFabric(Coalescing):
         return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
-        before, self._nodes[node.name] = self._nodes[node.name], node
+        before = self._nodes[node.name]
+        self._nodes[node.name] = node
         await self._tc.run(self._links.readdress(node.name, node.address, self._interfaces))
         most = self._links.segments.get(node.name)
         await tcp.readdress(
@@ -171,7 +173,8 @@ class KernelFabric(Coalescing):
         assert self._trunk is not None, "no node runs on another host"
         remote = self._links.to_remote()
         now = (await self._readings([DEVICE]))[DEVICE].links if remote else {}
-        before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
+        before = self._trunk
+        self._trunk = replace(self._trunk, remotes=remotes)
         here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
         await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
         self._links.remote = remaining
@@ -193,7 +196,8 @@ class KernelFabric(Coalescing):
         numbers = count(1 + max((link.index for link in self._links.to_remote()), default=0))
         changes = []
         for link in links:
-            source, target = self._nodes[link.source].address, self._nodes[link.target].address
+            source = self._nodes[link.source].address
+            target = self._nodes[link.target].address
             if link.source in self._links.remote:
                 if link.target not in self._links.remote:
                     self._links.let_pass(source, link.target)
@@ -259,7 +263,8 @@ class KernelFabric(Coalescing):
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         here = [change for change in changes if (change.source, change.target) in self._links]
         if len(here) < len(changes):
-            done, why = iter(await self.alter(here)), "this host does not shape it"
+            done = iter(await self.alter(here))
+            why = "this host does not shape it"
             return [next(done) if c in here else FabricError(f"link {c.source} -> {c.target}: {why}") for c in changes]
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
@@ -324,7 +329,8 @@ class KernelFabric(Coalescing):
                     self._undo(each)
                 elif each.change.profile is None and each.interface in self._read:
                     # The ledger has kept what the qdisc had counted; the policer stays.
-                    links, index = self._read[each.interface].links, each.link.index
+                    links = self._read[each.interface].links
+                    index = each.link.index
                     links[index] = kernel_counters.overflow(links.get(index, {}).get("overflowed", 0))
             await self._buffers.undo([each for each in running if each.error is not None], self._cut)
         await self._reroute([each for each in alterations if each.change.crossings is not None])
@@ -342,7 +348,8 @@ class KernelFabric(Coalescing):
                 alterations[0].error = FabricError(f"link {changes[0].source} -> {changes[0].target}: {error}")
 
     async def counters(self) -> Counted:
-        rows, backlogs = list[LinkRow](), dict[kernel_counters.Pair, int]()
+        rows = list[LinkRow]()
+        backlogs = dict[kernel_counters.Pair, int]()
         readings = await self._readings(dict.fromkeys(self._interfaces.values()))
         for pair in self._links:
             now = readings.get(self._interfaces.get(pair[1], ""), kernel_counters.NOTHING)
@@ -352,7 +359,8 @@ class KernelFabric(Coalescing):
                 backlogs[pair] = now.backlog[index]
         await self._buffers.widen(backlogs)
         passed = self._passed + sum(each.passed for each in readings.values())
-        channels, came = await self._media.rows(), await self._came_from()
+        channels = await self._media.rows()
+        came = await self._came_from()
         return Counted(
             rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came, channels=channels, channels_apart=True
         )
@@ -387,7 +395,8 @@ class KernelFabric(Coalescing):
         names = list(interfaces)
         replies = iter(await self._tc.attempt([each for name in names for each in kernel_counters.show_commands(name)]))
         for name in names:
-            reply, policed = next(replies), next(replies)
+            reply = next(replies)
+            policed = next(replies)
             # While an interface ends, tc shows no qdisc of it, without an error.
             if not reply.error and any(now := kernel_counters.read(reply.shown, policed.shown)):
                 self._read[name] = now

@@ -111,7 +111,8 @@ class KernelBuffers:
         the netem of each link."""
         commands = []
         for link in self._narrow():
-            wanted, now = self._wanted[link], self._set[link]
+            wanted = self._wanted[link]
+            now = self._set[link]
             if link not in backlogs or wanted is None or now is None:
                 continue
             waiting = police.waiting_bytes(self._links[link].profile, backlogs[link])

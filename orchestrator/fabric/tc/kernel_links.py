@@ -63,7 +63,8 @@ class KernelLinks:
     def add(self, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None) -> None:
         """Add a link from ``address``. ``number``: on its device. ``target``: see `tc.KernelLink`."""
         known = self._to[link.target]
-        index, seed = number or len(known) + 1, link.seed % 2**32
+        index = number or len(known) + 1
+        seed = link.seed % 2**32
         piece = self.most_segments(link.source) * FULL_FRAME
         known[link.source] = tc.KernelLink(
             index=index, address=address, profile=link.profile, seed=seed, target=target, piece=piece

@@ -41,7 +41,9 @@ class KernelMedia:
     """The channels by name, and the links that cross one. ``addresses``: of the nodes."""
 
     def __init__(self, hub: Hub, control: TrafficControl, addresses: Mapping[str, str]) -> None:
-        self._hub, self._tc, self._addresses = hub, control, addresses
+        self._hub = hub
+        self._tc = control
+        self._addresses = addresses
         self._channels: dict[str, _KernelChannel] = {}
         self._crossings: dict[Pair, Crossing] = {}
         self._interfaces: dict[str, str] = {}  # of the attached nodes
@@ -55,7 +57,8 @@ class KernelMedia:
     @classmethod
     async def missing(cls, hub: Hub) -> str:
         """Why this host cannot share media, found by trying; empty if it can."""
-        device, profile = media.device_of(0), ChannelProfile(1e6)
+        device = media.device_of(0)
+        profile = ChannelProfile(1e6)
         flow = Match("127.0.0.1", "127.0.0.2", media.class_of(profile, 0), 1, device)
         commands = [
             *media.channel_commands(device, profile),
@@ -85,7 +88,8 @@ class KernelMedia:
             self._channels[name] = _KernelChannel(device, profile)
             return
         await self.rows()  # what has left was sent at the rate until now
-        before, channel.profile = channel.profile, profile
+        before = channel.profile
+        channel.profile = profile
         try:
             await self._tc.run(self._changes(name))
         except HostError as error:
@@ -169,7 +173,8 @@ class KernelMedia:
 
     def _changes(self, name: str) -> list[list[str]]:
         """The commands that give a channel its profile, and each member its part of the buffer."""
-        channel, present = self._channels[name], {each.member for each in self._crossings.values() if each[0] == name}
+        channel = self._channels[name]
+        present = {each.member for each in self._crossings.values() if each[0] == name}
         return media.change_commands(channel.device, channel.profile, len(channel.members), len(present))
 
     async def _admit(self, name: str) -> None:
@@ -245,8 +250,10 @@ class KernelMedia:
         self._offered.pop(index, None)
 
     def _flow(self, pair: Pair) -> Match:
-        crossing, index = self._crossings[pair], next(self._indexes)
-        channel, self._crossed[index] = self._channels[crossing.channel], crossing
+        crossing = self._crossings[pair]
+        index = next(self._indexes)
+        channel = self._channels[crossing.channel]
+        self._crossed[index] = crossing
         place = media.class_of(channel.profile, channel.members[crossing.member])
         return Match(self._addresses[pair[0]], self._addresses[pair[1]], place, index, channel.device)
 
@@ -256,7 +263,8 @@ class KernelMedia:
         for index, now in [each for text in shown for each in media.parse_redirected(text).items()]:
             if index not in self._crossed:
                 continue  # it has ended meanwhile
-            before, self._offered[index] = self._offered.get(index, Offered()), now
+            before = self._offered.get(index, Offered())
+            self._offered[index] = now
             name, member = self._crossed[index]
             other = found[name].get(member, Offered())
             more = Offered(now.packets - before.packets, now.bytes - before.bytes)

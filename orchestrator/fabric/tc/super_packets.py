@@ -15,7 +15,8 @@ class SuperPackets:
 
     def __init__(self, hub: Hub, links: KernelLinks) -> None:
         self.pids: dict[str, int] = {}
-        self._hub, self._links = hub, links
+        self._hub = hub
+        self._links = links
 
     async def limit(self, changes: Sequence[LinkChange]) -> None:
         """Let nodes make no super-packets that a changed link would have no room for. Only a change that the plan does
@@ -24,7 +25,8 @@ class SuperPackets:
             most = None if change.profile is None else wiring.segments_of(change.profile)
             if most is None or most >= self._links.most_segments(change.source) or change.source not in self.pids:
                 continue
-            line, pid = wiring.segments_line(most), self.pids[change.source]
+            line = wiring.segments_line(most)
+            pid = self.pids[change.source]
             refused, _, _ = await self._hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
             if not refused:
                 self._links.limit_segments(change.source, most)

@@ -65,7 +65,9 @@ class TrafficControl:
         raise HostError(f"tc ended before it had run all commands: {''.join(said).strip() or 'it printed nothing'}")
 
     async def _end(self) -> None:
-        process, self._process, self._lines = self._process, None, 0
+        process = self._process
+        self._process = None
+        self._lines = 0
         if process is not None:
             assert process.stdin is not None
             process.stdin.close()

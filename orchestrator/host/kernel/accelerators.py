@@ -16,7 +16,8 @@ JETSON = "dev/nvhost-gpu", "dev/nvmap"
 DEVICE_FILES = "dev/nvidia*", "dev/nvhost-*", "dev/nvmap", "dev/nvgpu", "dev/nvsciipc"
 """Cards have the first, Jetsons the others; ``nvidia-caps`` and ``nvgpu`` are folders."""
 
-JETSON_GPU, CARD = "NVIDIA GPU of a Jetson", "NVIDIA GPU"
+JETSON_GPU = "NVIDIA GPU of a Jetson"
+CARD = "NVIDIA GPU"
 
 
 def accelerators(root: Path = Path("/")) -> tuple[str, ...]:

@@ -48,14 +48,16 @@ def read_load(proc: Path = PROC) -> HostLoad:
 def parse_stat(text: str, processors: Iterable[int], ticks: int | None = None) -> tuple[float, float]:
     """Busy and idle seconds of these processors together, from /proc/stat. ``ticks``: per second, default this
     host's."""
-    per_second, labels = ticks or os.sysconf("SC_CLK_TCK"), {f"cpu{number}" for number in processors}
+    per_second = ticks or os.sysconf("SC_CLK_TCK")
+    labels = {f"cpu{number}" for number in processors}
     busy = idle = 0.0
     for line in text.splitlines():
         label, _, counters = line.partition(" ")
         if label in labels:
             columns = [int(word) / per_second for word in counters.split()[:_GUEST]]
             waited = sum(columns[place] for place in _IDLE)
-            busy, idle = busy + sum(columns) - waited, idle + waited
+            busy = busy + sum(columns) - waited
+            idle = idle + waited
     return busy, idle
 
 

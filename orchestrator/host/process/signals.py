@@ -55,7 +55,8 @@ class Interruption:
             self.reacted()
             in_order()
 
-        self._in_order, self.at_once = lambda: loop.call_soon_threadsafe(react), at_once
+        self._in_order = lambda: loop.call_soon_threadsafe(react)
+        self.at_once = at_once
         if self.asked:
             in_order()
         try:
@@ -82,7 +83,8 @@ class Interruption:
             return  # the kernel and the shell both send it when the terminal is gone
         if self._at_once:
             os._exit(INTERRUPTED)
-        first, self.asked = not self.asked, True
+        first = not self.asked
+        self.asked = True
         _note()
         if first and number != signal.SIGQUIT:
             if self._in_order is not None:

@@ -77,7 +77,8 @@ class _Survivor(io.FileIO):
 def _replacement(error: UnicodeError) -> tuple[str | bytes, int]:
     """What stands for a character that the encoding of a stream lacks. A byte of a name that is no text stays."""
     assert isinstance(error, UnicodeEncodeError)
-    lacking, next_one = error.object[error.start], error.start + 1
+    lacking = error.object[error.start]
+    next_one = error.start + 1
     if "\udc80" <= lacking <= "\udcff":
         return lacking.encode("ascii", "surrogateescape"), next_one
     return lacking.translate(_PLAIN).encode("ascii", "replace").decode(), next_one

@@ -33,7 +33,8 @@ class Sensing:
         note: Callable[[str], None],
         find: Callable[[], Sequence[Sensor]] = discover,
     ) -> None:
-        self._take, self._note = take, note
+        self._take = take
+        self._note = note
         self._find: Callable[[], Sampler] = lambda: Sampler(find())
         self._sampler: Sampler | None = None
         self._one_at_a_time = asyncio.Lock()

@@ -41,7 +41,8 @@ PMIC_RAILS = "PMIC rails"
 
 def discover(root: Path = Path("/")) -> list[Sensor]:
     """The sensors below ``root``, which holds sys, proc and usr. Sensors that would have one name are numbered."""
-    sys, proc = root / "sys", root / "proc"
+    sys = root / "sys"
+    proc = root / "proc"
     found = [
         *thermal_zones(sys),
         *hwmon(sys),
@@ -87,7 +88,8 @@ def hwmon(sys: Path) -> Iterator[Sensor]:
         for number, file in powers:
             yield Sensor(POWER, source, f"rail {_rail(chip, number, single=len(powers) == 1)}", (file,), _micro)
         for number, file in _channels(chip, r"curr(\d+)_input") if name == "ina3221" else ():
-            rail, volts = text_of(chip / f"in{number}_label"), chip / f"in{number}_input"
+            rail = text_of(chip / f"in{number}_label")
+            volts = chip / f"in{number}_input"
             if rail not in (None, "NC") and volts.exists() and not (chip / f"power{number}_input").exists():
                 yield Sensor(POWER, source, f"rail {rail}", (volts, file), _volts_and_amperes)
         for number, file in _channels(chip, r"oc(\d+)_event_cnt"):
@@ -125,7 +127,8 @@ def cpufreq(sys: Path) -> Iterator[Sensor]:
         if (file := policy / "scaling_cur_freq").exists()
     )
     if files:
-        slowest, fastest = (lambda texts: 1e3 * min(map(int, texts))), (lambda texts: 1e3 * max(map(int, texts)))
+        slowest = lambda texts: 1e3 * min(map(int, texts))
+        fastest = lambda texts: 1e3 * max(map(int, texts))
         yield Sensor(FREQUENCY, "cpufreq", "slowest core", files, slowest, partial=True)
         yield Sensor(FREQUENCY, "cpufreq", "fastest core", files, fastest, partial=True)
 
@@ -146,7 +149,8 @@ def raspberry_pi(root: Path) -> Iterator[Sensor]:
     word in hexadecimal in soc:firmware/get_throttled. That of a Raspberry Pi 5 does not, and shows the rails of the
     PMIC to the command vcgencmd only (raspberrypi.com, documentation of vcgencmd)."""
     words: list[Place] = sorted((root / "sys/devices/platform").glob("soc*/soc:firmware/get_throttled"))
-    command, model = root / VCGENCMD, text_of(root / "proc/device-tree/model") or ""
+    command = root / VCGENCMD
+    model = text_of(root / "proc/device-tree/model") or ""
     if command.exists() and re.match("Raspberry Pi (5|Compute Module 5)", model):
         words = words or [(str(command), "get_throttled")]
         yield Sensor(POWER, "vcgencmd", PMIC_RAILS, ((str(command), "pmic_read_adc"),), _pmic)

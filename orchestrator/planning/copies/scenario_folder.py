@@ -80,5 +80,6 @@ def _raise(error: OSError) -> None:
 
 
 def _unreadable(error: OSError) -> str:
-    file, why = error.filename or "a file that changes", error.strerror or error
+    file = error.filename or "a file that changes"
+    why = error.strerror or error
     return f"{_BROUGHT}, and {file} cannot be read ({why})"

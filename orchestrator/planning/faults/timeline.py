@@ -93,7 +93,8 @@ class Fault:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
-        sides, links = written["between"], written["links"]
+        sides = written["between"]
+        links = written["links"]
         between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
         crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))
         read = {"between": between, "links": tuple((a, b) for a, b in links), "crossings": crossings}

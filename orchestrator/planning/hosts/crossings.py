@@ -119,7 +119,8 @@ def refuse_real_within_hosts(
 
 def crossing_notes(crossings: Iterable[HostCrossing]) -> Iterator[str]:
     """What the network may not give the links."""
-    unknown, full = [], []
+    unknown = []
+    full = []
     for each in crossings:
         if each.real == each.links:
             continue

@@ -100,7 +100,8 @@ class Inventory:
         """Read what `to_json`, `hosts --json` or `hosts doctor --json` gives. Raises InventoryError: what is wrong, and
         where."""
         lists = _read(_Lists, data, "the inventory")
-        hosts, left_out = [], {}
+        hosts = []
+        left_out = {}
         for place, each in enumerate(lists.hosts):
             where = f"hosts[{place}]"
             if reason := _hindrance(each, where):

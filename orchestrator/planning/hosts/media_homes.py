@@ -52,7 +52,8 @@ def media_homes(
     link of another node does not count. ``before``: homes that stay if they can."""
     homes: dict[str, str] = {}
     for group in _groups(ways, hosts):
-        common, (source, target) = group.common(hosts), group.links[0]
+        common = group.common(hosts)
+        (source, target) = group.links[0]
         preferred = [*((before or {}).get(medium) for medium in group.media), hosts[target], hosts[source]]
         if (home := next((each for each in preferred if each in common), None)) is not None:
             homes |= dict.fromkeys(group.media, home)

@@ -46,7 +46,8 @@ def moves(
         for node in plan.nodes:
             if homes[node.name] == candidate.host.name and node.name not in leaving:
                 candidate.take(_request(plan, node, ()), "")
-    requests, staying = [], {}
+    requests = []
+    staying = {}
     for node in plan.nodes:
         if node.name in leaving:
             allowed, reason = _allowed(plan, node, candidates)
@@ -54,7 +55,8 @@ def moves(
                 requests.append(_request(plan, node, allowed))
             else:
                 staying[node.name] = reason
-    links, waiting = _by_node(plan), {request.name for request in requests}
+    links = _by_node(plan)
+    waiting = {request.name for request in requests}
 
     def refused(request: Request, candidate: Candidate, group: Sequence[Request]) -> str | None:
         """See `_hindrance`. Nodes without a host as yet look at their links when they get one."""
@@ -127,7 +129,8 @@ def _hindrance(
     for link in links:
         if link.source not in homes or link.target not in homes:
             continue
-        source, target = homes[link.source], homes[link.target]
+        source = homes[link.source]
+        target = homes[link.target]
         underlay = between.get((source, target))
         if underlay is not None and too_fast(link, underlay):
             return (

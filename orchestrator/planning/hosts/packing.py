@@ -44,7 +44,8 @@ class Candidate:
     memory: int = field(init=False)  # bytes left
 
     def __post_init__(self) -> None:
-        self.cores, self.memory = self.host.cores, self.host.memory
+        self.cores = self.host.cores
+        self.memory = self.host.memory
 
     @property
     def board(self) -> str | None:
@@ -103,7 +104,8 @@ class Request:
     def lacks_memory(self, candidates: Sequence[Candidate]) -> PlanError:
         """The error that none of these hosts has memory for it."""
         most = max(candidates, key=lambda each: each.memory)
-        needed, left = self.memory, most.memory
+        needed = self.memory
+        left = most.memory
         which = "" if len(candidates) == 1 else ", more than any other host"
         return PlanError(
             self.path,

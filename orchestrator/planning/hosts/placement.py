@@ -105,13 +105,13 @@ def _requests(
         group = parent if parent is not None and tiers[parent] == "edge" else member.name
         group = groups.get(group, group)
         key = member.name if member.name in pins else member.tier
-        allowed, pin, path = candidates, "", ("hardware", member.tier)
+        allowed = candidates
+        pin = ""
+        path = ("hardware", member.tier)
         if key in pins:
-            allowed, pin, path = (
-                _allowed(key, pins[key], candidates, left_out),
-                f"hosts.{key}: {pins[key]}",
-                ("hosts", key),
-            )
+            allowed = _allowed(key, pins[key], candidates, left_out)
+            pin = f"hosts.{key}: {pins[key]}"
+            path = ("hosts", key)
         if member.name in devices:
             allowed = _with_accelerator(member.name, devices[member.name], allowed, pin)
         requests.append(Request(member.name, member.tier, group, hardware[member.name], tuple(allowed), pin, path))

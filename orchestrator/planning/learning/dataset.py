@@ -36,7 +36,8 @@ def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
 
 
 def _first(spec: DataSpec, base: Path, *, download: bool, store: Path | None = None) -> Prepared:
-    cache, search = cache_directory(), [base / spec.path] if spec.path else [base]
+    cache = cache_directory()
+    search = [base / spec.path] if spec.path else [base]
     if not os.path.exists(search[0]):  # False, too, where this user may not look, or for a name that is too long
         raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
     columns = None if spec.columns is None else Columns(**spec.columns.model_dump())

@@ -79,7 +79,8 @@ class RoundWork:
         cost = StepCost(model.operations, model.values, model.layers, params.batch_size)
         clients = self.clients
         work = ClientWork(clients.samples, clients.count, self.shape, self.classes, model)
-        trained, own = math.ceil(params.longest_training(work)), _within(clients.tests, params.evaluate_samples)
+        trained = math.ceil(params.longest_training(work))
+        own = _within(clients.tests, params.evaluate_samples)
         seconds = clients.longest(cost(trained, "train") + cost(clients.samples + own, "evaluate"))
         if self.edges is None:
             return seconds

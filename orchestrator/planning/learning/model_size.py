@@ -56,7 +56,8 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
 
 def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
-    name, params = scenario.model.name, scenario.model.params
+    name = scenario.model.name
+    params = scenario.model.params
     try:
         entry = MODELS.get(name)
         if form.parts and (entry is None or not _of_plugin(entry)):
@@ -79,8 +80,10 @@ def _of_plugin(entry: ModelEntry) -> bool:
 
 
 def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
-    algorithm, name = scenario.scheme, scenario.model.name
-    size, entry = largest(sizes), MODELS.get(name)
+    algorithm = scenario.scheme
+    name = scenario.model.name
+    size = largest(sizes)
+    entry = MODELS.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:
         most = text.size(LIMITS.body)
         raise PlanError(

@@ -35,11 +35,14 @@ from orchestrator.scenario.sections.topology import POPULATION
 
 def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequence[LinkPlan]) -> Population | None:
     """The population of a scenario; None if it has none. PlanError if a client asks for more samples than there are."""
-    spec, topology = scenario.population, scenario.topology
+    spec = scenario.population
+    topology = scenario.topology
     if spec is None or topology.population is None or topology.selected is None:
         return None
-    kind, partition = SELECTIONS[spec.selection.name], scenario.data.partition
-    hardware, between = _hardware(scenario, spec), _links(spec, links)
+    kind = SELECTIONS[spec.selection.name]
+    partition = scenario.data.partition
+    hardware = _hardware(scenario, spec)
+    between = _links(spec, links)
     if spec.settings is not None:
         hardware, between = _of_rows(spec.settings, scenario, between[0])
     population = Population(
@@ -66,7 +69,8 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
 
 def plan_clients(scenario: Scenario) -> dict[str, Any]:
     """The files that say what single nodes are and when they are there, for plan.json; empty without such files."""
-    spec, topology = scenario.clients, scenario.topology
+    spec = scenario.clients
+    topology = scenario.topology
     if spec is None:
         return {}
     files: dict[str, Any] = {}
@@ -129,7 +133,8 @@ def _of_rows(
     """The hardware and the links in a file, of which each client draws a row. PlanError names a bad row."""
     share = 1 / len(settings.rows)
     tier = scenario.hardware_of(POPULATION, "device").model_dump(exclude_unset=True, by_alias=True)
-    hardware, links = [], []
+    hardware = []
+    links = []
     for row in settings.rows:
         try:
             chosen = HardwareSpec.model_validate(over(tier, row.hardware))

@@ -86,7 +86,8 @@ def _guess(prepared: Prepared) -> tuple[float, float] | None:
     """Always predicting the most frequent set of labels, or the medians of the training part's numbers."""
     if prepared.task == "classification":
         return None
-    y_train, y_test = prepared.array("y_train"), prepared.array("y_test")
+    y_train = prepared.array("y_train")
+    y_test = prepared.array("y_test")
     if prepared.task == "regression":
         errors = np.abs(y_test - np.median(y_train, axis=0)).mean(axis=1)
         return float(errors.mean()), float(errors.std() / math.sqrt(len(errors)))
@@ -119,7 +120,9 @@ class Shards:
 
     @property
     def _kinds(self) -> dict[str, tuple[str, Mapping[str, Indices]]]:
-        train, own_test, personal = ("train", self.train), ("test", self.own_test), ("personal", self.personal)
+        train = ("train", self.train)
+        own_test = ("test", self.own_test)
+        personal = ("personal", self.personal)
         return {"train_key": train, "own_test_key": own_test, "personal_key": personal}
 
     def write(self, path: Path) -> None:

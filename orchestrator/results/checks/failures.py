@@ -93,7 +93,8 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
 
 def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
     """Those of the ``ends`` of nodes that happened while the node's host was lost."""
-    away, home = [stay for stay in stays(history) if stay.state != THERE], host_of(history)
+    away = [stay for stay in stays(history) if stay.state != THERE]
+    home = host_of(history)
     return [
         end
         for end in ends
@@ -109,7 +110,8 @@ def node_standstills(history: Facts) -> Iterator[StoodStill]:
             for node in span.nodes:
                 pauses[node].append((span.start, span.end if span.end is not None else history.seconds))
     for event in history.events(FROZEN):
-        node, end = event.node or "?", event.t
+        node = event.node or "?"
+        end = event.t
         start = end - event.data["seconds"] - SLACK
         planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
         if (seconds := event.data["seconds"] - planned) >= LEAST:

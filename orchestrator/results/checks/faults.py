@@ -22,7 +22,8 @@ SETTLING = 0.2  # s after a cut and before its end in which a sample may still c
 def faults_took_effect(history: Facts) -> Assessment:
     """Check that every planned fault that was due took effect, and in time, and that no packet crossed a cut link."""
     faults = history.faults()
-    spans, by_hand = [span for span in faults if not span.by], [span for span in faults if span.by]
+    spans = [span for span in faults if not span.by]
+    by_hand = [span for span in faults if span.by]
     if not faults:
         return "pass", "no faults were planned"
     made = [span for span in spans if span.start is not None]
@@ -66,10 +67,12 @@ def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
     began = history.training_began
     if began is None or history.status == "running":
         return []
-    ended, done = history.training_ended, history.rounds_done()
+    ended = history.training_ended
+    done = history.rounds_done()
 
     def was_due(span: FaultSpan) -> bool:
-        at, round = span.planned.get("at"), span.planned.get("round")
+        at = span.planned.get("at")
+        round = span.planned.get("round")
         return began + at + ON_TIME < ended if at is not None else round is not None and done >= int(round)
 
     return [span for span in spans if was_due(span)]
@@ -121,7 +124,8 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
     stops = _stops(history)
     found = []
     for span in spans:
-        at, round = span.planned.get("at"), span.planned.get("round")
+        at = span.planned.get("at")
+        round = span.planned.get("round")
         made = span.skipped if span.start is None else span.start
         if made is None:
             continue
@@ -135,7 +139,8 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
 
 def _stops(history: Facts) -> list[tuple[float, float]]:
     """When the run was continued, and how many seconds passed until it trained again. Faults wait for these too."""
-    found, continued = [], None
+    found = []
+    continued = None
     for event in history.events("training", CONTINUED):
         if event.name == CONTINUED:
             continued = event.t

@@ -113,13 +113,15 @@ def judged(scores: Sequence[Best]) -> Assessment:
         )
         return "unknown", f"no {name} was {'above' if name == 'accuracy' else 'below'} guessing: at best {best}"
     when = "" if above.round is None else f" in round {above.round}"
-    value, guess = text.metric(name, above.value), text.metric(name, above.chance.value)
+    value = text.metric(name, above.value)
+    guess = text.metric(name, above.chance.value)
     return "pass", f"{name} {value} {above.where}{when}; guessing reaches {guess}"
 
 
 def chance(counts: Sequence[float], limit: int | None = None) -> Chance:
     """The chance of a guess on a test set with ``counts`` samples per class, of which ``limit`` are used at most."""
-    samples, share = round(sum(counts)), max(counts) / sum(counts)
+    samples = round(sum(counts))
+    share = max(counts) / sum(counts)
     return Chance(share, math.sqrt(share * (1 - share) / min(samples, limit or samples)))
 
 
@@ -133,7 +135,8 @@ def _scores(history: History) -> Iterator[Best]:
     """The best accuracy on the global test set, and the best mean over the coordinators' own test sets. Other nodes'
     accuracy on their own test sets is left out: local training explains it, without federation."""
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
-    data, main = history.plan.get("data") or {}, history.main_metric
+    data = history.plan.get("data") or {}
+    main = history.main_metric
     if (guess := data.get("guess")) is not None:  # the own test sets are drawn like the global one
         of_guess = Chance(guess[0], guess[1], main)
         leading = [name for name, node in history.nodes.items() if node.get("children")]
@@ -158,7 +161,8 @@ def _scores(history: History) -> Iterator[Best]:
 
 def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
     """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
-    classes, samples = data.get("classes", 0), data.get("test_samples", 0)
+    classes = data.get("classes", 0)
+    samples = data.get("test_samples", 0)
     return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
 
 

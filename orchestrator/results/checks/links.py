@@ -115,13 +115,15 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
     others = lost.pop(FULL_BACKLOG, 0)
     late = sum(each.late for each in overloads)
     held_up = sum(each.held_up for each in overloads)
-    training, packets = max(training, 1e-9), max(1, packets)
+    training = max(training, 1e-9)
+    packets = max(1, packets)
     said = []
     if lost:
         where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
         said.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
     if late:
-        of_packets, of_training = text.share(late, packets), text.share(held_up, training)
+        of_packets = text.share(late, packets)
+        of_training = text.share(held_up, training)
         said.append(
             f"{text.count(late, 'packet')} more than 50 ms late, {of_packets:.2%} of all; the links were held up for "
             f"{text.duration(held_up)}, {of_training:.1%} of the training"
@@ -194,7 +196,8 @@ def _other_drops(found: Mapping[str, Any]) -> str:
         most = f"of {link}" if packets == overflowed else f"most of them ({packets:,}) in that of {link}"
         words += f"; {text.count(overflowed, 'packet')} found no room in the buffer {most}"
     if expired := found.get("nat_expired", 0):
-        link, packets = found["most_nat_expired"]["link"], found["most_nat_expired"]["packets"]
+        link = found["most_nat_expired"]["link"]
+        packets = found["most_nat_expired"]["packets"]
         most = f"on {link}" if packets == expired else f"most of them ({packets:,}) on {link}"
         words += f"; {text.count(expired, 'packet')} came for flows that a NAT had forgotten, {most}"
     if cut := found.get("cut_dropped", 0):

@@ -69,7 +69,8 @@ def network_held(history: Facts) -> Assessment | None:
     networks = "; ".join(map(str, real_networks(history)))
     if all(link.real for link in links):
         return "measured", f"only real links cross hosts; {networks}"
-    findings, moved = NetworkFindings(links), deque(moves(history))
+    findings = NetworkFindings(links)
+    moved = deque(moves(history))
     for event in history.events(EVENT):
         while moved and moved[0].t <= event.t:
             move = moved.popleft()

@@ -22,7 +22,9 @@ from orchestrator.results.record.history import History
 from orchestrator.results.record.rows import Event
 from orchestrator.scenario.sections.topology import POPULATION
 
-CONTRIBUTED, UNANSWERED, UNRECEIVED = "contributed", "unanswered", "unreceived"
+CONTRIBUTED = "contributed"
+UNANSWERED = "unanswered"
+UNRECEIVED = "unreceived"
 _AGAINST = ("bad_message", "not_finite", UNANSWERED, "late", "round_abandoned", UNRECEIVED)
 
 
@@ -92,7 +94,8 @@ def _of_clients(history: History) -> Found:
                 against[peer].append(event)
     connected = {event.data.get("peer") for event in history.events("joined")}
     losses = {(event.node, event.data.get("peer")): event.data.get("reason") for event in history.events("lost")}
-    counted, reasons = 0, {}
+    counted = 0
+    reasons = {}
     for client, parent in parents.items():
         kinds = used[parent in collecting][client]
         if found := list(_reasons(history, client, kinds, against[client])):
@@ -164,7 +167,8 @@ def _planned(history: History, client: str, event: Event) -> bool:
 
 def _of_population(history: History) -> Found | None:
     """See `Found`; None if no client was asked. Only clients whose answers were refused have reasons."""
-    found, clients = parts(history), int(history.plan[POPULATION]["size"])
+    found = parts(history)
+    clients = int(history.plan[POPULATION]["size"])
     selected = {part.client for part in found}
     counted = {part.client for part in found if part.outcome == "counted"}
     refused: defaultdict[str, list[Event]] = defaultdict(list)

@@ -87,13 +87,16 @@ def clients_available(history: History) -> Assessment | None:
     """Check that the trace of when clients are available made a difference in the run. None without a trace, training
     or facts on it."""
     planned = history.plan.get(POPULATION) or history.plan.get("clients") or {}
-    trace, began = planned.get("availability", {}), history.training_began
+    trace = planned.get("availability", {})
+    began = history.training_began
     if "change" not in trace or began is None:
         return None
     if history.status == "running":
         return "unknown", "the run is going on"
     seconds = (history.seconds if history.outcome is None else history.outcome.t) - began
-    name, first, change = trace["trace"], trace["first"], trace["change"]
+    name = trace["trace"]
+    first = trace["first"]
+    change = trace["change"]
     hint = (
         f"the run ended after {text.duration(seconds)} of training: check the unit of the times, and where they start"
     )

@@ -51,8 +51,10 @@ def foreign(database: Path, application: int, schema: int | None) -> RecordError
         return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
     if application != APPLICATION_ID:
         return RecordError(f"{database} is not a record of a run: another program wrote it")
-    age, remedy = "an older", "read it with that version, or start its scenario again with `up`"
+    age = "an older"
+    remedy = "read it with that version, or start its scenario again with `up`"
     if schema > SCHEMA_VERSION:
-        age, remedy = "a newer", "upgrade edgebed"
+        age = "a newer"
+        remedy = "upgrade edgebed"
     found = f"it has schema {schema}, this version reads {SCHEMA_VERSION}"
     return RecordError(f"{database} is of {age} version of edgebed ({found}): {remedy}")

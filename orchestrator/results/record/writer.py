@@ -150,7 +150,8 @@ class Record:
         """Record what links have carried: source, target, link_class, the totals of ``COUNTERS``, and kind."""
         grown = []
         for row in rows:
-            ends, totals = (row["source"], row["target"]), [row.get(counter, 0) for counter in LINKS.counts]
+            ends = (row["source"], row["target"])
+            totals = [row.get(counter, 0) for counter in LINKS.counts]
             link = self._id(LINKS, (*ends, row["link_class"], row.get("kind", "emulated")))
             grown.append((None, t, link, *self._links.growth(ends, totals)))
         self._write(LINKS.growth, grown)
@@ -160,7 +161,8 @@ class Record:
         seconds (occupied by them) and overflowed, and the queued_bytes at present. What is at rest is left out."""
         grown = []
         for row in rows:
-            key, totals = (row["channel"], row["member"]), [row[count] for count in CHANNEL_COUNTS]
+            key = (row["channel"], row["member"])
+            totals = [row[count] for count in CHANNEL_COUNTS]
             growth = self._channels.growth(key, totals)
             if any(growth) or row["queued_bytes"]:
                 grown.append((t, *key, *growth, row["queued_bytes"]))
@@ -168,7 +170,8 @@ class Record:
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
         """Record a node's traffic: peer, kind, direction, total messages and bytes, if these have grown."""
-        grown, flows = [], self._flows[node]
+        grown = []
+        flows = self._flows[node]
         for row in rows:
             key = node, row["peer"], row["kind"], row["direction"]
             growth = flows.growth(key, [row[count] for count in FLOWS.counts])
@@ -191,7 +194,8 @@ class Record:
     def outcome(self, t: float, facts: Row) -> None:
         """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "bytes", "interrupted" or
         "failed"), and "error". This is tried even after a failed write: one row may fit on a full disk."""
-        was_broken, self._broken = self._broken, False
+        was_broken = self._broken
+        self._broken = False
         with contextlib.suppress(*[RecordError] * was_broken):
             self._write("outcome", [(t, _json(facts))], at_once=True)
 
@@ -225,7 +229,8 @@ class Record:
 
     def _id(self, counted: CounterTable, thing: tuple[Any, ...]) -> int:
         """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
-        ids, keys = self._ids[counted.each], thing[: len(counted.keys)]
+        ids = self._ids[counted.each]
+        keys = thing[: len(counted.keys)]
         if keys not in ids:
             ids[keys] = len(ids) + 1
             self._write(counted.each, [(ids[keys], *thing)])

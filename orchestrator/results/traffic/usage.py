@@ -37,7 +37,8 @@ class GrowingCount:
         self.grown += grown
         if not self.t or t - self.t >= SHORTEST:
             self.rate = self.grown / (t - self.t) if self.t else 0.0
-            self.t, self.grown = t, 0.0
+            self.t = t
+            self.grown = 0.0
 
 
 class Usage:
@@ -61,9 +62,11 @@ class Usage:
 
     def read(self, history: History) -> bool:
         """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
-        more, pieces = False, {}
+        more = False
+        pieces = {}
         for counted in COUNTED:
-            after, last = self._read[counted.growth], latest(history, counted)
+            after = self._read[counted.growth]
+            last = latest(history, counted)
             until = self._read[counted.growth] = min(last, after + PIECE)
             pieces[counted.growth] = after, until
             more |= until < last
@@ -118,7 +121,8 @@ class Usage:
         self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
 
     def _add_link(self, t: float, source: str, target: str, size: int, dropped: int, delivered: int) -> None:
-        self.now, self.packets = max(self.now, t), (self.packets or 0) + delivered
+        self.now = max(self.now, t)
+        self.packets = (self.packets or 0) + delivered
         self.links[source, target].grow(t, size)
         self.dropped[source, target].grow(t, dropped)
 

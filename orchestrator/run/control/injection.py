@@ -46,10 +46,12 @@ class FaultInjector:
         self._faults = plan.faults
         self._nodes = nodes
         self._note = note
-        self._links, self._media = links, media
+        self._links = links
+        self._media = media
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
-        self._readdress, self._move = readdress, move
+        self._readdress = readdress
+        self._move = move
         self._reached = 0
         self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
 
@@ -86,7 +88,8 @@ class FaultInjector:
             return
         due = [fault for fault in self._faults if fault.round is not None and self._reached < fault.round <= round]
         self._reached = round
-        over, self._until_next_round = self._until_next_round, []
+        over = self._until_next_round
+        self._until_next_round = []
         self._spawn(self._turn_round(over, due))
 
     async def make(self, fault: Fault, made: Callable[[], object]) -> None:

@@ -30,7 +30,9 @@ class Commands:
     """The operations of one run. ``pacing``: that of its clock, if it is virtual."""
 
     def __init__(self, run: RunContext, session: Session, pacing: Pacing | None) -> None:
-        self._run, self._session, self._pacing = run, session, pacing
+        self._run = run
+        self._session = session
+        self._pacing = pacing
         self._simulated = kind_of(run.plan.driver).simulated
 
     def of(self, uid: int) -> Mapping[str, Callable[..., Reply]]:
@@ -46,7 +48,8 @@ class Commands:
         return {"work": self._make(rules, uid, str(via)[:LONGEST_VIA])}
 
     async def _make(self, rules: Sequence[ByHand], uid: int, via: str) -> Reply:
-        session, refused = self._session, list[Reply]()
+        session = self._session
+        refused = list[Reply]()
         replies = []
         for fault, written in rules:
             try:

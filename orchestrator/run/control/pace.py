@@ -14,7 +14,9 @@ import re
 
 from node.runtime.clock import VirtualLoop
 
-FREE, PAUSE, STEP = "free", "pause", "step"
+FREE = "free"
+PAUSE = "pause"
+STEP = "step"
 WORDS = "a speed like 10x, pause, step or free"
 _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x")
 

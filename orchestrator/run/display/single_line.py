@@ -61,7 +61,8 @@ def notebook_cell() -> Callable[[str], object] | None:
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
         return None
-    shown, html = _output(shell.execution_count), sys.modules["IPython.display"].HTML
+    shown = _output(shell.execution_count)
+    html = sys.modules["IPython.display"].HTML
     return lambda written: shown.update(html(written))
 
 

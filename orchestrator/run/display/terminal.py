@@ -60,7 +60,8 @@ class Stamp:
     is the host's, since this stamp was made. It is also the run's time until ``run`` is set."""
 
     def __init__(self, virtual: bool, host: Clock) -> None:
-        self._virtual, self._host = virtual, host
+        self._virtual = virtual
+        self._host = host
         self._began = host()
         self.run: Clock | None = None
 
@@ -82,7 +83,8 @@ class PlainView(View):
         self._stamp.run = clock
 
     def update(self, snapshot: Snapshot) -> None:
-        last, self._last = self._last, snapshot
+        last = self._last
+        self._last = snapshot
         if snapshot.round != (last.round if last else 0):
             self._write(_round_line(snapshot))
         failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))

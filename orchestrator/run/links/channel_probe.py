@@ -66,7 +66,9 @@ def others_of(link: LinkPlan, channels: Channels) -> list[tuple[float, float]]:
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
     """The channels to measure, with at least two members whose links join nodes that are ``present``."""
-    there, channels, found = set(present), channels_of(plan.media), dict[object, ProbedChannel]()
+    there = set(present)
+    channels = channels_of(plan.media)
+    found = dict[object, ProbedChannel]()
     links = [link for link in plan.links if {link.source, link.target} <= there]
     for medium in plan.media:
         for name, profile in medium.channels.items():
@@ -124,10 +126,13 @@ async def _measure(
     patience: float,
     engine: str,
 ) -> list[tuple[str, Figure]]:
-    channels, back = channels_of(plan.media), _ways_back(plan)
-    ways, profile = {member: _way(link) for member, link in probed.loading.items()}, channels[probed.name]
+    channels = channels_of(plan.media)
+    back = _ways_back(plan)
+    ways = {member: _way(link) for member, link in probed.loading.items()}
+    profile = channels[probed.name]
     load, watched, pinging = _planned(probed, plan, prober.mtu)
-    links, began = [*probed.loading.values(), *watched], time.monotonic()
+    links = [*probed.loading.values(), *watched]
+    began = time.monotonic()
     async with AsyncExitStack() as stack:
         ready: dict[Ends, Mapping[str, Any]] = {}
 
@@ -188,7 +193,8 @@ def _patient(sent: ProbePlan, answers: float) -> ProbePlan:
 
 def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:
     """What the members send, the links that are watched meanwhile, and the single datagrams on these."""
-    channels, back = channels_of(plan.media), _ways_back(plan)
+    channels = channels_of(plan.media)
+    back = _ways_back(plan)
     ways = {member: _way(link) for member, link in probed.loading.items()}
     mtu = min([mtu, *(link.mtu or mtu for link in probed.loading.values())])
     load = plan_contention(probed.name, ways, channels, mtu=mtu)

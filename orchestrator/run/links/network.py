@@ -19,7 +19,9 @@ class NetworkWatch:
     """Records the readings of a network, and tells each finding when it is confirmed."""
 
     def __init__(self, run: RunContext, progress: Progress, network: HostsNetwork) -> None:
-        self._run, self._progress, self._network = run, progress, network
+        self._run = run
+        self._progress = progress
+        self._network = network
         self._began = run.clock() - run.past.training
         self._links = [(link.source, link.target, link.profile) for link in run.plan.links]
         links = crossing_links(self._links, {node.name: node.host for node in run.plan.nodes})

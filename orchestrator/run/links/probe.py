@@ -55,7 +55,8 @@ def one_of_each_kind(
         connected = (link.source, link.target) not in waiting
         if link.source < link.target and connected and {link.source, link.target} <= there:
             back = links[link.target, link.source]
-            ends, shared = (plan.node(link.source), plan.node(link.target)), _shared((link, back), channels)
+            ends = (plan.node(link.source), plan.node(link.target))
+            shared = _shared((link, back), channels)
             others = (others_of(link, channels), others_of(back, channels))
             pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared, others)
             kinds.setdefault(pair.kind, []).append(pair)
@@ -229,7 +230,8 @@ async def _measure(
     try:
         async with asyncio.timeout(timeout):
             address = pair.target.address
-            source, target = handles[pair.source.name], handles[pair.target.name]
+            source = handles[pair.source.name]
+            target = handles[pair.target.name]
             async with prober.responding(target, address) as ready:
                 found = await prober.probe(source, probe_arguments(address, ready, sending))
             return figures(pair, sending, Measurement.from_mapping(found), network)
@@ -239,7 +241,9 @@ async def _measure(
 
 def _write_channel(run: RunContext, channel: str, found: ChannelFigures, meanwhile: Meanwhile) -> None:
     """Record the figures of a channel, and show those that are not as configured."""
-    t, say, kind = run.clock(), run.view.line, link_kind(run.plan.driver, real=False)
+    t = run.clock()
+    say = run.view.line
+    kind = link_kind(run.plan.driver, real=False)
     if isinstance(found, str):
         say(f"{channel} could not be measured: {found}")
         found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
@@ -252,7 +256,8 @@ def _write_channel(run: RunContext, channel: str, found: ChannelFigures, meanwhi
 
 def _write(run: RunContext, pair: ProbedPair, result: PairFigures, meanwhile: Meanwhile) -> None:
     """Record the figures, and show those of real links and those that are not as configured."""
-    t, say = run.clock(), run.view.line
+    t = run.clock()
+    say = run.view.line
     if isinstance(result, str):
         say(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
         result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []

@@ -49,7 +49,8 @@ async def measure_once(
 ) -> list[tuple[Outcome, Meanwhile]]:
     """Measure the items together. For links between hosts: a repetition would need that all of them have processors
     left, and only this one is known."""
-    load, start = host.load(), host.clock()
+    load = host.load()
+    start = host.clock()
     outcomes = await measure(items)
     meanwhile = _since(load, start, host)
     return [(outcome, meanwhile) for outcome in outcomes]
@@ -88,7 +89,8 @@ async def is_calm(host: Host) -> bool:
     """Wait until the host was not saturated for `CALM`. False if it was so for `PATIENCE`."""
     began = host.clock()
     while host.clock() - began < PATIENCE:
-        load, start = host.load(), host.clock()
+        load = host.load()
+        start = host.clock()
         await host.sleep(CALM)
         if not _since(load, start, host).saturated:
             return True
@@ -96,5 +98,6 @@ async def is_calm(host: Host) -> bool:
 
 
 def _since(load: HostLoad, start: float, host: Host) -> Meanwhile:
-    now, seconds = host.load(), host.clock() - start
+    now = host.load()
+    seconds = host.clock() - start
     return Meanwhile(was_saturated(load, now, seconds), busy_share(load, now, seconds))

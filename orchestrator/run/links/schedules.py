@@ -38,7 +38,8 @@ class Schedules:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.courses = courses(plan.links, plan.media)
-        self._links, self._media = links, media
+        self._links = links
+        self._media = media
         self._note = note
         self._spawn = spawn
         self._events_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
@@ -67,14 +68,16 @@ class Schedules:
 
     async def _run(self, course: Course, changes: Iterator[Change], cause: str, began: float) -> None:
         loop = asyncio.get_running_loop()
-        change, last = next(changes, None), Change(0.0, course.link.profile)
+        change = next(changes, None)
+        last = Change(0.0, course.link.profile)
         while change is not None and self._going:
             await asyncio.sleep(max(0.0, began + change.at - loop.time()))
             slept = await self._sleep_while_quiet()
             following = next(changes, None)
             while following is not None and began + following.at <= loop.time():
                 course.overtaken += following.at > change.at and not slept
-                change, following = following, next(changes, None)
+                change = following
+                following = next(changes, None)
             if self._going and (change.profile, change.cut) != (last.profile, last.cut):
                 await self._make(course, change, cause, began)
                 last = change

@@ -165,7 +165,8 @@ class Links:
 
     async def _settle(self, pair: Ends) -> None:
         async with self._locks[pair]:
-            goal, done = self._states.of(pair), self._done[pair]
+            goal = self._states.of(pair)
+            done = self._done[pair]
             if goal.cut and not done.cut:
                 await self._fabric.cut(*pair)
                 self._done[pair] = done = done._replace(cut=True)  # also if the next change is refused

@@ -26,8 +26,10 @@ class Addresses:
     """The addresses of a run's nodes. New ones come from the end of the network, and none comes twice."""
 
     def __init__(self, processes: NodeProcesses, environment: Environment) -> None:
-        self._processes, self._nodes = processes, processes.nodes
-        self._driver, self._fabric = environment.driver, environment.fabric
+        self._processes = processes
+        self._nodes = processes.nodes
+        self._driver = environment.driver
+        self._fabric = environment.fabric
         self._control = environment.control
         self._changes = 0
 
@@ -37,7 +39,8 @@ class Addresses:
         state = self._processes.running(name)
         if not isinstance(self._fabric, ChangesAddresses) or state.handle is None:
             raise DriverError(f"the driver {self._driver.name} cannot give {name} another address")
-        before, after = state.plan, replace(state.plan, address=self._next())
+        before = state.plan
+        after = replace(state.plan, address=self._next())
         running = {peer.name: self._nodes[peer.name].handle for peer in self._peers(before)}
         handles = {peer: handle for peer, handle in running.items() if handle is not None}
         await self._fabric.readdress(after, state.handle, handles)

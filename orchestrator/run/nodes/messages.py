@@ -269,7 +269,8 @@ class MessageRecorder:
         if reason := problem(message, self._nodes):
             self._refuse(node, reason)
             return False
-        t, record = self._clock(), self._record
+        t = self._clock()
+        record = self._record
         match message["type"]:
             case "register":
                 record.resources(t, node, 0.0, 0)

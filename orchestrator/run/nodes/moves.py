@@ -35,7 +35,10 @@ class Moves:
         self, plan: Plan, processes: NodeProcesses, links: Links, driver: Driver, spawn: Callable[[Work], None]
     ) -> None:
         """``spawn`` runs a coroutine concurrently, and handles its errors."""
-        self._plan, self._processes, self._links, self._driver = plan, processes, links, driver
+        self._plan = plan
+        self._processes = processes
+        self._links = links
+        self._driver = driver
         self._spawn = spawn
         self.elsewhere: list[Ends] | None = None
         self._edges = {node.name: node.parent for node in plan.nodes}
@@ -57,7 +60,8 @@ class Moves:
     async def move(self, device: str, edge: str) -> dict[str, Any]:
         """Move a device. Returns the ``node`` and its edges, ``from`` and ``to``. OrchestratorError if that is not
         possible now."""
-        state, former = self._processes.running(device), self._edges[device]
+        state = self._processes.running(device)
+        former = self._edges[device]
         assert former is not None, "validation lets devices of edges move alone"
         if former == edge:
             raise DriverError(f"{device} is at {edge} already")

@@ -68,14 +68,19 @@ class NodeProcesses:
     """The nodes of a run by name, and what begins and ends their processes."""
 
     def __init__(self, run: RunContext, environment: Environment, works: Works) -> None:
-        self._plan, self._past = run.plan, run.past
+        self._plan = run.plan
+        self._past = run.past
         gone = run.past.left
         self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in run.plan.nodes}
         self._training = False  # whether training has begun
         self._works = works
         self._directory = run.directory
-        self._record, self._clock, self._say = run.record, run.clock, run.view.line
-        self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._record = run.record
+        self._clock = run.clock
+        self._say = run.view.line
+        self._control = environment.control
+        self._driver = environment.driver
+        self._fabric = environment.fabric
         self._assignments = dict(environment.assignments)
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._stop_reason = "rounds"
@@ -88,7 +93,8 @@ class NodeProcesses:
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
-        left, joined = self._past.left, self._past.joined
+        left = self._past.left
+        joined = self._past.joined
         present = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
         tasks = Tasks()
         try:

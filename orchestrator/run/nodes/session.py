@@ -48,11 +48,15 @@ class Session:
     """See the module's docstring."""
 
     def __init__(self, run: RunContext, environment: Environment) -> None:
-        plan, past = run.plan, run.past
-        self.plan, self.past = plan, past
+        plan = run.plan
+        past = run.past
+        self.plan = plan
+        self.past = past
         self._run = run
         self._works = works = Works(run.directory)
-        self.ended, self.finish, self.spawn = works.ended, works.finish, works.spawn
+        self.ended = works.ended
+        self.finish = works.finish
+        self.spawn = works.spawn
         self.processes = NodeProcesses(run, environment, works)
         self.nodes = self.processes.nodes
         self.progress = Progress(round=past.round)
@@ -67,8 +71,12 @@ class Session:
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
         self._began: float | None = None  # when training began, on the run's clock
         self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
-        self._record, self._clock, self._say = run.record, run.clock, run.view.line
-        self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._record = run.record
+        self._clock = run.clock
+        self._say = run.view.line
+        self._control = environment.control
+        self._driver = environment.driver
+        self._fabric = environment.fabric
         self._flooding: set[str] = set()  # nodes whose lines were dropped
         self._addresses = Addresses(self.processes, environment)
         self._recorder = MessageRecorder(self.nodes, run.record, run.clock)
@@ -168,7 +176,8 @@ class Session:
             case {"type": "event", "name": "round", "phase": "end"}:
                 state.restarts = 0
             case {"type": "event", "name": "round", "round": round} if state.plan.leads:
-                first, self.progress.round = round > self.progress.round, max(self.progress.round, round)
+                first = round > self.progress.round
+                self.progress.round = max(self.progress.round, round)
                 self.faults.round_started(round)
                 if first:
                     self.round_began(round)

@@ -47,7 +47,9 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
     ``{profile: wifi}``), so that an override can set a key below it. Missing mappings are created; list items must
     exist.
     """
-    data, places, problems = copy.deepcopy(document.data), dict(document.places), []
+    data = copy.deepcopy(document.data)
+    places = dict(document.places)
+    problems = []
     for assignment in assignments:
         where = f"--set {assignment}"
         left, equals, right = assignment.partition("=")

@@ -101,7 +101,8 @@ def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[KeyPath, st
 
 def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, str]:
     path: KeyPath = detail["loc"]
-    value, context = detail["input"], detail.get("ctx", {})
+    value = detail["input"]
+    context = detail.get("ctx", {})
     match detail["type"]:
         case "missing":
             return path[:-1], f"'{path[-1]}' is missing"
@@ -155,7 +156,9 @@ def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
         key, colon, rest = message.partition(": ")
         stranger = re.search(r"unknown (?:parameter|key) '([^']+)'", message)
         if colon and key in value:
-            path, value, message = (*path, key), value[key], rest
+            path = (*path, key)
+            value = value[key]
+            message = rest
         elif stranger and stranger[1] in value:
             return (*path, stranger[1]), message
         else:

@@ -63,7 +63,8 @@ class _Refused(Exception):  # noqa: N818 - reads as what happened
 
     def __init__(self, line: int | None, path: KeyPath, message: str) -> None:
         super().__init__(message)
-        self.line, self.path = line, path
+        self.line = line
+        self.path = path
 
 
 class _Reader:
@@ -120,10 +121,12 @@ class _Reader:
             self._open.add(id(node))
             if isinstance(node, yaml.MappingNode):
                 self._refuse_repeated(node, path)
-            values, depth = 1, 0
+            values = 1
+            depth = 0
             for key, place, child in _children(node):
                 inner, below = self._measure(child, (*path, key))
-                values, depth = values + inner, max(depth, below)
+                values = values + inner
+                depth = max(depth, below)
                 if values > MAX_VALUES:
                     counted = f"with this it has more than {MAX_VALUES:,} values, where an anchor counts at every use"
                     line = max(_line(node), _line(place))  # a node that an anchor reuses has the line of its first use
@@ -149,7 +152,8 @@ class _Reader:
         return self._scalar(loader, node, path)
 
     def _scalar(self, loader: yaml.SafeLoader, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        text, kind = str(node.value), _SCALARS.get(node.tag, "text")
+        text = str(node.value)
+        kind = _SCALARS.get(node.tag, "text")
         if kind == "text" and node.style is None and _EXPONENT.fullmatch(text):
             return float(text)
         number = kind in ("whole number", "number")

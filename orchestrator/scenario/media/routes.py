@@ -138,7 +138,8 @@ class _Resolver:
 
     def __init__(self, shared: Mapping[str, MediumSpec], pairs: Sequence[Pair]) -> None:
         self.found = ResolvedMedia()
-        self._shared, self._pairs = shared, pairs
+        self._shared = shared
+        self._pairs = pairs
         self._nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
         self._uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
 
@@ -167,7 +168,8 @@ class _Resolver:
             way = sorted(crossed, key=lambda use: listed.index(use.medium) if listed else not use.by_node)
             if listed is None and not any(path[0] == "routes" for path, _ in self.found.mistakes):
                 self._check_obvious(pair, way)
-            up, down = [], []
+            up = []
+            down = []
             for use in way:
                 channels = channel_names(use.medium, half=self._shared[use.medium].half)
                 up.append(Crossing(channels[0], use.member))

@@ -192,13 +192,15 @@ class MediumSpec(Strict):
         if self.half and schedule.has_sides:
             raise ValueError("schedule: up and down have no meaning for a half-duplex medium; name one file")
         for name, profile in self.channels("medium", {}).items():
-            base, made = link_like(profile), schedule.made(upward=name.endswith("up"))
+            base = link_like(profile)
+            made = schedule.made(upward=name.endswith("up"))
             for each in [] if made is None else made.extremes(base):
                 same = replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=base.buffer_bytes) == base
                 if not same or each.rate is None:
                     raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
                 if (each.buffer_limit or 0) < FULL_FRAME:
-                    rate, least = format_rate(each.rate), format_duration(round(FULL_FRAME * 8 / each.rate + 0.0005, 3))
+                    rate = format_rate(each.rate)
+                    least = format_duration(round(FULL_FRAME * 8 / each.rate + 0.0005, 3))
                     raise ValueError(
                         f"schedule: at {rate} the buffer is less than one full packet: write buffer: {least} or more"
                     )

@@ -37,7 +37,8 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     """Refuse what the engine or a population does not have."""
-    media, profiles = scenario.resolved_media, scenario.resolved_links.profiles
+    media = scenario.resolved_media
+    profiles = scenario.resolved_links.profiles
     beyond = beyond_kernel(
         {name: profile for channels in media.channels.values() for name, profile in channels.items()},
         [(*ends, profiles.get(ends, LinkProfile()), way) for ends, way in media.crossings.items()],
@@ -57,7 +58,8 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:
-    media, after = scenario.resolved_media, scenario.stop.after
+    media = scenario.resolved_media
+    after = scenario.stop.after
     if spec.on not in media.channels:
         yield "on", unknown_medium(spec.on, media.channels)
         return

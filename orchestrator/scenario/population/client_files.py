@@ -121,7 +121,8 @@ def _add_settings(
         }
         for side, key in ends.items():  # in the order in which they are laid over one another
             if side in row.links:
-                data["links"][key], places["links", key] = dict(row.links[side]), row.place
+                data["links"][key] = dict(row.links[side])
+                places["links", key] = row.place
 
 
 def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,8 @@ class ClientSettings:
         if not columns:
             raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
         rows: dict[str, ClientRow] = {}
-        written, before = text.splitlines(), line
+        written = text.splitlines()
+        before = line
         for line, row in lines:
             place = f"{name}:{line}"
             skipped = [number for number in range(before + 1, line) if _EMPTY.fullmatch(written[number - 1])]

@@ -90,7 +90,8 @@ class TargetSpec(Strict):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
-        low, high = self.at_least, self.at_most
+        low = self.at_least
+        high = self.at_most
         if low is None and high is None:
             raise ValueError("give a bound: at_least, at_most or both")
         if low is not None and high is not None and low > high:

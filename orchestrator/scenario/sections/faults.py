@@ -152,7 +152,8 @@ class FaultSpec(LinkKeys):
 
     @model_validator(mode="after")
     def _check_sense(self) -> FaultSpec:
-        when, whom = self._only(WHEN, "when"), self._only(_WHOM, "whom")
+        when = self._only(WHEN, "when")
+        whom = self._only(_WHOM, "whom")
         self._check_count(when, whom)
         self._check_action(when, whom)
         return self
@@ -262,7 +263,8 @@ def _is_above(lower: str, upper: str, topology: Topology) -> bool:
 
 def visits(faults: Iterable[FaultSpec], topology: Topology) -> Iterator[Pair]:
     """The pairs of a device and an edge that it moves to. Those that the topology does not have are left out."""
-    tiers, parents = topology.tiers, topology.parents
+    tiers = topology.tiers
+    parents = topology.parents
     for fault in faults:
         to = fault.to or ""
         for node in candidates(fault, topology) if fault.action == MOVE and tiers.get(to) == "edge" else ():

@@ -93,7 +93,8 @@ class LinkSpec(DirectionSpec):
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
         """The profiles up and down of a class; ``level``: both ends are in one tier. ProfileError for
         contradictions."""
-        up, down = self.changes(upward=not level), self.changes()
+        up = self.changes(upward=not level)
+        down = self.changes()
         up |= self.up.changes() if self.up is not None else {}
         down |= self.down.changes() if self.down is not None else {}
         return LinkProfile.from_mapping(up), LinkProfile.from_mapping(down)
@@ -137,7 +138,8 @@ class Resolved:
     def schedule(self, direction: Ends, schedule: Schedule | None, place: KeyPath) -> None:
         self.schedules.pop(direction, None)
         if schedule is not None:
-            self.schedules[direction], self.places[direction] = schedule, place
+            self.schedules[direction] = schedule
+            self.places[direction] = place
 
     def translate(self, inwards: Ends, timeout: float | None) -> None:
         """Put a NAT at the end of a direction, or none."""
@@ -255,7 +257,8 @@ def _lay_over(resolved: Resolved) -> None:
     """Apply every schedule to its profile: record the extreme profiles, or a mistake if they do not fit together."""
     known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
     for direction, profile in resolved.profiles.items():
-        schedule, found = resolved.schedules.get(direction), [profile]
+        schedule = resolved.schedules.get(direction)
+        found = [profile]
         if schedule is not None and profile.real:
             _mistake(resolved, direction, "a real link is as it is and follows no schedule")
         elif schedule is not None:

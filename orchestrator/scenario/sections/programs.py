@@ -178,7 +178,8 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
         if not _is_placeholder(found) or found[3] not in values:
             return found[0]
         pairs = min(len(found[2]), len(found[4]))
-        left, right = len(found[2]) - pairs + pairs // 2, len(found[4]) - pairs + pairs // 2
+        left = len(found[2]) - pairs + pairs // 2
+        right = len(found[4]) - pairs + pairs // 2
         return f"{found[1]}{'{' * left}{values[found[3]]}{'}' * right}"
 
     return _PLACEHOLDER.sub(value, text)

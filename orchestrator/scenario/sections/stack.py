@@ -15,7 +15,8 @@ from orchestrator.scenario.language.quantities import Duration, Size
 from orchestrator.scenario.language.strict import Strict
 
 CONGESTION = "tcp_congestion_control"
-RMEM, WMEM = "tcp_rmem", "tcp_wmem"
+RMEM = "tcp_rmem"
+WMEM = "tcp_wmem"
 INITIAL = {RMEM: 131_072, WMEM: 16_384}  # bytes of a new connection's buffer
 LEAST = 4096  # bytes of a buffer: a page
 DEFAULTS = {

@@ -46,7 +46,8 @@ def print_hosts(hosts: Sequence[SwarmHost], agents: Mapping[str, str] | None, co
 
 async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
     """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
     # A second signal ends the process; then the agents end by their lease.
     with interruption.handled_by(loop, task.cancel, lambda: None):
         await asyncio.wait([task])

@@ -129,7 +129,8 @@ def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) ->
     reports = []
     for host in hosts:
         found = findings.of_member(host)
-        facts, silence = examined.facts.get(host.name), examined.silent.get(host.name)
+        facts = examined.facts.get(host.name)
+        silence = examined.silent.get(host.name)
         if facts is not None:
             found += findings.of_facts(host, facts, wanted)
         if silence is not None:
@@ -184,7 +185,9 @@ def _write_findings(hosts: Sequence[str], findings: Sequence[HostFinding], conso
 
 
 def _row(host: SwarmHost, facts: HostState) -> tuple[str, ...]:
-    engine, clock, accelerators = facts.engine or {}, facts.clock, Counter(facts.accelerators)
+    engine = facts.engine or {}
+    clock = facts.clock
+    accelerators = Counter(facts.accelerators)
     return (
         host.name,
         str(engine.get("ServerVersion", "–")),

@@ -69,7 +69,8 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
     identity = await asyncio.to_thread(_fitting, image)
     hosts = [each for each in await asyncio.to_thread(cluster.members) if each.usable]
     async with AsyncExitStack() as stack:
-        holding, undo = stack.enter_context(ExitStack()), await stack.enter_async_context(AsyncExitStack())
+        holding = stack.enter_context(ExitStack())
+        undo = await stack.enter_async_context(AsyncExitStack())
         there = await asyncio.to_thread(standing.standing, cluster)
         access = await asyncio.to_thread(_access, cluster, there, identity, holding)
         agents = Agents(access.server, access.agents.public, LEASE)
@@ -93,7 +94,8 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
 def _fitting(image: str) -> str:
     """What identifies the image of agents. HostError if this host's Engine has none that fits."""
     with closing(Engine.connect()) as engine:
-        identity, machine = standing.identity_of(engine, image), engine.facts()["Architecture"]
+        identity = standing.identity_of(engine, image)
+        machine = engine.facts()["Architecture"]
         if identity != image and (error := agent_image.problem(image, engine.image(image), machine)) is not None:
             raise error
     return identity

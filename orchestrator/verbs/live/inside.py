@@ -30,8 +30,10 @@ def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tupl
     """The argv prefix that runs a command inside a node of a running run, and the variables that the command needs.
     ``terminal``: the command gets a terminal. RunError if the node cannot be entered, with the reason."""
     with History.open(directory.path) as history:
-        driver, planned = history.driver, history.nodes
-        programs, states = bool(history.plan.get("programs")), history.current_states()
+        driver = history.driver
+        planned = history.nodes
+        programs = bool(history.plan.get("programs"))
+        states = history.current_states()
     if node not in planned:
         raise RunError(f"run {directory.run}: {unknown_node(node, planned)}")
     if kind_of(driver).simulated:

@@ -48,7 +48,8 @@ def print_commands(console: Console, plan: Plan) -> None:
 def _kernel_lines(plan: Plan) -> Iterator[str]:
     for number, (name, channel) in enumerate(channels_of(plan.media).items()):
         members = {each.member for link in plan.links for each in link.crossings if each.channel == name}
-        device, many = device_of(number), len(members)
+        device = device_of(number)
+        many = len(members)
         yield f"  {name}, on the device {device}"
         making = channel_commands(device, channel) + (member_commands(device, channel, 0, many) if many else [])
         yield from (f"    {' '.join(command)}" for command in making)

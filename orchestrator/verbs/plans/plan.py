@@ -145,7 +145,8 @@ def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
         else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins, str(node.stack))
     )
     for nodes in alike(plan.nodes, key):
-        first, last = nodes[0], nodes[-1]
+        first = nodes[0]
+        last = nodes[-1]
         hardware = first.hardware
         rows.append(
             [
@@ -262,7 +263,8 @@ def _print_columns(console: Console, columns: Sequence[tuple[str, str]]) -> None
 
 def _bars(counts: Sequence[int], room: int) -> str:
     """A bar for each of the first ``room`` labels, and how many more there are."""
-    most, more = max(counts) or 1, len(counts) - room
+    most = max(counts) or 1
+    more = len(counts) - room
     bars = "".join(_BARS[-(-8 * count // most)] for count in counts[:room])
     return bars if more <= 0 else f"{bars} and {more:,} more"
 
@@ -288,7 +290,8 @@ def _print_links(console: Console, plan: Plan) -> None:
 def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
     """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
     if not links[0].profile.real:
-        nat, mtu = links[0].nat_timeout, links[0].mtu
+        nat = links[0].nat_timeout
+        mtu = links[0].mtu
         added = "" if nat is None else f", NAT forgets after {format_duration(nat)}"
         added += "" if mtu is None else f", MTU {mtu}"
         return links[0].profile.describe() + added

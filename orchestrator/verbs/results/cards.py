@@ -30,7 +30,9 @@ class Drawing:
 
 def run_card(history: History) -> str:
     """A run in a line: its name, verdict, goal metric over the rounds, a link to its report. Failed checks follow."""
-    found, goal, running = summary(history), history.goal, history.status == "running"
+    found = summary(history)
+    goal = history.goal
+    running = history.status == "running"
     values = [metric.value for metric in history.global_series(goal)]
     facts = [text.count(found["rounds"], "round"), text.duration(found["seconds"]), found["driver"]]
     parts = [f"<b>{escape(found['name'])}</b>", badge("running" if running else found["verdict"])]
@@ -59,8 +61,10 @@ def sparkline(values: Sequence[float], metric: str = "accuracy") -> str:
     """A line through numbers, without axes: from 0 or the lowest up to 1 or the highest. NaN is left out."""
     places = [(number, value) for number, value in enumerate(values) if math.isfinite(value)]
     finite = [value for _, value in places]
-    low, high = min([0.0, *finite]), max([1.0, *finite])
-    right, up = (WIDTH - 4) / max(1, len(values) - 1), (HEIGHT - 4) / (high - low)
+    low = min([0.0, *finite])
+    high = max([1.0, *finite])
+    right = (WIDTH - 4) / max(1, len(values) - 1)
+    up = (HEIGHT - 4) / (high - low)
     points = " ".join(f"{2 + number * right:.1f},{2 + (high - value) * up:.1f}" for number, value in places)
     size = f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(metric)}"'
     line = f'<polyline points="{points}" fill="none" stroke="#2f81c7" stroke-width="1.5"/>'

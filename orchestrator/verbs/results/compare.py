@@ -69,7 +69,8 @@ class ManyRuns:
 def run_overview(history: History) -> RunOverview:
     """Read the data of a run, finished or not."""
     found = summary(history)
-    began, series = history.training_began or 0.0, accuracy_series(history, "global")
+    began = history.training_began or 0.0
+    series = accuracy_series(history, "global")
     reached = {target: first_at(series, target) for target in TARGETS}
     return RunOverview(
         row=overview(history, found),
@@ -210,7 +211,8 @@ class RunComparison:
 
 def compare(a: RunOverview, b: RunOverview) -> RunComparison:
     """Compare two runs, which may have different scenarios."""
-    one, other = a.summary, b.summary
+    one = a.summary
+    other = b.summary
     rows = [
         ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
         ComparedFigure("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
@@ -283,6 +285,7 @@ def _change(row: ComparedFigure) -> str:
         return "="
     if row.unit == "fraction":
         return f"{'+' if row.change > 0 else '−'}{abs(row.change) * 100:.1f} points"
-    size, base = _WRITE[row.unit](abs(row.change)), abs(float(row.a or 0))
+    size = _WRITE[row.unit](abs(row.change))
+    base = abs(float(row.a or 0))
     relative = f" ({row.change / base:+.0%})".replace("-", "−") if base else ""
     return f"{'+' if row.change > 0 else '−'}{size}{relative}"

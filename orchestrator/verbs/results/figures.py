@@ -14,7 +14,8 @@ from orchestrator.report.marks import Figure
 from orchestrator.report.page import figures_of
 from orchestrator.results.record.history import History
 
-PACKAGE, EXTRA = "matplotlib", "figures"
+PACKAGE = "matplotlib"
+EXTRA = "figures"
 
 
 def drawable() -> bool:

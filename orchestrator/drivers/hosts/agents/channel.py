@@ -167,7 +167,8 @@ class AgentChannel:
             message = self._delivery.take(received)
             if message is None:
                 continue
-            self._last_contact, self.has_contact = _now(), True
+            self._last_contact = _now()
+            self.has_contact = True
             if message["type"] == "request":
                 self._requests.put_nowait(message)
             elif message["type"] == "notice":

@@ -60,7 +60,10 @@ class Agents:
         on_arrival: Callable[[str], None] = lambda host: None,
     ) -> None:
         """``agents``: the public key of the agents."""
-        self._lease, self._on_event, self._on_loss, self._on_arrival = lease, on_event, on_loss, on_arrival
+        self._lease = lease
+        self._on_event = on_event
+        self._on_loss = on_loss
+        self._on_arrival = on_arrival
         self._agents: dict[str, _Agent] = {}
         self._names: dict[bytes, str] = {}
         self._refusals: dict[str, str] = {}
@@ -192,7 +195,8 @@ class Agents:
                 name, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            address, frames = name.bytes, [each.bytes for each in parts]
+            address = name.bytes
+            frames = [each.bytes for each in parts]
             if parts:
                 self._gate.delivered(str(parts[0].get("Peer-Address")), sum(map(len, frames)))
             try:
@@ -203,7 +207,8 @@ class Agents:
                 logger.warning("%s: not a message of an agent (%s)", self._names.get(address, "an agent"), error)
 
     def _take(self, address: bytes, received: Message) -> None:
-        name, now = self._names.get(address), asyncio.get_running_loop().time()
+        name = self._names.get(address)
+        now = asyncio.get_running_loop().time()
         if received["type"] == "hello":
             self._greet(address, received, now)
             return
@@ -257,7 +262,8 @@ class Agents:
                 self._send(agent, agent.delivery.packed_once({"type": "beat"}))
             await asyncio.sleep(BEAT)
             # Time for which this process stood still must not count as the agents' silence.
-            stood, slept = max(0.0, loop.time() - slept - 2 * BEAT), loop.time()
+            stood = max(0.0, loop.time() - slept - 2 * BEAT)
+            slept = loop.time()
             for host, agent in list(self._agents.items()):
                 agent.last_contact += stood
                 if loop.time() - agent.last_contact > self._lease:

@@ -9,7 +9,8 @@ from pathlib import Path
 from node.assignment import Keypair
 
 FILE = "agent"  # the name of the secret
-HOST, IMAGE = "EDGEBED_HOST", "EDGEBED_AGENT_IMAGE"
+HOST = "EDGEBED_HOST"
+IMAGE = "EDGEBED_AGENT_IMAGE"
 """Variables of the service's task: the name of its host, and its own image."""
 
 LEFT_BY = "EDGEBED_LEFT_BY"  # the variable of a task that only removes: the run that has left something

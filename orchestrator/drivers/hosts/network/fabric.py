@@ -47,7 +47,8 @@ class HostsFabric(Coalescing):
         super().__init__(self.alter)
         self.engine = ", ".join(sorted(set(driver.engines.values())))
         self.tcp: Mapping[str, str] = tcp.of_hosts(driver.tcp)
-        self._agents, self._driver = agents, driver
+        self._agents = agents
+        self._driver = driver
         self._plan = plan
         self._hosts = driver.homes
         self._notes: list[str] = []
@@ -117,7 +118,8 @@ class HostsFabric(Coalescing):
         """Let all hosts that are there know where these nodes live now, and shape their links there. A host on which
         that fails counts as lost: its agent then ends what it has made."""
         self.frames.begin_anew()
-        before, homes = {ends: self._shaper(ends) for ends in self._links}, self._homes
+        before = {ends: self._shaper(ends) for ends in self._links}
+        homes = self._homes
         self._homes = self._find_homes()
         changed = {ends for ends in self._links if set(ends) & set(nodes) or self._shaper(ends) != before[ends]}
         channels = [name for name in self._channels if self._home(name) != homes.get(medium_of(name))]
@@ -144,8 +146,10 @@ class HostsFabric(Coalescing):
     async def _shape(self, links: Sequence[LinkPlan], hosts: Container[str]) -> None:
         by_host = defaultdict(list)
         for link in links:
-            ends, profile = (link.source, link.target), self._less(link.source, link.target, link.profile)
-            shaper, (source, target) = self._shaper(ends), (self._hosts[node] for node in ends)
+            ends = (link.source, link.target)
+            profile = self._less(link.source, link.target, link.profile)
+            shaper = self._shaper(ends)
+            (source, target) = (self._hosts[node] for node in ends)
             shaped = replace(link, profile=profile, schedule=None, at_target=shaper != source)
             for host in {source, target} if shaper else ():
                 if host in hosts:
@@ -161,7 +165,8 @@ class HostsFabric(Coalescing):
             pass  # a host that shapes a link from now on knows it then
         by_host = defaultdict(list)
         altered = {(change.source, change.target) for change in changes}
-        links, cut = {ends: self._links[ends] for ends in altered}, self._cut & altered
+        links = {ends: self._links[ends] for ends in altered}
+        cut = self._cut & altered
         crossed = {medium_of(channel) for change in changes for channel, _ in change.crossings or ()}
         homeless = crossed - self._homes.keys()
         errors: list[Exception | None] = [None] * len(changes)

@@ -61,7 +61,8 @@ class Frames:
 
     def _between(self, source: str, target: str, counters: Mapping[str, Counted]) -> tuple[int, int] | None:
         """The counters of the frames that were sent and of those that arrived; None if a host does not count."""
-        sent, came = counters[source].sent_to, counters[target].came_from
+        sent = counters[source].sent_to
+        came = counters[target].came_from
         if sent is None or came is None:
             return None
         there = sum(number for node, number in sent.items() if self._homes[node] == target)
@@ -75,7 +76,8 @@ class Frames:
         if balance is None:
             balance = self._balances[direction] = _Balance(now, now)
         balance.latest = now
-        sent, arrived = now[0] - balance.first[0], now[1] - balance.first[1]
+        sent = now[0] - balance.first[0]
+        arrived = now[1] - balance.first[1]
         balance.sent.append((t, sent))
         while len(balance.sent) > 1 and balance.sent[1][0] <= t - SETTLED:
             balance.sent.popleft()
@@ -90,5 +92,6 @@ class Frames:
     def _total(self, direction: Direction) -> tuple[int, int]:
         sent, missing = self._before.get(direction, (0, 0))
         if (balance := self._balances.get(direction)) is not None:
-            sent, missing = sent + balance.latest[0] - balance.first[0], missing + balance.missing
+            sent = sent + balance.latest[0] - balance.first[0]
+            missing = missing + balance.missing
         return sent, missing

@@ -104,7 +104,10 @@ class HostsUnderlay:
 
     def __init__(self, plan: Plan, agents: Agents, driver: HostsDriver, fabric: HostsFabric) -> None:
         self.homes = driver.homes
-        self._links, self._agents, self._driver, self._fabric = plan.links, agents, driver, fabric
+        self._links = plan.links
+        self._agents = agents
+        self._driver = driver
+        self._fabric = fabric
         self._addresses = {host.name: host.address for host in plan.hosts}
 
     @property
@@ -126,7 +129,8 @@ class HostsUnderlay:
         )
         away = before | self._away(pairs)
         readings = tuple(each for each in found if each is not None and not away & set(each.hosts))
-        frames, strangers = self._fabric.frames.readings(), self._fabric.strangers()
+        frames = self._fabric.frames.readings()
+        strangers = self._fabric.strangers()
         return NetworkReading(readings, frames, tuple(sorted(away)), strangers=strangers)
 
     async def _echo(self, pair: Pair) -> PairReading | None:

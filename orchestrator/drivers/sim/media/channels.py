@@ -70,7 +70,9 @@ class _Channel:
     """A channel, the links that send over it, and its cross traffic, which changes at ``arrive``."""
 
     def __init__(self, name: str, profile: ChannelProfile, touch: Callable[[str], None]) -> None:
-        self.name, self.profile, self.plan = name, profile, 0
+        self.name = name
+        self.profile = profile
+        self.plan = 0
         self.sending: dict[Sharing, None] = {}
         self.counts: defaultdict[str, _Count] = defaultdict(_Count)
         self.traffic: Occupation | None = None
@@ -131,7 +133,8 @@ class SharedMedia:
             self._touch(name)
 
     def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int) -> None:
-        now, state = self.arrivals.loop.time(), self._channels[channel]
+        now = self.arrivals.loop.time()
+        state = self._channels[channel]
         state.catch_up(now)
         state.traffic = None if traffic is None else Occupation(traffic, seed, now)
         state.count(CROSS_TRAFFIC, 0, 0)

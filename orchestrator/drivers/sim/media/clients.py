@@ -63,13 +63,16 @@ class _Part:
     def start(self, own: LinkProfile, round_trip: float, behind: float) -> None:
         """Set the phases: slow start, whose window doubles in each round trip, then the rate of its own link. With
         losses there is one, with the mean rate."""
-        self.behind, round_trip = behind, round_trip + behind
-        left, window = self.bits, self.window
+        self.behind = behind
+        round_trip = round_trip + behind
+        left = self.bits
+        window = self.window
         lossy = _loses(own)
         peak = self.mean if lossy else own.rate or FASTEST
         while not lossy and window < min(left, peak * round_trip):
             self.phases.append((window, window / round_trip))
-            left, window = left - window, 2 * window
+            left = left - window
+            window = 2 * window
         self.phases.append((left, peak))
 
 
@@ -82,9 +85,12 @@ class FlowClass:
 
     def __init__(self, media: SharedMedia, crossings: tuple[Crossing, ...], most: float, weight: float) -> None:
         self.crossings = crossings
-        self.sending, self.plan = False, 0
+        self.sending = False
+        self.plan = 0
         self.waits_in: str | None = None
-        self._media, self._most, self._weight = media, most, weight
+        self._media = media
+        self._most = most
+        self._weight = weight
         self.rate = self._given = 0.0  # bit/s and bits of each transfer
         self._at = media.arrivals.loop.time()
         self._waiting: list[tuple[float, int, _Part, ClientFlow]] = []  # a heap
@@ -113,7 +119,8 @@ class FlowClass:
     def arrive(self) -> None:
         """Some transfers have been sent."""
         self._advance()
-        done, given = [], self._given + self.rate * TICK
+        done = []
+        given = self._given + self.rate * TICK
         while self._waiting and (self._waiting[0][0] <= given or self._waiting[0][2].end == math.inf):
             end, _, part, flow = heappop(self._waiting)
             if part.end == end:
@@ -140,14 +147,16 @@ class FlowClass:
 
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         self._advance()
-        self.rate, self.waits_in = rate, channel if rate < self._most else None
+        self.rate = rate
+        self.waits_in = channel if rate < self._most else None
         self.plan += 1
         if self._waiting and rate > 0:
             self._media.arrivals.add(now + max(0.0, self._waiting[0][0] - self._given) / rate, self)
 
     def count(self, now: float) -> None:
         self._advance()
-        size, self._uncounted = self._uncounted / 8, 0.0
+        size = self._uncounted / 8
+        self._uncounted = 0.0
         for channel, member in self.crossings:
             self._media.count(channel, member, size / FULL_FRAME, size)
 
@@ -191,11 +200,15 @@ class ClientFlow:
         seed: int,
         moved: Callable[[list[float]], None],
     ) -> None:
-        self._media, self._classes, self._flow, self._moved = media, classes, flow, moved
+        self._media = media
+        self._classes = classes
+        self._flow = flow
+        self._moved = moved
         self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in ways[0])
         self._both_ways = tuple(zip(link, ways, strict=True))
         self._limited: tuple[LinkProfile, LinkProfile] | None = None  # by the channels, once these have changed
-        self._link, self._round_trip = link[0], link[0].latency + link[1].latency
+        self._link = link[0]
+        self._round_trip = link[0].latency + link[1].latency
         self._weight = 1.0
         if not all(media.profile(crossing.channel).rule.own_queues for crossing in ways[0]):
             luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
@@ -246,7 +259,8 @@ class ClientFlow:
         for part, alone in zip(self._parts, old, strict=True):
             if alone > before and after + TICK < part.alone < math.inf:
                 part.mean *= (alone - before) / (part.alone - after)
-            before, after = max(before, alone + latency), max(after, part.alone + latency)
+            before = max(before, alone + latency)
+            after = max(after, part.alone + latency)
         if self._class is not None:
             part = self._parts[0]
             part.phases = deque([(self._class.left(part), part.mean)])
@@ -264,7 +278,8 @@ class ClientFlow:
         self._class = None
         self._parts[0].phases.popleft()
         if not self._parts[0].phases:
-            part, now = self._parts.popleft(), self._media.arrivals.loop.time()
+            part = self._parts.popleft()
+            now = self._media.arrivals.loop.time()
             self._forget(now)
             place = self._arrivals.index(LATER)
             before = self._arrivals[place - 1] if place else now
@@ -275,7 +290,8 @@ class ClientFlow:
 
     def counted(self, now: float) -> Counters:
         """The link's counters, without what has not been sent."""
-        counted, left = self._flow.counted(now), 0.0
+        counted = self._flow.counted(now)
+        left = 0.0
         if self._class is not None:
             first, *others = self._parts
             left = self._class.left(first) + sum(bits for bits, _ in list(first.phases)[1:])

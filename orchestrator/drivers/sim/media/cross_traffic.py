@@ -16,7 +16,8 @@ class Occupation:
     """
 
     def __init__(self, traffic: CrossTraffic, seed: int, begun: float) -> None:
-        self.rate, self.until = 0.0, begun
+        self.rate = 0.0
+        self.until = begun
         self._begun = self._at = begun
         self._steps = _steps(traffic, seed)
         self.carry(begun, 0.0)

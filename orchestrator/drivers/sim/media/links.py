@@ -49,18 +49,21 @@ class SharedFlow:
         moved: Callable[[list[float]], None],
     ) -> None:
         self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
-        self.sending, self.plan = False, 0
+        self.sending = False
+        self.plan = 0
         self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
         self.narrowest: str | None = None
         self.waits_in: str | None = None  # the same, unless the link's own rate is the narrowest
         self.luck = 1.0  # in channels with one queue for all
         self.behind = self._waits = 0.0  # s that the link's packets wait behind those of others, and as shaped
         self._before = Counters()  # what has been added to the channels' counters
-        self._media, self._moved = media, moved
+        self._media = media
+        self._moved = moved
         self._draw = Random(f"{seed} luck").lognormvariate
         self._shaped: tuple[LinkProfile, LinkProfile] | None  # what the flow has, without silence
         self._shaped = media.alone(forward, crossings), backward
-        self._given, self._silent_until = forward, -math.inf
+        self._given = forward
+        self._silent_until = -math.inf
         self.flow = flow
         media.flows.append(self)
 
@@ -92,11 +95,14 @@ class SharedFlow:
     def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
         """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
         if forward != self._given:
-            self._given, self._silent_until, self._shaped = forward, now + forward.silence, None
+            self._given = forward
+            self._silent_until = now + forward.silence
+            self._shaped = None
         self.count(now)
         if tuple(crossings) != self.crossings:
             self._set(False)
-            self.share, self.narrowest = math.inf, None
+            self.share = math.inf
+            self.narrowest = None
         self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
         self._shape(now)
         self._look(now)
@@ -110,12 +116,15 @@ class SharedFlow:
         others."""
         if channel == self.narrowest and self.behind == self._waits and math.isclose(rate, self.share, rel_tol=SAME):
             return
-        self.share, self.narrowest = rate, channel
+        self.share = rate
+        self.narrowest = channel
         self._shape(now)
 
     def _shape(self, now: float) -> None:
         """Let the flow have its share; without one it has its channels for itself."""
-        rate, channel, self._waits = self.share, self.narrowest, self.behind
+        rate = self.share
+        channel = self.narrowest
+        self._waits = self.behind
         self.waits_in = None if self.forward.rate is not None and self.forward.rate <= rate else channel
         if channel is None:
             forward = self._media.alone(self.forward, self.crossings)
@@ -149,7 +158,8 @@ class SharedFlow:
 
     def count(self, now: float) -> None:
         """Count what the link has sent over its channels since the last call."""
-        counted, before = self.flow.counted(now), self._before
+        counted = self.flow.counted(now)
+        before = self._before
         overflowed = counted.overflowed - before.overflowed
         packets = counted.offered - before.offered + counted.duplicated - before.duplicated
         packets -= counted.lost - before.lost + overflowed

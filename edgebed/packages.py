@@ -27,7 +27,8 @@ def check(*names: str) -> None:
             installed = {"site-packages", "dist-packages"} & set(place.split(os.sep))
             remedy = "install edgebed in a virtual environment of its own" if installed else "rename it"
             raise ImportError(f"{place} hides edgebed's package {name!r}: {remedy}")
-        if (file := _overwritten(name)) is not None:
+        file = _overwritten(name)
+        if file is not None:
             remedy = f"pip uninstall {name}, then reinstall edgebed"
             raise ImportError(f"the installed package {name!r} has overwritten edgebed's {file}: {remedy}")
 
@@ -41,7 +42,8 @@ def explained(what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         from node.extras import lacking
 
-        if (reason := lacking(error)) is None:
+        reason = lacking(error)
+        if reason is None:
             raise
         raise ImportError(f"{what} {reason}") from None
 

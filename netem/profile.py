@@ -181,7 +181,8 @@ class LinkProfile:
         """
         mapping: dict[str, Any] = {}
         for field in fields(self):
-            if (value := getattr(self, field.name)) != field.default:
+            value = getattr(self, field.name)
+            if value != field.default:
                 mapping["buffer" if field.name == "buffer_bytes" else field.name] = _FORMATS[field.name](value)
         return mapping
 

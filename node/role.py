@@ -288,7 +288,8 @@ class Role:
 
     def note(self, event: str, *, round: int | None = None, **fields: Any) -> None:
         """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
-        if taken := {"type", "name"} & fields.keys():
+        taken = {"type", "name"} & fields.keys()
+        if taken:
             raise NodeError(f"{self.name}: every event has a {min(taken)!r}: name this field of {event!r} differently")
         self._reporter.event(event, round=round, **fields)
 
@@ -316,7 +317,8 @@ class Role:
         for name in unusual(values):
             scope = values.get("scope", "train")
             self._reporter.event("not_finite", round=round, what=name, scope=scope, **_line_of_plugin())
-        if (reached := self._assignment.stop.reached(values)) is not None:
+        reached = self._assignment.stop.reached(values)
+        if reached is not None:
             self._finished = True
             self.ended_by = reached
 
@@ -402,11 +404,13 @@ class Role:
     ) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
-        if problem := unsendable(tensors, round):
+        problem = unsendable(tensors, round)
+        if problem:
             raise NodeError(f"{self.name}: message {kind!r} {problem}")
         arrays = dict(as_arrays(tensors or {}))
         message = Message(kind, self.name, round, dict(fields), arrays, self._assignment.precision)
-        if (what := message.not_finite) is not None:
+        what = message.not_finite
+        if what is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return frozen(message, owned=True) if owned else message
 

@@ -31,7 +31,8 @@ def main() -> NoReturn:
         code = signals.INTERRUPTED
     signals.ignore_signals()
     sys.stdout.flush()
-    if (lost := streams.lost_output()) is not None:
+    lost = streams.lost_output()
+    if lost is not None:
         print(f"error: standard output cannot be written ({lost.strerror})", file=sys.stderr)
         code = code or 1
     sys.stderr.flush()

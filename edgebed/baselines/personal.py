@@ -27,7 +27,8 @@ class Cloud(edgebed.Role):
         async for t in self.rounds():
             await self.tell(common, t)
             updates = await self.gather("shared", self.children, round=t)
-            if usable := self.usable(updates, common):
+            usable = self.usable(updates, common)
+            if usable:
                 common = await self.aggregate(usable, common, t)
             edgebed.report_mean(self, updates, t)
             await self.checkpoint(t, common)

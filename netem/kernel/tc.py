@@ -317,7 +317,8 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     if profile.jitter > LONGEST_JITTER:
         raise TcError(f"jitter: netem's is at most {LONGEST_JITTER:.3f} s; choose `engine: userspace`")
     options = ["limit", str(queue_limit(profile))]
-    if (delay := profile.latency + profile.silence) or profile.jitter or complete:
+    delay = profile.latency + profile.silence
+    if delay or profile.jitter or complete:
         options += ["delay", _time(delay)]
     if profile.jitter:
         options += [_time(profile.jitter), "distribution", profile.distribution]

@@ -191,7 +191,8 @@ def judge_contention(
         if saturation.size:
             half = plan.rates[name] * saturation.seconds / 16 / (saturation.size + UDP_HEADERS)
             unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
-    if (late := max(each.late for each in found.values())) > LATE or len(got) < len(rates):
+    late = max(each.late for each in found.values())
+    if late > LATE or len(got) < len(rates):
         why = f"a sender started {late:.2g} s late" if late > LATE else "too little arrived"
         return [judged("rate", configured, None, 0.0, configured, why)]
     of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
@@ -258,7 +259,8 @@ def _growth(
     if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
         return judged(quantity, configured, None, low, high, f"{samples} echoes, {loaded.late:.2g} s late")
     grown = loaded.rtt_median - quiet.rtt_median
-    if idle := grown < low and quantity == "queue":
+    idle = grown < low and quantity == "queue"
+    if idle:
         detail = "the senders did not fill the buffer"
     else:
         detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"

@@ -130,7 +130,8 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
         detail = f"no echo of {plan.count} probes came back"
         return Judgement("rtt", configured, None, low, high, "fail", detail, predicted)
-    if unsure := measured is None or samples < RTT_SAMPLES:
+    unsure = measured is None or samples < RTT_SAMPLES
+    if unsure:
         detail = f"{samples} echoes are too few"
     else:
         detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
@@ -251,7 +252,8 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
     short = saturation.seconds < JITTERS * profile.jitter
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
-    if idle := measured < low and not full:
+    idle = measured < low and not full
+    if idle:
         detail = f"{saturation.transport} did not fill the link"
     elif short:
         detail += f" is too short for so much jitter; enough {WOULD_TAKE} {JITTERS * profile.jitter:.3g} s"

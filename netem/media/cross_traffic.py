@@ -33,7 +33,8 @@ def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[tupl
     """(seconds, mean bit/s) of the time from begin to end: one pair, for ``trace`` one for each row in it."""
     rows = ((0.0, 0.0), *traffic.rows) if traffic.kind == "trace" else ((0.0, traffic.mean_rate()),)
     for (at, rate), following in zip(rows, [*(at for at, _ in rows[1:]), math.inf], strict=True):
-        if (seconds := min(end, following) - max(begin, at)) > 0:
+        seconds = min(end, following) - max(begin, at)
+        if seconds > 0:
             yield seconds, rate
 
 

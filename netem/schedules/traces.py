@@ -99,7 +99,8 @@ class Trace:
                 if packets not in profiles:
                     profiles[packets] = base.merged(rate=packets * FULL_FRAME * 8 / self.window)
             profile = profiles[packets]
-            if silence := min(round((full - number) * self.window, DIGITS), LONGEST):
+            silence = min(round((full - number) * self.window, DIGITS), LONGEST)
+            if silence:
                 profile = profile.merged(silence=silence)
             yield Change(round(number * self.window, DIGITS), profile)
 
@@ -155,9 +156,11 @@ class TableForm:
         found = [column.key for column in columns if column is not None]
         if "t" not in found or len(found) < 2:
             raise ScheduleError(f"{where}: one column is t, the time, and at least one is a setting")
-        if repeated := sorted({key for key in found if found.count(key) > 1}):
+        repeated = sorted({key for key in found if found.count(key) > 1})
+        if repeated:
             raise ScheduleError(f"{where}: the column {repeated[0]} is listed twice")
-        if unused := sorted(self.units.keys() - {column.asked for column in columns if column is not None}):
+        unused = sorted(self.units.keys() - {column.asked for column in columns if column is not None})
+        if unused:
             raise ScheduleError(f"{where}: units: there is no column for {unused[0]}")
         return columns
 

@@ -62,7 +62,8 @@ def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) 
         return now
     at = beats.after(sender.written)
     while at < now:
-        if undisturbed := int(min(there.clear / 2, back.clear / 2, (now - at) // beats.period + 1)):
+        undisturbed = int(min(there.clear / 2, back.clear / 2, (now - at) // beats.period + 1))
+        if undisturbed:
             there.draw(2 * undisturbed)
             back.draw(2 * undisturbed)
             at += undisturbed * beats.period

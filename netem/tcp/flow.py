@@ -273,7 +273,8 @@ class Flow:
         while len(self._rounds) > place:
             self._rounds.pop()
         lost: list[int] = []
-        if count := kept[place]:
+        count = kept[place]
+        if count:
             lost = [each for each in undone.lost if each < count]
             undone.packets = count
             undone.dropped = 0

@@ -208,7 +208,8 @@ class Sender:
         written = self.written
         while sent < now and self.window > INITIAL_WINDOW:
             written = min(beats.after(written), now)
-            if (halvings := math.ceil((written - sent) / self.timeout) - 1) > 0:
+            halvings = math.ceil((written - sent) / self.timeout) - 1
+            if halvings > 0:
                 self.threshold = max(self.threshold, 0.75 * self.window)
                 self.window = max(math.ldexp(self.window, -halvings) // 1, INITIAL_WINDOW)
             sent = max(sent, written)

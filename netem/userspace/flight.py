@@ -71,7 +71,8 @@ class Flight:
         if events and events[0][0] <= (now := self._clock()):
             self._cross(now)
         due = self._depart()
-        if (events := self.media.events) and (due is None or events[0][0] < due):
+        events = self.media.events
+        if events and (due is None or events[0][0] < due):
             return events[0][0]
         return due
 

@@ -65,7 +65,8 @@ class TrunkPort:
 
     def arrive(self, packet: bytes) -> None:
         """Count a packet from the trunk, whatever becomes of it."""
-        if (source := packet[SOURCE]) in self._arrived:
+        source = packet[SOURCE]
+        if source in self._arrived:
             whole = packet[1] == NO_GSO or not is_super_packet(packet)
             self._arrived[source] += 1 if whole else link_size(packet)[1]
 

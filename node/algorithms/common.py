@@ -179,7 +179,8 @@ def _counting(role: Role, updates: Sequence[Message], counts: Sequence[str]) -> 
     """The updates with a whole number in each of these fields. The others are reported."""
     found = []
     for update in updates:
-        if odd := [name for name in counts if not _is_count(update.fields.get(name))]:
+        odd = [name for name in counts if not _is_count(update.fields.get(name))]
+        if odd:
             role.refuse(update, f"has no whole number of {' and '.join(odd)}")
         else:
             found.append(update)

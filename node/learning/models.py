@@ -258,7 +258,8 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
         if adapters is not None:
             adapt(model, adapters["rank"], adapters["alpha"], adapters["targets"])
             model.frozen_travels = False
-    if hindrance := untravelling(model):
+    hindrance = untravelling(model)
+    if hindrance:
         raise ModelError(f"model {name} has {hindrance}")
     if not any(each.requires_grad for each in model.parameters()):
         raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")

@@ -132,7 +132,8 @@ class Crew:
             bounded, is_clipped = clipped(gradients, params.gradient_clipping, stacked=True)
             step.descend(bounded)
             clipped_steps = clipped_steps + is_clipped
-            if done := [client for client, last in enumerate(steps) if last == number + 1]:
+            done = [client for client, last in enumerate(steps) if last == number + 1]
+            if done:
                 states = _unstacked(stacked, done)
                 summed = as_array(total).tolist()
                 minimised = as_array(objective).tolist()

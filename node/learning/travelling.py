@@ -37,7 +37,8 @@ def untravelling(model: Model) -> str | None:
     entries = model.state_dict()
     for name in model.travelling:
         kind = "parameter" if name in parameters else "buffer"
-        if problem := _problem(entries[name], kind):
+        problem = _problem(entries[name], kind)
+        if problem:
             return f"the {kind} {name}, {problem}"
     return None
 

@@ -55,7 +55,8 @@ class Contributions:
         found = []
         for key in [key for key in self._new if key[1] == gathered and (kinds is None or key[0] in kinds)]:
             senders = self._new.pop(key)
-            if fresh := senders - self._reported[key]:
+            fresh = senders - self._reported[key]
+            if fresh:
                 self._reported[key] |= fresh
                 found.append((key[0], sorted(fresh)))
         return found

@@ -124,7 +124,8 @@ class Exchange:
         fields: dict[str, Any] = {"peer": message.sender, "kind": message.kind}
         numbers = self._edge_rounds.numbers(message.round, message.sender)
         self._reporter.event("bad_message", **numbers, **fields, reason=f"message {message.kind!r} {reason}")
-        if (gathering := self._contributions.refuse(message)) is not None:
+        gathering = self._contributions.refuse(message)
+        if gathering is not None:
             self.abandon(*gathering, message.sender, (), 1)
 
     async def receive(

@@ -136,7 +136,8 @@ class Gate:
     def _forget(self, descriptor: int) -> None:
         holder = self._holders.pop(descriptor, None)
         self._taken.pop(descriptor, None)
-        if (connection := self._tcp.pop(descriptor, None)) is not None:
+        connection = self._tcp.pop(descriptor, None)
+        if connection is not None:
             asyncio.get_running_loop().remove_reader(connection)
             connection.close()
         if holder is not None:

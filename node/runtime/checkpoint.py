@@ -83,7 +83,8 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
             raise WireError("no round")
         if last_round is not None and message.round > last_round:
             raise WireError(f"round {message.round} of a run of {last_round}")
-        if (name := message.not_finite) is not None:
+        name = message.not_finite
+        if name is not None:
             raise WireError(f"tensor {name!r} is not finite: the training had diverged by round {message.round}")
     except (struct.error, WireError) as error:
         raise CheckpointError(f"{path}: not a checkpoint ({error}); delete it to start at round 1") from None

@@ -61,7 +61,8 @@ class DataSets:
         """The data set is whole: take it into use, and keep it. DriverError if it has another hash."""
         folder = self._coming_folder(_check_hash(sha256))
         try:
-            if (found := hash_of_files(folder)) != sha256:
+            found = hash_of_files(folder)
+            if found != sha256:
                 raise DriverError(f"the data set that came has the hash {found}, and should have {sha256}")
             folder.chmod(0o755)
             with contextlib.suppress(OSError):  # another run was first
@@ -82,7 +83,8 @@ class DataSets:
 
     def _take(self, sha256: str) -> bool:
         path = self.folder / sha256
-        if (lock := _lock(path, fcntl.LOCK_SH)) is None:
+        lock = _lock(path, fcntl.LOCK_SH)
+        if lock is None:
             return False
         if hash_of_files(path) != sha256:
             os.close(lock)
@@ -105,7 +107,8 @@ class DataSets:
     def _coming_folder(self, sha256: str) -> Path:
         while sha256 not in self._coming:
             folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=COMING))
-            if (lock := _lock(folder, fcntl.LOCK_SH)) is not None:  # otherwise another agent was faster to tidy up
+            lock = _lock(folder, fcntl.LOCK_SH)
+            if lock is not None:  # otherwise another agent was faster to tidy up
                 self._coming[sha256] = folder, lock
         return self._coming[sha256][0]
 
@@ -168,7 +171,8 @@ def _lock(path: Path, kind: int) -> int | None:
 
 def _remove(path: Path) -> bool:
     """Remove a folder unless somebody uses it. Returns whether it is gone."""
-    if (lock := _lock(path, fcntl.LOCK_EX)) is None:
+    lock = _lock(path, fcntl.LOCK_EX)
+    if lock is None:
         return not path.exists()
     try:
         gone = path.with_name(f"{COMING}{path.name}-gone") if is_hash(path.name) else path

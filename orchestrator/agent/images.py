@@ -70,7 +70,8 @@ class Images:
         """Whether a pull is over, or after a while its bytes that are done and known. Raises its error."""
         _, task = self._of(self._pulling, name)
         await asyncio.wait([task], timeout=LOOK_EVERY)
-        if over := task.done():
+        over = task.done()
+        if over:
             task.result()
         return over, *self._progress.get(name, (0, 0))
 
@@ -116,7 +117,8 @@ class Images:
         return transfers[name]
 
     def _end_loading(self, name: str) -> None:
-        if (loading := self._loading.pop(name, None)) is not None:
+        loading = self._loading.pop(name, None)
+        if loading is not None:
             loading.close()
 
     def _tag(self, image: str, name: str) -> None:

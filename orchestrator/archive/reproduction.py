@@ -202,11 +202,13 @@ def _compare(
 ) -> Iterator[RunDifference]:
     """The differences between the figures of a repeated run and the expected ones."""
     with History.open(archived.path) as original, History.open(repeated.path) as history:
-        if (outcome := history.outcome) is None or outcome.ended not in COMPLETE:
+        outcome = history.outcome
+        if outcome is None or outcome.ended not in COMPLETE:
             reason = outcome and (outcome.error or outcome.ended)
             yield RunDifference(name, "end", "a complete run", reason or "killed")
             return
-        if reasons := inexact(original, history):
+        reasons = inexact(original, history)
+        if reasons:
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
         result_of_run = expected_run(history, expected.target, {})
         yield from differences(name, expected.runs[archived.run], result_of_run, exact=not reasons)

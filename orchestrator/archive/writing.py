@@ -168,7 +168,8 @@ def files_of_programs(folder: Path) -> dict[str, Content]:
     """The scenario's folder, as hosts get it. RunError if it has links."""
     refuse_large(folder)
     paths = list(entries(folder))
-    if links := [path for path in paths if path.is_symlink()]:
+    links = [path for path in paths if path.is_symlink()]
+    if links:
         raise RunError(f"{links[0]} is a link, which an archive cannot contain: replace it with a copy")
     return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
 

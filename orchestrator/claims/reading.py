@@ -183,7 +183,8 @@ def load(folder: Path = FOLDER) -> list[Paper]:
     found: dict[str, Paper] = {}
     for paper in papers:
         for name in paper.read.claims:
-            if (other := found.setdefault(name, paper)) is not paper:
+            other = found.setdefault(name, paper)
+            if other is not paper:
                 raise ScenarioError([paper.problem(("claims", name), f"{other.file} has this claim: rename one")])
     return papers
 
@@ -199,7 +200,8 @@ def find(papers: list[Paper], name: str) -> Paper:
 def _load(file: Path) -> Paper:
     source = document.read(scenario_text(file), str(file))
     paper = Paper(file, source, validated(ClaimFile, source, source.data))
-    if found := [paper.problem(path, message) for path, message in _contradictions(paper.read)]:
+    found = [paper.problem(path, message) for path, message in _contradictions(paper.read)]
+    if found:
         raise ScenarioError(found)
     return paper
 

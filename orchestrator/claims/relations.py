@@ -49,7 +49,8 @@ class Relation:
 
 def parse(text: str, figures: Collection[str]) -> Relation:
     """Read a relation between ``figures``. ValueError says what is wrong with it."""
-    if match := _TOLERANCE.fullmatch(text):
+    match = _TOLERANCE.fullmatch(text)
+    if match:
         value = float(match["value"])
         by = float(match["by"]) * (value / 100 if match["percent"] else 1)
         return Relation(text, *_parsed(f"{value - by:f} <= {match['name']} <= {value + by:f}", figures))

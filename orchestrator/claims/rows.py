@@ -99,7 +99,8 @@ def reproduce(
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         results.append(result)
-    if failed := failures(results):
+    failed = failures(results)
+    if failed:
         raise RunError(f"{name}: {len(failed)} of {len(results)} runs failed: {failed[0]}")
     figures = claim.known | {key: comparable(claim, {key: case}, results)[key] for key, case in cases.items()}
 

@@ -47,7 +47,8 @@ class GroupedCommands(click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        if (own := self.other_names.get(name)) is None:
+        own = self.other_names.get(name)
+        if own is None:
             own = next(iter(difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)), None)
         hint = "" if own is None else f"; did you mean `{ctx.command_path} {own}`?"
         raise click.UsageError(f"there is no command '{name}'{hint}", ctx)

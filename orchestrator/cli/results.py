@@ -201,7 +201,8 @@ def archive_runs(
     """Write RUN, a run or a sweep, into one file that `reproduce` can repeat and check on another host."""
     from orchestrator.archive.writing import archive
 
-    if wrong := [each for each in tolerances if "=" not in each]:
+    wrong = [each for each in tolerances if "=" not in each]
+    if wrong:
         raise click.UsageError(f"--tolerance: {wrong[0]!r} is not FIGURE=VALUE")
     by_figure = dict(each.split("=", 1) for each in tolerances)
     with waiting("writing the archive"):

@@ -187,6 +187,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
             click.echo(result.describe())
         if not results:
             click.echo("nothing of any run is left on this host")
-        if others := sorted(found.keys() - targets.keys()):
+        others = sorted(found.keys() - targets.keys())
+        if others:
             click.echo(f"other runs are still here: {', '.join(others)}; `down RUN` ends one of them, `down --all` all")
     sys.exit(1 if any(result.left for result in results) else 0)

@@ -32,7 +32,8 @@ class OutputLog:
 
     def write(self, data: bytes) -> None:
         """Append a piece of output."""
-        if (left := self._largest - self._size) > 0:
+        left = self._largest - self._size
+        if left > 0:
             kept = data if len(data) < left else data[: data.rfind(b"\n", 0, left) + 1 or left]
             self._append(kept)
             if kept is data:

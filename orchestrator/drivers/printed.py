@@ -117,7 +117,8 @@ class Printed:
         yield {"type": "event", "name": "round", "round": round, "phase": "start"}
 
     def _figures(self, round: Any, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if unusual := [name for name, value in entry.items() if type(value) is float and not math.isfinite(value)]:
+        unusual = [name for name, value in entry.items() if type(value) is float and not math.isfinite(value)]
+        if unusual:
             yield _unreadable(f"{unusual[0]} is {entry[unusual[0]]}, and JSON has no such number: leave it out")
         elif entry:
             yield {"type": "metric", "round": round, "values": {"scope": "global"} | entry}

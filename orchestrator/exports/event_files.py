@@ -51,7 +51,8 @@ class EventFileStore:
         return str(place)
 
     def begin(self, history: History) -> EventFile:
-        if (there := self.find(history)) is not None:
+        there = self.find(history)
+        if there is not None:
             raise AlreadyThereError(history.run, there)
         return EventFile(self._place(history), history)
 

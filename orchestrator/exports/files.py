@@ -37,7 +37,8 @@ class FileStore:
 
     def write(self, history: History) -> str:
         """Write a file for each table, or none at all. PlaceError if there is no room."""
-        if (there := self.find(history)) is not None:
+        there = self.find(history)
+        if there is not None:
             raise AlreadyThereError(history.run, there)
         place = self._folder / history.run
         try:

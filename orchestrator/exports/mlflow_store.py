@@ -80,7 +80,8 @@ class MlflowStore:
         return self._where(history)
 
     def begin(self, history: History) -> MlflowRun:
-        if (there := self.find(history)) is not None:
+        there = self.find(history)
+        if there is not None:
             raise AlreadyThereError(history.run, there)
         with self.asking():
             return self._begun(history)
@@ -122,7 +123,8 @@ class MlflowStore:
 
     def _parent(self, experiment: str, sweep: str, began: float) -> str:
         """The id of the run of a sweep, which is now running, perhaps again."""
-        if (found := self._search(experiment, SWEEP, sweep)) is not None:
+        found = self._search(experiment, SWEEP, sweep)
+        if found is not None:
             self.client.update_run(found, status="RUNNING")
             return found
         tags = {SWEEP: sweep}

@@ -78,7 +78,8 @@ class RealNetworks:
 
     def add(self, reading: NetworkReading) -> None:
         for pair in reading.pairs:
-            if (network := self.found.get(pair.hosts)) is None:
+            network = self.found.get(pair.hosts)
+            if network is None:
                 continue
             trip = None if pair.delay is None else 2 * pair.delay
             if reading.first:
@@ -93,7 +94,8 @@ class RealNetworks:
             ends = frames.source, frames.target
             sent, missing = self._frames.get(ends, (0, 0))
             self._frames[ends] = frames.sent, frames.missing
-            if (network := self.found.get(pair_of(*ends))) is not None:
+            network = self.found.get(pair_of(*ends))
+            if network is not None:
                 network.sent += frames.sent - sent
                 network.missing += frames.missing - missing
 

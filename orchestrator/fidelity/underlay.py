@@ -216,6 +216,7 @@ class NetworkFindings:
 
     def _end(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
-            if (finding := self._open.pop(pair, None)) is not None:
+            finding = self._open.pop(pair, None)
+            if finding is not None:
                 finding.lasts = False
                 self._closed.append(finding)

@@ -71,7 +71,8 @@ class RunDirectory:
     @property
     def began(self) -> float:
         """When the run started, in s since the epoch: by its id, or if it was renamed by its scenario; 0 if unknown."""
-        if (stamp := _STAMP.search(self.run)) is not None:
+        stamp = _STAMP.search(self.run)
+        if stamp is not None:
             with contextlib.suppress(ValueError, OverflowError):
                 return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
         return self.written
@@ -211,7 +212,8 @@ class RunDirectory:
 
     def refuse_held(self) -> None:
         """RunError if the run's orchestrator lives."""
-        if (holder := self.holder()) is not None:
+        holder = self.holder()
+        if holder is not None:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
 
 
@@ -290,7 +292,8 @@ def find_run(name: str | None, runs: Path) -> RunDirectory:
 def find_each(names: Sequence[str], runs: Path) -> list[RunDirectory]:
     """The runs with these ids or in these directories. RunError names each that does not exist."""
     found = {name: next(filter(is_run, (runs / name, Path(name))), None) for name in names}
-    if missing := [f"'{name}'" for name, path in found.items() if path is None]:
+    missing = [f"'{name}'" for name, path in found.items() if path is None]
+    if missing:
         latest = ", ".join(each.run for each in known_runs(runs)[-5:]) or "none"
         raise RunError(f"there is no run {' and no run '.join(missing)} in {runs}; the latest are: {latest}")
     return [RunDirectory(path.resolve()) for path in map(found.get, names) if path is not None]

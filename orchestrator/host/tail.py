@@ -76,7 +76,8 @@ def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
     with opened as file:
         while True:
             last = not go_on()
-            if text := decoder.decode(file.read(), final=last):  # a character may have been written in part
+            text = decoder.decode(file.read(), final=last)
+            if text:  # a character may have been written in part
                 yield text
             if last:
                 return

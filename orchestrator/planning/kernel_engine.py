@@ -14,7 +14,8 @@ from orchestrator.scenario.sections.drivers import DRIVERS, candidate_engines
 def beyond_kernel_of(plan: Plan) -> str:
     """The first thing in a few words; empty if the kernel engine can shape all links of a plan, now, later by a
     schedule, or by a fault."""
-    if beyond := media_beyond_kernel(plan):
+    beyond = media_beyond_kernel(plan)
+    if beyond:
         return beyond
     for link in requested_links(plan.links, plan.faults):
         longest = max(profile.jitter for profile in link.profiles)

@@ -36,7 +36,8 @@ def main(words: list[str] | None = None) -> int:
     period = options.days * DAY
     found = stays(DayAndNight(options.devices, options.seed), period)
     print(f"# made by: python -m orchestrator.population day-and-night {command}")
-    if (away := found.count([])) and not options.only_available:
+    away = found.count([])
+    if away and not options.only_available:
         note = f"{away} of {len(found)} devices are never available"
         print(f"# {note}")
         print(f"note: {note}", file=sys.stderr)

@@ -204,7 +204,8 @@ def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> li
             _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
             for label, rows in series.items()
         ]
-    if not (bands := history.bands(name)):
+    bands = history.bands(name)
+    if not bands:
         return []
     group = text.count(len(history.many_devices), "device")
     of = bands.values()

@@ -63,7 +63,8 @@ def host_figures(history: History, summaries: Sequence[Mapping[str, Any]]) -> di
             x = axis("seconds of training")
             y = axis(label, zero=id != "host-temperature")
             figures[id] = figure(f"{label.capitalize()}, by host", x, y, lines, 180, hover="x")
-    if (by_round := _energy_of_rounds(summaries)) is not None:
+    by_round = _energy_of_rounds(summaries)
+    if by_round is not None:
         figures["host-energy"] = by_round
     return figures
 

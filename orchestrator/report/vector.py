@@ -112,7 +112,8 @@ def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float)
     axis = axes.xaxis if name == "x" else axes.yaxis
     axes.set(**{f"{name}label": settings.get("title", "")})
     axes.set(**{f"{name}lim": _limits(axes, name, settings)})
-    if labels := settings.get("labels"):
+    labels = settings.get("labels")
+    if labels:
         room = LINE if name == "y" else (_letters(labels) + 2) * LETTER
         places = range(0, len(labels), math.ceil(len(labels) * room / length))
         axis.set_ticks(places, [_shortened(labels[place]) for place in places])
@@ -125,9 +126,11 @@ def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float)
 
 
 def _limits(axes: Axes, name: str, settings: Mapping[str, Any]) -> tuple[float, float]:
-    if labels := settings.get("labels"):
+    labels = settings.get("labels")
+    if labels:
         return (-0.5, len(labels) - 0.5) if name == "x" else (len(labels) - 0.5, -0.5)
-    if given := settings.get("range"):
+    given = settings.get("range")
+    if given:
         return given[0], given[1]
     low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
     if not settings.get("zero"):

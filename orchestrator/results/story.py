@@ -249,7 +249,8 @@ class Story(Facts):
         if began is None:
             return None
         left: list[TimeLeft] = []
-        if (after := _seconds((self.plan.get("stop") or {}).get("after"))) is not None:
+        after = _seconds((self.plan.get("stop") or {}).get("after"))
+        if after is not None:
             left.append(TimeLeft(max(0.0, began + after - self.seconds), "time"))
         if self.rounds_planned and (done := self._done):
             first = max(0, done - PACE)
@@ -266,10 +267,12 @@ class Story(Facts):
         at = itemgetter("at")
         number = itemgetter("round")
         for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):
-            if (fault := self._timed[place])["id"] not in self.seen_faults:
+            fault = self._timed[place]
+            if fault["id"] not in self.seen_faults:
                 return NextFault(fault, fault["at"] - trained, None)
         for place in range(bisect_left(self._by_round, self.round, key=number), len(self._by_round)):
-            if (fault := self._by_round[place])["id"] not in self.seen_faults:
+            fault = self._by_round[place]
+            if fault["id"] not in self.seen_faults:
                 return NextFault(fault, None, fault["round"])
         return None
 

@@ -177,7 +177,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     rows += _recalls(others)
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
-    if (clients := summary.get("population")) is not None:
+    clients = summary.get("population")
+    if clients is not None:
         share = text.percent(clients["share_seen"])
         rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
     made = [fault for fault in summary["faults"] if fault["at"] is not None]

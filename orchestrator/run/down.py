@@ -83,7 +83,8 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
 
 def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
     """Send a signal to the orchestrator that holds a directory, if there is one."""
-    if (holder := directory.holder()) is None:
+    holder = directory.holder()
+    if holder is None:
         return False
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(holder)

@@ -73,7 +73,8 @@ def launch(
             except Exception:
                 directory.remove()
                 raise
-            if (begun := options.begun) is not None:
+            begun = options.begun
+            if begun is not None:
                 safely("the page of this run", lambda: begun(directory))
             start = partial(execute, plan, directory, record, interruption, holding, options)
             try:
@@ -131,12 +132,14 @@ def _plan_of(directory: RunDirectory) -> Plan:
         planned = history.plan
     origin = kept_origin(directory)
     plan = prepared_plan(origin.scenario, origin.file)
-    if away := sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts}):
+    away = sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts})
+    if away:
         raise RunError(
             f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(away)} "
             f"{'is' if len(away) == 1 else 'are'} not among those that nodes would run on now: see `hosts`"
         )
-    if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
+    differing = [key for key, value in plan.recorded.items() if planned.get(key) != value]
+    if differing:
         raise RunError(
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
             f"scenario ({', '.join(differing)}); start it again with `up`, or use the version and data of its first run"

@@ -67,7 +67,8 @@ async def execute(
     past_wall = past.wall_seconds if past else 0.0
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
-    if (listener := options.listener) is not None:
+    listener = options.listener
+    if listener is not None:
         record.subscribers.append(listener.receive)
         listener.end = lambda error: _resolve(early, Ending("failed", error))
 
@@ -115,7 +116,8 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
             opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, options.processes, view.line)
-            if (environment := await _unless(early, opening)) is None:
+            environment = await _unless(early, opening)
+            if environment is None:
                 return early.result()
             began = True
             driver = environment.driver
@@ -179,7 +181,8 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
             run.note("training", {})
             run.record.flush()  # a simulation may stand still from now on
             run.view.line("training")
-            if (after := run.plan.stop.after) is not None:
+            after = run.plan.stop.after
+            if after is not None:
                 asyncio.get_running_loop().call_later(max(0.0, after - run.past.training), session.finish, "after")
         ending = await session.ended
         # 6. Ask the nodes to end. Their last messages are the final counts.

@@ -35,7 +35,8 @@ def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Ite
             process.stdin.close()  # tells it that the run has ended
             process.stdin = None
         for destination, process in processes.items():
-            if (problem := _problem(process)) is not None:
+            problem = _problem(process)
+            if problem is not None:
                 _warn(directory, destination, problem or f"see {_log(directory, destination)}")
 
 

@@ -153,7 +153,8 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator
     if strangers:
         return
     a, b = (set(topology.expand(side)) for side in fault.between)
-    if both := sorted(a & b):
+    both = sorted(a & b)
+    if both:
         yield "between", f"{both[0]} is on both sides"
     elif not links_between(a, b, links):
         yield "between", "no link joins the two sides"

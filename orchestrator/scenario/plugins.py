@@ -81,7 +81,8 @@ def _add_profiles() -> None:
         if name in PROFILES or name == REAL:
             raise PluginError(f"there is already a link profile {name!r}: choose another name")
         try:
-            if (profile := LinkProfile.from_mapping(written)).real:
+            profile = LinkProfile.from_mapping(written)
+            if profile.real:
                 raise ProfileError("real: a named profile is for links that are shaped")
             PROFILES[name] = profile
         except ProfileError as error:

@@ -49,10 +49,12 @@ def _file(spec: ClientsSpec, settings: ClientSettings) -> Iterator[Mistake]:
         if getattr(spec, key):
             yield ("clients", key), f"{settings.name} gives it already: leave out one of them"
     for row in settings.rows:
-        if (name := row.hardware.get("class", "host")) not in HARDWARE:
+        name = row.hardware.get("class", "host")
+        if name not in HARDWARE:
             yield ("clients", "file"), f"{row.place}: {unknown('hardware class', name, HARDWARE)}"
             return
-        if unused := row.hardware.keys() - {"class", "speed"}:
+        unused = row.hardware.keys() - {"class", "speed"}
+        if unused:
             why = f"{min(unused)} has no effect in a population: the simulation only computes the speed"
             yield ("clients", "file"), f"{row.place}: {why}: leave the column out"
             return

@@ -33,7 +33,8 @@ _TIERS = ("device", "edge", "cloud")
 
 def check(scenario: Scenario) -> list[Mistake]:
     """All mistakes, in the order of the checks."""
-    if too_many := scenario.topology.too_many_pairs(scenario.mesh):
+    too_many = scenario.topology.too_many_pairs(scenario.mesh)
+    if too_many:
         return [(("topology",), too_many)]
     links = scenario.resolved_links
     return [
@@ -80,7 +81,8 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
         yield ("programs",), f"the nodes run {spec.name} already: leave out either programs or algorithm"
     topology = scenario.topology
     algorithm = scenario.scheme
-    if reason := algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count):
+    reason = algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count)
+    if reason:
         yield ("topology",), reason
     if topology.device_count and 0 in topology.per_edge:
         edge = topology.per_edge.index(0)
@@ -244,7 +246,8 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     if timeouts.beat < SHORTEST_BEAT:
         yield ("timeouts", "beat"), f"must be at least {format_duration(SHORTEST_BEAT)}"
     for name in ("lost_after", "lease"):
-        if (given := getattr(timeouts, name)) != "auto" and given < 2 * timeouts.beat:
+        given = getattr(timeouts, name)
+        if given != "auto" and given < 2 * timeouts.beat:
             least = format_duration(2 * timeouts.beat)
             yield ("timeouts", name), f"must be at least two beats, {least}, or one late sign of life ends it"
     for name in ("deadline", "cloud_deadline"):

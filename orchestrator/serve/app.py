@@ -98,7 +98,8 @@ def _all_runs(folder: Path) -> list[Route]:
         requested = request.query_params
         names = list(dict.fromkeys(requested.getlist("run")))
         named: dict[str, str] = {}
-        if sweep := requested.get("sweep"):
+        sweep = requested.get("sweep")
+        if sweep:
             named = cases_of_sweep(folder / Path(sweep).name)
             names += sorted(name for name, _ in run_paths(folder) if name.startswith(f"{sweep}/"))
         if not 0 < len(names) <= MOST:

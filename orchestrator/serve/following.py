@@ -121,7 +121,8 @@ class Reader:
 
     def _judge(self, history: History, *, changed: bool) -> None:
         """Read the checks of an ended run from its summary, or make them after the look that found its end."""
-        if (found := _judged(self.directory)) is not None:
+        found = _judged(self.directory)
+        if found is not None:
             self._results = found
             self._checked = self._seen
         elif self._unjudged and not changed:
@@ -137,7 +138,8 @@ class Reader:
         if self._running and not story.behind:
             self._results = checks(story)
         made = {**figures_of(story), "faults": faults_of(story)}
-        if changed := [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]:
+        changed = [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]
+        if changed:
             version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
             self._parts = self._parts | {id: (version, made[id]) for id in changed}
             self._version = version  # last: who reads it first has these parts, too

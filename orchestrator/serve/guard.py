@@ -83,7 +83,8 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
         requested = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if given := [value for key, value in requested if key == "token"]:
+        given = [value for key, value in requested if key == "token"]
+        if given:
             if not _same(given[0], self._token):
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in requested if key != "token"])

@@ -137,7 +137,8 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
         data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
         scenario = text
     read = validated(SweepFile, source, {"name": name_from(file.stem, "sweep")} | data)
-    if found := list(_contradictions(read, source, overrides)):
+    found = list(_contradictions(read, source, overrides))
+    if found:
         raise ScenarioError(found)
     place = file.parent / read.scenario
     at = source.place(("scenario",))
@@ -228,7 +229,8 @@ def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str])
         if seed in read.seeds[:index]:
             yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
     seeds: list[KeyPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
-    if (runs := math.prod(map(len, (read.cases or [""], read.seeds, *read.vary.values())))) > MOST_RUNS:
+    runs = math.prod(map(len, (read.cases or [""], read.seeds, *read.vary.values())))
+    if runs > MOST_RUNS:
         yield Problem(source.place(("vary",)), "vary", f"these are {runs:,} runs, more than {MOST_RUNS:,}: vary less")
     places = [(source.place(place), dotted(place)) for place in seeds if place in source.places]
     places += [(f"--set {each}", "seed") for each in overrides if each.partition("=")[0].strip() == "seed"]

@@ -89,7 +89,8 @@ class Sweeper:
         combination = self.sweep.combinations[number]
         try:
             plan = self._plan(combination)
-            if (found := self._known(combination, plan)) is not None:
+            found = self._known(combination, plan)
+            if found is not None:
                 return found
         except OrchestratorError as error:
             return self._failed(combination, error)

@@ -134,12 +134,15 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, the comparisons, and the failed runs."""
     comparisons = compare(results)
     parts = [f"# {sweep.name}", legend(sweep), _lines(table(sweep, results, columns_of(sweep.target)))]
-    if different_rounds := about_rounds(sweep):
+    different_rounds = about_rounds(sweep)
+    if different_rounds:
         parts.append(different_rounds)
-    if about := about_comparisons(sweep, comparisons):
+    about = about_comparisons(sweep, comparisons)
+    if about:
         rows = comparison_table(comparisons)
         parts += ["## Differences", about, *([_lines(rows)] if rows else [])]
-    if failed := failures(results):
+    failed = failures(results)
+    if failed:
         parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
     return "\n\n".join(parts) + "\n"
 
@@ -167,10 +170,12 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
         write_entries(console, [(number, case) for case, number in numbers.items()])
         write(console, "")
     _print_table(table(sweep, results, columns_of(sweep.target)), numbers, console)
-    if different_rounds := about_rounds(sweep):
+    different_rounds = about_rounds(sweep)
+    if different_rounds:
         write(console, "", Text(different_rounds, style="yellow"))
     comparisons = compare(results)
-    if about := about_comparisons(sweep, comparisons):
+    about = about_comparisons(sweep, comparisons)
+    if about:
         write(console, "", Text(about, style="dim"), "")
         _print_table(comparison_table(comparisons), numbers, console)
     for each in failures(results):
@@ -269,7 +274,8 @@ def legend(sweep: Sweep) -> str:
     seeds = {each.seed for each in sweep.combinations}
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
-    if (target := sweep.target) is not None:
+    target = sweep.target
+    if target is not None:
         legend += (
             f" Target: {text.percent(target.accuracy)} {judged_on(target.judged)}. A mean with ≥ includes runs that "
             "never reached it, up to the end of the shortest of them."

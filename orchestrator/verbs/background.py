@@ -41,7 +41,8 @@ class Launcher:
 
     def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
         with open(self._messages, "rb") as messages:
-            if not (line := messages.readline()):
+            line = messages.readline()
+            if not line:
                 return None, *self._end()
             directory = RunDirectory(Path(json.loads(line)["run"]))
             while not _is_under_way(directory):
@@ -97,7 +98,8 @@ def split(outputs: Iterable[int]) -> Launcher | Background:
     """Fork: the launcher continues, and the process of the run gets a session of its own, which Ctrl-C and the end of
     the terminal do not reach. Call it while there is one thread."""
     messages, sending = os.pipe()
-    if child := os.fork():
+    child = os.fork()
+    if child:
         os.close(sending)
         return Launcher(child, messages)
     os.close(messages)

@@ -52,7 +52,8 @@ def _baselines() -> list[Entry]:
         try:
             plugin = getattr(import_module(module.name), "PLUGIN", None)
         except ModuleNotFoundError as error:
-            if (reason := lacking(error)) is None:
+            reason = lacking(error)
+            if reason is None:
                 raise
             raise HostError(f"the list of baselines {reason}") from None
         for algorithm in plugin.algorithms if plugin else ():

@@ -137,7 +137,8 @@ async def _load() -> Trial:
 def _installed(name: str, used_by: str, packages: Sequence[str], ok: bool | None, remedy: str, command: str) -> Trial:
     """Whether these packages are installed. ``command`` installs the missing ones, in the place of {}."""
     found = {each: installed_version(each) for each in packages}
-    if missing := [each for each, version in found.items() if version is None]:
+    missing = [each for each, version in found.items() if version is None]
+    if missing:
         commands = (command.format(" ".join(missing)),)
         return Trial(name, used_by, ok, f"missing: {', '.join(missing)}", remedy, commands)
     return Trial(name, used_by, True, ", ".join(f"{each} {version}" for each, version in found.items()))
@@ -157,7 +158,8 @@ def versions() -> dict[str, str]:
 
 
 def _commands() -> Trial:
-    if errors := absent():
+    errors = absent()
+    if errors:
         commands = tuple(dict.fromkeys(command for error in errors for command in error.commands))
         detail = "; ".join(error.what for error in errors)
         return Trial("commands", SHAPED, False, detail, "install the package, as root", commands)
@@ -168,7 +170,8 @@ def _namespaces() -> Trial:
     used_by = "the driver namespaces"
     if shutil.which("unshare") is None:
         return Trial("namespaces", used_by, False, "not tried, since a command is missing")
-    if (error := namespaces.refusal()) is not None:
+    error = namespaces.refusal()
+    if error is not None:
         return Trial.missing("namespaces", used_by, error)
     how = "as root" if os.geteuid() == 0 else "in an unprivileged user namespace"
     return Trial("namespaces", used_by, True, f"made {how}")
@@ -206,7 +209,8 @@ async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> lis
 
 async def _media(hub: Hub) -> Trial:
     """Try the kernel engine's shared media, in the hub."""
-    if missing := await KernelMedia.missing(hub):
+    missing = await KernelMedia.missing(hub)
+    if missing:
         detail = f"{missing}; the link engine `userspace` shares media instead"
         return Trial(*IFB, None, detail, "load the kernel modules, as root", MODPROBE)
     return Trial(*IFB, True, "works")
@@ -215,7 +219,8 @@ async def _media(hub: Hub) -> Trial:
 async def _tcp(hub: Hub) -> Trial:
     """Try the TCP settings of nodes, in the hub."""
     settings = await tcp.in_force(hub)
-    if refused := tcp.notes(settings):
+    refused = tcp.notes(settings)
+    if refused:
         return Trial("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
     return Trial("TCP", SHAPED, True, f"congestion control {settings.get(tcp.CONGESTION, 'unknown')}")
 
@@ -272,11 +277,13 @@ def _docker() -> list[Trial]:
     with contextlib.closing(engine):
         facts = engine.facts()
         image = engine.image(name)
-    if (refused := unfit(facts, platform.release())) is not None:
+    refused = unfit(facts, platform.release())
+    if refused is not None:
         return [*findings, Trial.missing("Docker Engine", used_by, refused, ok=None)]
     limits = Limits.of(facts).notes()
     findings.append(Trial("Docker Engine", used_by, True, "; ".join([product(facts), *limits])))
-    if (lacking := node_image.problem(name, image, facts["Architecture"])) is not None:
+    lacking = node_image.problem(name, image, facts["Architecture"])
+    if lacking is not None:
         return [*findings, Trial.missing("image of nodes", used_by, lacking, ok=None)]
     return [*findings, Trial("image of nodes", used_by, True, name)]
 

@@ -79,7 +79,8 @@ def chosen(given: str | None, *, sweep: bool = False) -> Path:
         return _only(sweep)
     if _URL.match(given):
         raise ScenarioError([Problem(given, "", "download it first, with the files that it names, then give its path")])
-    if (path := Path(given)) == STANDARD_INPUT or not _is_missing(path):
+    path = Path(given)
+    if path == STANDARD_INPUT or not _is_missing(path):
         return path
     file = find(given, sweep=sweep)
     if file is None:
@@ -153,7 +154,8 @@ def _data(file: Path) -> dict[str, Any]:
 def _required(data: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
     """What the example requires. ``base``: the scenario of a sweep; data sets in the sweep replace its own."""
     for program in data.get("programs", {}).values():
-        if (needed := PROGRAMS.get(program["command"].split()[0])) is not None:
+        needed = PROGRAMS.get(program["command"].split()[0])
+        if needed is not None:
             yield needed
     varied = [[each] for each in data.get("vary", {}).get("data.dataset", [])]
     found = [*_datasets({**data, "vary": {}}), *varied] or list(_datasets(base))

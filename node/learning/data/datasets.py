@@ -248,7 +248,8 @@ def _find(name: str, cache: Path, search: Sequence[Path], download: bool) -> tup
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         with contextlib.suppress(OSError):  # a folder that this user may not read
-            if (reader := FORMATS[name](place)) is not None:
+            reader = FORMATS[name](place)
+            if reader is not None:
                 return place, reader
     tried = [str(root) for root in (*search, *roots)]
     return _fetch(name, cache, tried, download)

@@ -60,7 +60,8 @@ def download(name: str, folder: Path) -> Path | None:
 
     Files that are complete already are kept. Raises OSError if no mirror has a file with the published hash.
     """
-    if (found := DOWNLOADS.get(name)) is None:
+    found = DOWNLOADS.get(name)
+    if found is None:
         return None
     place = folder / name if len(found.files) > 1 else folder
     place.mkdir(parents=True, exist_ok=True)

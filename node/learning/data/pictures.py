@@ -98,7 +98,8 @@ def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
             raise DataError(f"{path}: {name} {why}; remove or rename it")
         roots.add(tuple(folders[:-2]))
         found.append(_Named(folders[-2], folders[-1], file, name))
-    if empty := sorted(classes - {each.label for each in found if each.part == "train"}):
+    empty = sorted(classes - {each.label for each in found if each.part == "train"})
+    if empty:
         raise DataError(f"{path}: class {empty[0]!r} has no pictures in train; remove its folder, or fill it")
     if len(roots) > 1:
         listed = ", ".join(sorted("/".join(root) or "." for root in roots)[:3])

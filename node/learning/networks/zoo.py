@@ -108,7 +108,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         given = kwargs or {}
         made = func(*args, **given)
-        if count := flop_registry.get(func.overloadpacket):
+        count = flop_registry.get(func.overloadpacket)
+        if count:
             self.operations += count(*args, **given, out_val=made)
             self.widest = max(self.widest, made.numel())
         return made

@@ -62,7 +62,8 @@ class Limits:
     def notes(self) -> list[str]:
         """One sentence for each limit that is not enforced."""
         found = []
-        if missing := [name for name in ("cpu", "memory") if not getattr(self, name)]:
+        missing = [name for name in ("cpu", "memory") if not getattr(self, name)]
+        if missing:
             why = "the Docker Engine's host lacks the cgroup controllers"
             found.append(UNLIMITED.format(" and ".join(missing), why))
         if self.memory and not self.swap:

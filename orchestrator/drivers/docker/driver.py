@@ -95,7 +95,8 @@ class DockerDriver:
     async def open(self) -> None:
         """Check the Engine and the images, and start to listen to the events of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
-        if (error := unfit(facts, os.uname().release)) is not None:
+        error = unfit(facts, os.uname().release)
+        if error is not None:
             raise error
         self._limits = Limits.of(facts)
         self._notes += self._limits.notes()
@@ -115,7 +116,8 @@ class DockerDriver:
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
         self._memory.watch(str(container.id), node.name, pid)
-        if (code := self._early.pop(str(container.id), None)) is not None:
+        code = self._early.pop(str(container.id), None)
+        if code is not None:
             self._ended(str(container.id), code)
         return NodeHandle(pid)
 
@@ -160,7 +162,8 @@ class DockerDriver:
         for name in [self.image, *sorted(self._images - {self.image})]:
             image = await asyncio.to_thread(self._engine.image, name)
             foreign = None if name == self.image else emulated(self._handlers)
-            if (error := node_image.problem(name, image, machine, foreign)) is not None:
+            error = node_image.problem(name, image, machine, foreign)
+            if error is not None:
                 raise error
             assert image is not None
             self._users[name] = User(*node_image.user_of(image, os.geteuid(), os.getegid()))
@@ -192,7 +195,8 @@ class DockerDriver:
         with plain_words(f"starting {node.name}"):
             copier = self._spawn(copy_output, self._engine.output(container), log)
             container.start()
-        if (pid := self._pid_of(container)) == 0:
+        pid = self._pid_of(container)
+        if pid == 0:
             copier.join(LAST_WORDS)
             return 0, container
         if not is_process_of(pid, str(container.id)) and self._pid_of(container) == pid:
@@ -233,7 +237,8 @@ class DockerDriver:
             container.kill(signal=name)
 
     def _remove_all(self) -> None:
-        if left := self._engine.remove(self._engine.containers(self._directory.run)):
+        left = self._engine.remove(self._engine.containers(self._directory.run))
+        if left:
             names = ", ".join(each.node for each in left)
             raise DriverError(f"the Docker Engine did not remove the containers of {names}: `down` tries again")
 
@@ -259,7 +264,8 @@ class DockerDriver:
             self._out_of_memory_at(node)
             return
         self._memory.look(container)
-        if (code := int(attributes["exitCode"])) == KILLED and node not in self._out_of_memory | self._killed:
+        code = int(attributes["exitCode"])
+        if code == KILLED and node not in self._out_of_memory | self._killed:
             self._unexplained[container] = node, code
             asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
         else:

@@ -86,7 +86,8 @@ class PodsDriver(NodesHere, DockerDriver):
         started = await asyncio.shield(work)  # as a node's: `close` waits for the thread
         self._running[str(started.container.id)] = started
         self._memory.watch(str(started.container.id), program.node, started.pid)
-        if (code := self._early.pop(str(started.container.id), None)) is not None:
+        code = self._early.pop(str(started.container.id), None)
+        if code is not None:
             self._ended(str(started.container.id), code)
 
     async def signal(self, program: ProgramPlan, number: int) -> None:

@@ -139,7 +139,8 @@ class HostsDriver:
                 continue
             outage.waiting.add(node)
             due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
-            if (left := due - asyncio.get_running_loop().time()) > 0:
+            left = due - asyncio.get_running_loop().time()
+            if left > 0:
                 self._change.clear()
                 await within(left, self._change.wait())
             elif moves:
@@ -276,7 +277,8 @@ class HostsDriver:
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
-        if (outage := self._outages.get(host)) is not None:
+        outage = self._outages.get(host)
+        if outage is not None:
             self._reopening.start(self._reopen(outage))
 
     async def _reopen(self, outage: HostOutage) -> None:

@@ -45,7 +45,8 @@ def read_inventory(nodes: Iterable[Object]) -> Inventory:
             f"its architecture is {architecture}": architecture not in ARCHITECTURES,
             "it has no IPv4 address": not address,
         }
-        if found := [reason for reason, applies in reasons.items() if applies]:
+        found = [reason for reason, applies in reasons.items() if applies]
+        if found:
             left_out[name] = found[0]
         else:
             cores, memory = (quantity(status["allocatable"][what]) for what in ("cpu", "memory"))

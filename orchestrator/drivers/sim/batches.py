@@ -79,7 +79,8 @@ class Batches:
         if not isinstance(learner, Learner) or called.__name__ != Learner.train.__name__:
             return self._pool.submit(fn, *args)
         training = Training(*args)
-        if (key := form(learner, training)) is None:
+        key = form(learner, training)
+        if key is None:
             return self._pool.submit(fn, *args)
         if key not in self._gathering:
             self._gathering[key] = Batch(self._pool, lambda: self._gathering.pop(key))

@@ -91,7 +91,8 @@ class _Writer:
         if isinstance(value, tuple):
             return msgpack.ExtType(_TUPLE, self.pack(list(value)))
         if is_dataclass(value) and not isinstance(value, type):
-            if (constant := _constant(value)) is not None:
+            constant = _constant(value)
+            if constant is not None:
                 return msgpack.ExtType(_CONSTANT, constant)
             return self._record(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
         if isinstance(value, FunctionType):

@@ -186,20 +186,23 @@ class Crowd:
     def release(self, clients: Iterable[str]) -> None:
         """See `node.messaging.selection.Selector`."""
         for name in clients:
-            if (part := self._parts.get(name)) is not None:
+            part = self._parts.get(name)
+            if part is not None:
                 part.over = True
         self._changed.set()
 
     def counted(self, messages: Sequence[Message], round: int) -> None:
         """See `node.messaging.selection.Selector`."""
         for message in messages:
-            if (part := self._parts.get(message.sender)) is not None:
+            part = self._parts.get(message.sender)
+            if part is not None:
                 part.outcome = COUNTED
                 part.used = round
 
     def refused(self, client: str) -> None:
         """See `node.messaging.selection.Selector`."""
-        if (part := self._parts.get(client)) is not None and part.outcome == COUNTED:
+        part = self._parts.get(client)
+        if part is not None and part.outcome == COUNTED:
             part.outcome = None
             part.used = None
 
@@ -207,7 +210,8 @@ class Crowd:
 
     def answered(self, name: str) -> None:
         """Note that a client's answer has arrived."""
-        if (part := self._parts.get(name)) is not None:
+        part = self._parts.get(name)
+        if part is not None:
             part.arrived = self._now()
 
     def lost(self, name: str) -> None:

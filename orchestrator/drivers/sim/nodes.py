@@ -64,7 +64,8 @@ class Nodes:
         self._costs: dict[str, StepCost] = {}
         self._learners: dict[str, Learner] = {}
         for each in assignments.values():
-            if (key := each.model_kind) not in self._model_pools:
+            key = each.model_kind
+            if key not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
                 self._costs[key] = cost_of(model_pool.sample, inputs_of(self._data.zeros(1)), self._params.batch_size)
         self.accelerators = plan.accelerators
@@ -86,7 +87,8 @@ class Nodes:
             return 1
         reasons = ["gradient_checkpointing is on"] if self._params.gradient_checkpointing else []
         found = (hindrance(pool.sample, self._data) for pool in self._model_pools.values())
-        if reasons := reasons or [f"of the model, {reason}" for reason in found if reason]:
+        reasons = reasons or [f"of the model, {reason}" for reason in found if reason]
+        if reasons:
             self.notes.append(f"clients train one by one, not {requested} at a time: {reasons[0]}")
             return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.

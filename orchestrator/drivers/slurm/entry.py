@@ -18,7 +18,8 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     from orchestrator.drivers.namespaces import entry as namespaces
     from orchestrator.drivers.slurm.job import HOST, hosts, refusal
 
-    if (error := refusal()) is not None:
+    error = refusal()
+    if error is not None:
         return [error]
     wanted = set() if plan is None else {node.host for node in plan.nodes}
     away = sorted(wanted - {each.name for each in hosts(memory=1)})

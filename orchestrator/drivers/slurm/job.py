@@ -51,7 +51,8 @@ def refusal(environment: Mapping[str, str] = os.environ) -> HostError | None:
 
 def hosts(memory: int) -> list[HostFacts]:
     """The hosts of the job. ``memory``: bytes of a host of which Slurm does not know it. HostError outside a job."""
-    if (error := refusal()) is not None:
+    error = refusal()
+    if error is not None:
         raise error
     command = ["scontrol", "--oneliner", "show", "node", os.environ[JOB]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

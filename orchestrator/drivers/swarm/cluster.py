@@ -92,7 +92,8 @@ class Cluster:
         """Connect to this host's Engine. HostError with the remedy if it answers not, or manages no swarm."""
         engine = Engine.connect()
         try:
-            if (error := refusal(engine.facts())) is not None:
+            error = refusal(engine.facts())
+            if error is not None:
                 raise error
         except BaseException:
             engine.close()
@@ -105,7 +106,8 @@ class Cluster:
     def members(self) -> list[SwarmHost]:
         """All hosts by name. HostError if two have the same name."""
         found = self._hosts()
-        if (error := namesakes(found)) is not None:
+        error = namesakes(found)
+        if error is not None:
             raise error
         return sorted(found, key=lambda each: each.name)
 
@@ -299,7 +301,8 @@ def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
         return None
     named = ", ".join(f"{each.name} ({each.address}, {each.state})" for each in double)
     what = f"hosts of the swarm have the same name: {named}"
-    if gone := [each for each in double if each.state == "down"]:
+    gone = [each for each in double if each.state == "down"]
+    if gone:
         remedy = "remove those that are gone, such as a host from before it joined again"
         return HostError(what, remedy, [f"docker node rm --force {each.id}" for each in gone])
     return HostError(
@@ -327,7 +330,8 @@ def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict
 def _only(members: Iterable[SwarmHost], names: Collection[str]) -> list[SwarmHost]:
     """The members of these names. HostError if there is no such host."""
     found = {each.name: each for each in members}
-    if missing := [name for name in names if name not in found]:
+    missing = [name for name in names if name not in found]
+    if missing:
         raise HostError(f"the swarm has no host {', '.join(missing)}", f"its hosts are {', '.join(found)}")
     return [found[name] for name in names]
 

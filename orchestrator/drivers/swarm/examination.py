@@ -127,7 +127,8 @@ async def _measure_rates(
     rates = dict[tuple[str, str], float | None]()
     result.busy = await asyncio.to_thread(others)
     for one, other in combinations(ends, 2):
-        if (measured := result.underlay.get((one.name, other.name))) is None or result.busy:
+        measured = result.underlay.get((one.name, other.name))
+        if measured is None or result.busy:
             continue
         tell(f"measuring the rate between {one.name} and {other.name}")
         with contextlib.suppress(OrchestratorError):  # it stays unknown

@@ -142,7 +142,8 @@ def _membership(host: SwarmHost) -> Iterator[HostFinding]:
 
 
 def _label(host: SwarmHost) -> Iterator[HostFinding]:
-    if (label := host.labels.get(HARDWARE_LABEL)) is not None:
+    label = host.labels.get(HARDWARE_LABEL)
+    if label is not None:
         try:
             check_board(label)
         except ValueError as error:
@@ -155,10 +156,12 @@ def _engine(facts: HostState) -> Iterator[HostFinding]:
     if engine is None:
         yield HostFinding(UNUSABLE, "its Docker Engine does not answer its agent", "see the Engine's log on the host")
         return
-    if (refused := unfit(engine, facts.kernel)) is not None:
+    refused = unfit(engine, facts.kernel)
+    if refused is not None:
         yield HostFinding.of(refused)
     version = str(engine["ServerVersion"])
-    if (number := _number(version)) is not None and number < LEAST_ENGINE:
+    number = _number(version)
+    if number is not None and number < LEAST_ENGINE:
         yield HostFinding(UNUSABLE, f"its Docker Engine is {version}", "install 20.10 or later")
     if number is not None and number >= WITH_RAW_TABLE and facts.iptable_raw is False:
         what = f"its kernel has no module iptable_raw, which Docker Engine {version} needs for networks of its own"
@@ -255,7 +258,8 @@ def _board(host: SwarmHost, facts: HostState) -> Iterator[HostFinding]:
 
 
 def _accelerator(host: SwarmHost, facts: HostState) -> Iterator[HostFinding]:
-    if (label := host.labels.get(ACCELERATOR_LABEL)) is not None and not facts.accelerators:
+    label = host.labels.get(ACCELERATOR_LABEL)
+    if label is not None and not facts.accelerators:
         what = f"it has the label {ACCELERATOR_LABEL}={label}, and its kernel shows no accelerator"
         command = f"docker node update --label-rm {ACCELERATOR_LABEL} {host.name}"
         yield HostFinding(

@@ -119,7 +119,8 @@ def archive(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] 
 def archive_of_program(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> Source:
     """The same for an image with a program, which knows nothing of edgebed and is never emulated."""
     there = _there(name, architecture, found)
-    if (chosen := _fitting(there, architecture)) is not None:
+    chosen = _fitting(there, architecture)
+    if chosen is not None:
         return _archive(there[chosen])
     other = names_of(name, architecture)[1]
     return HostError(
@@ -179,13 +180,15 @@ def deliveries(
                     without[source].append(host)
             elif not has(image, source):
                 missing[name, source].append(host)
-                if (error := obstacle(name, source, host, architecture, its["free"], image)) is not None:
+                error = obstacle(name, source, host, architecture, its["free"], image)
+                if error is not None:
                     obstacles.append(error)
     lacking = [
         HostError(f"{', '.join(hosts)}: no image to make nodes from, and {error.what}", error.remedy, error.commands)
         for error, hosts in without.items()
     ]
-    if problems := [*lacking, *obstacles]:
+    problems = [*lacking, *obstacles]
+    if problems:
         raise _joined(problems)
     return [Delivery(name, source, tuple(hosts)) for (name, source), hosts in missing.items()]
 

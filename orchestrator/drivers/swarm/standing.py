@@ -146,7 +146,8 @@ def taken(swarm: str, server: str, stack: ExitStack) -> Access | None:
     with contextlib.suppress(FileNotFoundError, BlockingIOError), ExitStack() as holding:
         stream = holding.enter_context(_file_of(swarm).open())
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (keys := _keys_of(swarm, server)) is not None:
+        keys = _keys_of(swarm, server)
+        if keys is not None:
             stack.push(holding.pop_all())
             return keys
     return None
@@ -159,6 +160,7 @@ def access(cluster: Cluster, image: str, stack: ExitStack) -> Access:
     if found is None or (use := taken(cluster.id(), found.server, stack)) is None:
         return Access(keypair(), keypair())
     with contextlib.closing(Engine.connect()) as engine:
-        if (error := outdated(found, identity_of(engine, image))) is not None:
+        error = outdated(found, identity_of(engine, image))
+        if error is not None:
             raise error
     return use

@@ -104,7 +104,8 @@ async def dismiss(agents: Agents) -> None:
 
 
 def _stop_agents(cluster: Cluster, run: str) -> None:
-    if away := cluster.stop_agents(run):
+    away = cluster.stop_agents(run)
+    if away:
         logger.warning(
             "%s: its agent did not end with the run; `down %s` removes what is left there when the host is back",
             ", ".join(away),
@@ -114,7 +115,8 @@ def _stop_agents(cluster: Cluster, run: str) -> None:
 
 async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collection[str]) -> None:
     """Wait until the agents of all hosts are there. HostError with the reason of each that does not begin."""
-    if away := await agents.wait_for(hosts, AGENT_TIMEOUT):
+    away = await agents.wait_for(hosts, AGENT_TIMEOUT)
+    if away:
         _, address = await asyncio.to_thread(cluster.here)
         found = await asyncio.to_thread(cluster.agents, run)
         reasons = {host: each.error or each.state for host, each in found.items()}

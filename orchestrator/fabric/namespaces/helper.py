@@ -39,7 +39,8 @@ class HelperHub(Hub):
     @classmethod
     async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
         """Start the helper from ``image``, which must exist locally and contain util-linux."""
-        if (error := without_client()) is not None:
+        error = without_client()
+        if error is not None:
             raise error
         name = f"{run}-{PART}"
         label = labels(run, directory, PART)

@@ -65,7 +65,8 @@ async def configure(
         control = node.stack[CONGESTION]
         await _attempt(hub, pid, [*routes(node, control), *path_routes(node, control, known, mtus)])
     _, shown, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
-    if on_route := re.search(r"\bcongctl (\S+)", shown):
+    on_route = re.search(r"\bcongctl (\S+)", shown)
+    if on_route:
         found[CONGESTION] = on_route[1]
     return {name: found.get(name, "unknown") for name in node.stack}
 

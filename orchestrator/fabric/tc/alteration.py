@@ -70,7 +70,8 @@ def finish(
 ) -> Exception | None:
     """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
     source, target = done.pair
-    if complaint := reply.error or shown.error:
+    complaint = reply.error or shown.error
+    if complaint:
         return FabricError(f"link {source} -> {target}: {complaint}")
     try:
         if done.change.profile is not None:

@@ -370,7 +370,8 @@ class KernelFabric(Coalescing):
             return None
         sent = dict.fromkeys(self._links.remote, 0)
         for row in rows:
-            if (target := str(row["target"])) in sent:
+            target = str(row["target"])
+            if target in sent:
                 sent[target] += int(row["delivered"])
         return sent
 

@@ -103,7 +103,8 @@ class KernelBuffers:
     async def undo(self, refused: Sequence[Alteration], cut: Container[Pair]) -> None:
         """Set the policers of links whose change was refused as they were. ``cut``: the links that are cut."""
         commands = [self.opened(each.pair) if each.pair in cut else self.restored(each.pair) for each in refused]
-        if given := [each for each in commands if each is not None]:
+        given = [each for each in commands if each is not None]
+        if given:
             await self._tc.attempt(given)
 
     async def widen(self, backlogs: Mapping[Pair, int]) -> None:

@@ -147,7 +147,8 @@ class KernelLinks:
         if configured.index not in states:
             raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
         applied = tc.applied(configured.profile, self._capabilities, alone=self._alone(target))
-        if differences := tc.compare(applied, states[configured.index]):
+        differences = tc.compare(applied, states[configured.index])
+        if differences:
             raise FabricError(f"link {source} -> {target}: {'; '.join(differences)}")
 
     def not_applied(self) -> Iterator[str]:

@@ -108,7 +108,8 @@ class KernelMedia:
             changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
             if any(len(way) > 1 for way in changed.values()):
                 raise FabricError(SEVERAL)
-            if unknown := {each.channel for way in changed.values() for each in way} - self._channels.keys():
+            unknown = {each.channel for way in changed.values() for each in way} - self._channels.keys()
+            if unknown:
                 raise FabricError(f"there is no channel {min(unknown)}")
             if changed.keys() & self._flows.keys():
                 await self.rows()  # the counter of a filter ends with it

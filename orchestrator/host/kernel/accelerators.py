@@ -22,7 +22,8 @@ CARD = "NVIDIA GPU"
 
 def accelerators(root: Path = Path("/")) -> tuple[str, ...]:
     """The names of the accelerators below ``root``, which holds dev and proc; equal ones again and again."""
-    if cards := sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
+    cards = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
+    if cards:
         return tuple(_model(card) for card in cards)
     if any((root / each).exists() for each in JETSON):
         return (JETSON_GPU,)

@@ -93,7 +93,8 @@ class NodeGroups:
         is slow."""
         made = []
         for hierarchy in self._hierarchies:
-            if not (files := limits(hierarchy, cores, memory)):
+            files = limits(hierarchy, cores, memory)
+            if not files:
                 continue
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)

@@ -54,7 +54,8 @@ class UsageReader:
         found: dict[str, list[Path]] = {name: [] for name in members}
         if names:
             for folder in self._proc.glob("[0-9]*"):
-                if (name := names.get(_space(folder) or "")) is not None:
+                name = names.get(_space(folder) or "")
+                if name is not None:
                     found[name].append(folder)
         return found
 
@@ -79,7 +80,8 @@ def _space(process: Path) -> str | None:
 
 def of_process(process: Path) -> ProcessUsage:
     """What the process uses that has this folder of /proc; nothing if it has ended."""
-    if (stat := text_of(process / "stat")) is None:
+    stat = text_of(process / "stat")
+    if stat is None:
         return ProcessUsage()
     fields = stat.rpartition(")")[2].split()  # a process may name itself anything
     own, waited_for = fields[11:13], fields[13:15]  # utime and stime, cutime and cstime: fields 14 to 17

@@ -73,7 +73,8 @@ class Interruption:
     def end(self) -> None:
         """End the run in order, without a signal. Other threads may call this."""
         self.asked = True
-        if (in_order := self._in_order) is not None:
+        in_order = self._in_order
+        if in_order is not None:
             in_order()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
@@ -137,7 +138,8 @@ def interruptible() -> Iterator[Interruption]:
     to the main thread only. In another thread they do not end the run, unless `in_thread` made the thread for it."""
     if _asked:
         raise KeyboardInterrupt
-    if (given := getattr(_thread, "interruption", None)) is not None:
+    given = getattr(_thread, "interruption", None)
+    if given is not None:
         yield given
         return
     interruption = Interruption()

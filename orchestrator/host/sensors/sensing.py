@@ -51,7 +51,8 @@ class Sensing:
     async def sense(self, *, everything: bool = False) -> None:
         """Read what has changed; or ``everything``, so that each curve has its end."""
         async with self._one_at_a_time:
-            if (sampler := self._sampler) is None:
+            sampler = self._sampler
+            if sampler is None:
                 return
             readings = await self._answer(partial(sampler.sample, everything=everything))
             if readings is None:

@@ -66,7 +66,8 @@ def discover(root: Path = Path("/")) -> list[Sensor]:
 def thermal_zones(sys: Path) -> Iterator[Sensor]:
     """class/thermal/thermal_zone*/temp, in millidegrees Celsius."""
     for zone in _numbered(sys / "class/thermal", "thermal_zone"):
-        if (kind := text_of(zone / "type")) and kind not in PLACEHOLDERS:
+        kind = text_of(zone / "type")
+        if kind and kind not in PLACEHOLDERS:
             yield Sensor(TEMPERATURE, "thermal", f"zone {kind}", (zone / "temp",), _degrees)
 
 
@@ -115,7 +116,8 @@ def ina3221x(sys: Path) -> Iterator[Sensor]:
     """The rails of Jetson boards with L4T 4.9, of NVIDIA's own driver: rail_name_*, and in_power*_input in mW."""
     for label in sorted(sys.glob("bus/i2c/drivers/ina3221x/*/iio[:_]device*/rail_name_*")):
         power = label.with_name(f"in_power{label.name.removeprefix('rail_name_')}_input")
-        if (rail := text_of(label)) not in (None, "NC") and power.exists():
+        rail = text_of(label)
+        if rail not in (None, "NC") and power.exists():
             yield Sensor(POWER, "ina3221x", f"rail {rail}", (power,), _milli)
 
 
@@ -270,6 +272,7 @@ def _channels(chip: Path, pattern: str) -> Iterable[tuple[str, Path]]:
     """The files of a chip with such a name, one for each number, in the order of the numbers."""
     found: dict[str, Path] = {}
     for file in sorted(chip.iterdir(), reverse=True):  # "power1_input" rather than "power1_average"
-        if match := re.fullmatch(pattern, file.name):
+        match = re.fullmatch(pattern, file.name)
+        if match:
             found.setdefault(match[1], file)
     return sorted(found.items(), key=lambda each: int(each[0]))

@@ -56,7 +56,8 @@ def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
 def _named(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The name and the hash of each file: of schedules, cross traffic, clients' settings and stays, the partition."""
     given = [link["schedule"] for link in plan["links"] if link.get("schedule")]
-    if (population := plan.get("population")) is not None:
+    population = plan.get("population")
+    if population is not None:
         given.append(population["availability"])
     given += plan.get("clients", {}).values()
     given += [each for medium in plan.get("media", ()) for each in medium.get("schedules", {}).values()]

@@ -137,7 +137,8 @@ def crossing_notes(crossings: Iterable[HostCrossing]) -> Iterator[str]:
 def _refuse_short(between: Mapping[tuple[str, str], Sequence[AskedLink]], inventory: Inventory) -> None:
     short = []
     for (source, target), links in sorted(between.items()):
-        if (underlay := inventory.underlay.get((source, target))) is not None:
+        underlay = inventory.underlay.get((source, target))
+        if underlay is not None:
             short += [(link, source, target, underlay) for link in links if too_fast(link, underlay)]
     if not short:
         return

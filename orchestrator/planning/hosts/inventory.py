@@ -82,7 +82,8 @@ class Inventory:
 
     def __post_init__(self) -> None:
         counted = Counter([*(host.name for host in self.hosts), *self.left_out])
-        if twice := [name for name, number in counted.items() if number > 1]:
+        twice = [name for name, number in counted.items() if number > 1]
+        if twice:
             raise InventoryError(f"hosts: {twice[0]} is there twice: give every host a name of its own")
         for name in (name for pair in self.underlay for name in pair):
             if name not in counted:
@@ -104,7 +105,8 @@ class Inventory:
         left_out = {}
         for place, each in enumerate(lists.hosts):
             where = f"hosts[{place}]"
-            if reason := _hindrance(each, where):
+            reason = _hindrance(each, where)
+            if reason:
                 left_out[_read(_NamedHost, {"name": each.get("name")}, where).name] = reason
             else:
                 hosts.append(HostFacts.from_json(_lasting(each), where))

@@ -55,7 +55,8 @@ def media_homes(
         common = group.common(hosts)
         (source, target) = group.links[0]
         preferred = [*((before or {}).get(medium) for medium in group.media), hosts[target], hosts[source]]
-        if (home := next((each for each in preferred if each in common), None)) is not None:
+        home = next((each for each in preferred if each in common), None)
+        if home is not None:
             homes |= dict.fromkeys(group.media, home)
     return homes
 

@@ -93,7 +93,8 @@ def kept_apart(plan: Plan, homes: Mapping[str, str], node: str, between: Between
 def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, ...], str]:
     """The hosts on which a node may live, and why there is none if there is none."""
     assert plan.placement is not None, "its nodes run on several hosts"
-    if (board := plan.placement.boards.get(node.name)) is not None:
+    board = plan.placement.boards.get(node.name)
+    if board is not None:
         return (), f"it runs on a real {board}"
     if any(link.profile.real for link in plan.links if node.name in (link.source, link.target)):
         return (), "the network of its host is one of its links"

@@ -36,7 +36,8 @@ def on_hosts(
     groups = media_groups(over_media, hardware)
     placement = place(scenario.members, hardware, scenario.hosts, requests, inventory, devices, groups)
     refuse_real_within_hosts(requests, placement.hosts, scenario.resolved_links.real)
-    if (error := without_home(over_media, placement.hosts)) is not None:
+    error = without_home(over_media, placement.hosts)
+    if error is not None:
         raise error
     placement = replace(placement, media=media_homes(over_media, placement.hosts))
 

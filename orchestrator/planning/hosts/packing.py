@@ -143,7 +143,8 @@ def _urgency(group: Sequence[Request]) -> tuple[bool, float, int]:
 def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
     """Place nodes together if a host has room for all, else one by one. They may live on the same hosts."""
     first = group[0]
-    if fitting := [each for each in first.general if each.fits(group) and suits(group, each)]:
+    fitting = [each for each in first.general if each.fits(group) and suits(group, each)]
+    if fitting:
         candidate = max(
             fitting,
             key=lambda each: (first.tier == "cloud" and each.host.manager, each.groups[first.group], each.free),

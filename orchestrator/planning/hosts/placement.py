@@ -121,7 +121,8 @@ def _requests(
 def _with_accelerator(node: str, device: str, candidates: Sequence[Candidate], pin: str) -> Sequence[Candidate]:
     """The hosts with the label of an accelerator. Raises PlanError if there is none."""
     kind = device.partition(":")[0]
-    if found := [each for each in candidates if each.host.labels.get(ACCELERATOR_LABEL) == kind]:
+    found = [each for each in candidates if each.host.labels.get(ACCELERATOR_LABEL) == kind]
+    if found:
         return found
     among = f" of {pin}" if pin else ""
     raise PlanError(
@@ -135,7 +136,8 @@ def _allowed(
     key: str, choice: HostChoice, candidates: Sequence[Candidate], left_out: Mapping[str, str]
 ) -> Sequence[Candidate]:
     """The hosts that an entry of `hosts` means. Raises PlanError if there is none."""
-    if allowed := [each for each in candidates if choice.takes(each.host.name, each.host.labels)]:
+    allowed = [each for each in candidates if choice.takes(each.host.name, each.host.labels)]
+    if allowed:
         return allowed
     there = text.some((_described(each.host) for each in candidates), limit=20) or "none"
     what = f"no host has the label {choice}"
@@ -211,7 +213,8 @@ def _notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         emulated = [request.name for each in general for request in each.taken if request.hardware.name == board]
         if real and emulated:
             yield f"{_names(real)}: real {board}; {text.some(emulated)}: emulated ones"
-        if strangers := [request for request in real if request.hardware.name not in (board, "host")]:
+        strangers = [request for request in real if request.hardware.name not in (board, "host")]
+        if strangers:
             kinds = text.some(dict.fromkeys(request.hardware.name for request in strangers))
             yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {kinds}"
     for each in boards:

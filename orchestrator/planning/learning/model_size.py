@@ -36,7 +36,8 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     if form.task != "classification" and scenario.scheme.classes:
         what = WITHOUT_CLASSES[form.task]
         raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs classes")
-    if least := scenario.parameters.smallest_picture:
+    least = scenario.parameters.smallest_picture
+    if least:
         try:
             needs_pictures(form.shape, least)
         except ValueError as error:

@@ -74,7 +74,8 @@ def plan_clients(scenario: Scenario) -> dict[str, Any]:
     if spec is None:
         return {}
     files: dict[str, Any] = {}
-    if (settings := spec.settings) is not None:
+    settings = spec.settings
+    if settings is not None:
         every = settings.named or topology.population is not None
         used = len(settings.rows) if every else len(clients_of(topology))
         files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}

@@ -114,7 +114,8 @@ def node_standstills(history: Facts) -> Iterator[StoodStill]:
         end = event.t
         start = end - event.data["seconds"] - SLACK
         planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
-        if (seconds := event.data["seconds"] - planned) >= LEAST:
+        seconds = event.data["seconds"] - planned
+        if seconds >= LEAST:
             yield StoodStill(node, end, seconds)
 
 

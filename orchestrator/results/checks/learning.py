@@ -53,7 +53,8 @@ def learned(history: History) -> Assessment | None:
     None if nodes run programs: edgebed does not know what they learn, nor on what they are tested."""
     if history.calibrated or history.plan.get("programs"):
         return None
-    if said := diverged(history.events("not_finite")):
+    said = diverged(history.events("not_finite"))
+    if said:
         return "fail", said
     allowed = expectations(history.effective).abandoned
     limit = ABANDONED_SHARE if allowed is None else allowed
@@ -72,7 +73,8 @@ def diverged(events: Iterable[Event]) -> str | None:
     first: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for event in events:
-        if (peer := event.data.get("peer")) is not None:
+        peer = event.data.get("peer")
+        if peer is not None:
             left_out[peer] += 1
         else:
             first.setdefault(event.node or "?", _where(event))
@@ -137,7 +139,8 @@ def _scores(history: History) -> Iterator[Best]:
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
     data = history.plan.get("data") or {}
     main = history.main_metric
-    if (guess := data.get("guess")) is not None:  # the own test sets are drawn like the global one
+    guess = data.get("guess")
+    if guess is not None:  # the own test sets are drawn like the global one
         of_guess = Chance(guess[0], guess[1], main)
         leading = [name for name, node in history.nodes.items() if node.get("children")]
         yield from _best("on the global test set", history.global_series(main), of_guess)
@@ -168,7 +171,8 @@ def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
 
 def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Best]:
     choose = max if guess.metric == "accuracy" else min
-    if best := choose(
+    best = choose(
         (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
-    ):
+    )
+    if best:
         yield Best(where, best.value, best.round, guess)

@@ -40,9 +40,11 @@ def links_as_configured(history: Facts) -> Assessment:
     found = history.probes()
     probes = [probe for probe in found if probe.verdict != "measured"]
     tally = Counter(probe.verdict for probe in probes)
-    if failed := [probe for probe in probes if probe.verdict == "fail"]:
+    failed = [probe for probe in probes if probe.verdict == "fail"]
+    if failed:
         return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
-    if unprobed := [each for each in classes if each not in {probe.link_class for probe in found}]:
+    unprobed = [each for each in classes if each not in {probe.link_class for probe in found}]
+    if unprobed:
         return missing(history, f"no probe of {text.some(unprobed)}: those links were not measured")
     if tally["unknown"]:
         unclear = [probe for probe in probes if probe.verdict == "unknown"]
@@ -74,7 +76,8 @@ def links_followed(history: History) -> Assessment:
         f"{text.count(changes, 'change')} of {of}, 99% of them at most "
         f"{text.duration(latest['late_p99'])} late, the latest {text.duration(max(c['late_max'] for c in courses))}"
     )
-    if failures := sum(course["failures"] for course in courses):
+    failures = sum(course["failures"] for course in courses)
+    if failures:
         errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
         return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
     if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
@@ -83,7 +86,8 @@ def links_followed(history: History) -> Assessment:
     if latest["late_p99"] > SCHEDULE_LATE:
         return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
     made = {course["links"] for course in courses if course["changes"]}
-    if idle := {course["links"]: course.get("first") for course in courses if course["links"] not in made}:
+    idle = {course["links"]: course.get("first") for course in courses if course["links"] not in made}
+    if idle:
         listed = text.some(
             f"{links} (" + ("its schedule changes nothing)" if at is None else f"first change at {text.duration(at)})")
             for links, at in idle.items()
@@ -96,7 +100,8 @@ def links_on_time(history: Facts) -> Assessment:
     """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
     if history.simulated:
         return LINKS_MODELLED
-    if overloads := merged(event.data for event in history.events(OVERLOAD)):
+    overloads = merged(event.data for event in history.events(OVERLOAD))
+    if overloads:
         began = history.training_began or 0.0
         return _judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
     if history.engine == "kernel":
@@ -130,7 +135,8 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
         )
     if others:
         said.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")
-    if busy := sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST):
+    busy = sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST)
+    if busy:
         said.append(f"this host's processors were saturated for {text.duration(busy)}")
     if lost or late or others:
         worst = max(overloads, key=lambda each: (sum(each.lost.values()), each.held_up))
@@ -164,7 +170,8 @@ def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessmen
     """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
     found = looks[-1][1]
     carried = f"{text.count(found['packets'], 'packet')} sent over {text.count(found['links'], 'link direction')}"
-    if astray := found["astray"]:
+    astray = found["astray"]
+    if astray:
         first = next(seconds for seconds, each in looks if each["astray_count"])
         worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
         return "fail", (
@@ -176,7 +183,8 @@ def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessmen
         each["class"]: f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
         for each in found["classes"]
     }
-    if wrong := [said[each["class"]] for each in found["classes"] if each["verdict"] == "fail"]:
+    wrong = [said[each["class"]] for each in found["classes"] if each["verdict"] == "fail"]
+    if wrong:
         together = "each link alone may be as configured, but the links of a class together are not"
         return "fail", f"{carried}; {together}: {text.some(wrong)}{_other_drops(found)}"
     lossy = "; ".join(said[each["class"]] for each in found["classes"] if each["asked"])
@@ -190,17 +198,20 @@ def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessmen
 def _other_drops(found: Mapping[str, Any]) -> str:
     """In words, the packets that neither arrived nor were lost at random."""
     words = ""
-    if overflowed := found.get("overflowed", 0):
+    overflowed = found.get("overflowed", 0)
+    if overflowed:
         link = found["most_overflowed"]["link"]
         packets = found["most_overflowed"]["packets"]
         most = f"of {link}" if packets == overflowed else f"most of them ({packets:,}) in that of {link}"
         words += f"; {text.count(overflowed, 'packet')} found no room in the buffer {most}"
-    if expired := found.get("nat_expired", 0):
+    expired = found.get("nat_expired", 0)
+    if expired:
         link = found["most_nat_expired"]["link"]
         packets = found["most_nat_expired"]["packets"]
         most = f"on {link}" if packets == expired else f"most of them ({packets:,}) on {link}"
         words += f"; {text.count(expired, 'packet')} came for flows that a NAT had forgotten, {most}"
-    if cut := found.get("cut_dropped", 0):
+    cut = found.get("cut_dropped", 0)
+    if cut:
         words += f"; {text.count(cut, 'packet')} met a link that was cut"
     return words
 
@@ -209,9 +220,11 @@ def rates_held(history: History) -> Assessment | None:
     """Check that no link with a rate and no shared medium carried more than its rate while the run used it."""
     if history.simulated:
         return LINKS_MODELLED
-    if not (found := busiest(history)):
+    found = busiest(history)
+    if not found:
         return None
-    if wrong := [each for each in found if each.too_fast]:
+    wrong = [each for each in found if each.too_fast]
+    if wrong:
         which = text.some(f"{each.link} {each.describe()}" for each in wrong)
         return "fail", f"carried more than their rate: {which}"
     listed = "; ".join(f"{each.link_class} {each.describe()}" for each in found)

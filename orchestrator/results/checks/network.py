@@ -42,7 +42,8 @@ def _judge(findings: NetworkFindings, began: float) -> Assessment:
     dropped = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
     strange = dropped if number else ""
     confirmed = [each for each in findings.found if each.confirmed]
-    if cases := confirmed or findings.found:
+    cases = confirmed or findings.found
+    if cases:
         more = f"; and {len(cases) - MOST} more times" if len(cases) > MOST else ""
         said = "; ".join(each.sentence(began) for each in cases[:MOST]) + more
         if confirmed:

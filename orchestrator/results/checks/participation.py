@@ -98,7 +98,8 @@ def _of_clients(history: History) -> Found:
     reasons = {}
     for client, parent in parents.items():
         kinds = used[parent in collecting][client]
-        if found := list(_reasons(history, client, kinds, against[client])):
+        found = list(_reasons(history, client, kinds, against[client]))
+        if found:
             reasons[client] = min(found)
         elif kinds:
             counted += 1

@@ -73,7 +73,8 @@ def fastest(
     found: dict[tuple[str, str], Window] = {}
     rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
     for link, grown in groupby(rows, key=itemgetter(0)):
-        if (of := ends[link]) not in allowed:
+        of = ends[link]
+        if of not in allowed:
             continue
         extra, seconds = allowed[of]
         times, counts = np.array([row[1:] for row in grown]).T
@@ -158,7 +159,8 @@ _ENDS = ("source", "target", "link_class")
 def real_links(history: History) -> dict[str, Any] | None:
     """None if there are none. Keys: before [{source, target, link_class, and a figure of each quantity}], of probes;
     networks [{hosts, links, round_trip, echoes, lost, sent, missing}], between hosts during the run."""
-    if not (networks := real_networks(history)):
+    networks = real_networks(history)
+    if not networks:
         return None
     before: dict[tuple[str, str], dict[str, Any]] = {}
     for probe in history.probes():

@@ -90,5 +90,6 @@ class Media:
     async def _share(self, channels: Iterable[str]) -> None:
         """Give the engine these channels as they are wanted at that moment."""
         async with self._lock:
-            if (wanted := {name: self.of(name) for name in channels}) and self._powers is not None:
+            wanted = {name: self.of(name) for name in channels}
+            if wanted and self._powers is not None:
                 await self._powers.share(wanted)

@@ -268,6 +268,7 @@ def _write(run: RunContext, pair: ProbedPair, result: PairFigures, meanwhile: Me
             run.record.probe(ProbeResult(t, link.source, link.target, link.link_class, **vars(each), kind=kind))
             if each.verdict == "fail":
                 say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
-        if measured := [each for each in of_link if each.verdict == "measured"]:
+        measured = [each for each in of_link if each.verdict == "measured"]
+        if measured:
             listed = ", ".join(f"{each.quantity} {text.quantity(each.quantity, each.measured)}" for each in measured)
             say(f"the real link {link.source} -> {link.target}, measured: {listed}")

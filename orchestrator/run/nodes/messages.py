@@ -186,7 +186,8 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
         return f"the event '{name}' is the orchestrator's own: name it differently"
     if not all(map(_name, event)):
         return f"the event '{name}' has a field with a name that is not a text of 1 to {LONGEST_NAME} characters"
-    if flaw := _flaw(event, DEEPEST):
+    flaw = _flaw(event, DEEPEST)
+    if flaw:
         return f"the event '{name}' {flaw}"
     return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
 
@@ -210,7 +211,8 @@ def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
     for row in rows:
         if not isinstance(row, dict):
             return f"a row of traffic is {_shown(row)}"
-        if wrong := _first_wrong(row, _ROW, "a row of traffic"):
+        wrong = _first_wrong(row, _ROW, "a row of traffic")
+        if wrong:
             return wrong
         if row["peer"] not in nodes:
             return f"a row of traffic is of the peer {_shown(row['peer'])}, which does not exist"
@@ -266,7 +268,8 @@ class MessageRecorder:
 
     def take(self, node: str, message: Mapping[str, Any]) -> bool:
         """Record a message. False if it is bad; the caller must then ignore it."""
-        if reason := problem(message, self._nodes):
+        reason = problem(message, self._nodes)
+        if reason:
             self._refuse(node, reason)
             return False
         t = self._clock()

@@ -231,7 +231,8 @@ class _Resolver:
 
     def _matching(self, written: str) -> set[str]:
         """The nodes of a pattern. ValueError if there are none."""
-        if found := {node for node in self._nodes if matches(written, node)}:
+        found = {node for node in self._nodes if matches(written, node)}
+        if found:
             return found
         message = unknown_node(written, self._nodes)
         raise ValueError(message.replace("there is no node", "no node matches") if "*" in written else message)
@@ -261,9 +262,11 @@ class _Resolver:
                         raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
                 for pair in self._links(written):
                     crossed = {use.medium for use in self._uses.get(pair, ())}
-                    if stray := [medium for medium in media if medium not in crossed]:
+                    stray = [medium for medium in media if medium not in crossed]
+                    if stray:
                         raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
-                    if missing := sorted(crossed - set(media)):
+                    missing = sorted(crossed - set(media))
+                    if missing:
                         raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
                     order[pair] = media
             except ValueError as error:

@@ -286,7 +286,8 @@ class CrossTrafficSpec(Strict):
                 self._table = TraceTable.read(named_text(self.csv, info.context), self.csv)
             except ValueError as error:
                 raise ValueError(f"csv: {error}") from None
-            if stray := sorted({key for row in self._table.rows for key in row.values if key != "rate"}):
+            stray = sorted({key for row in self._table.rows for key in row.values if key != "rate"})
+            if stray:
                 raise ValueError(f"csv: {self.csv} has a column {stray[0]}: cross traffic only has t and rate")
         return self
 

@@ -112,7 +112,8 @@ def _add_settings(
             continue
         if member.parent is None:
             raise ValueError(f"{row.place}: {node} has no node above it: leave the columns of its link empty")
-        if key := linked.get(frozenset((node, member.parent))):
+        key = linked.get(frozenset((node, member.parent)))
+        if key:
             raise ValueError(f"{row.place}: links has '{key}' already: leave out one of them")
         ends = {
             "": f"{node} <-> {member.parent}",

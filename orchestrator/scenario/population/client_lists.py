@@ -37,7 +37,8 @@ class ClientLists:
         except ValueError as error:
             raise ValueError(f"{name} is not JSON: {error}") from None
         parts = content if isinstance(content, dict) and content.keys() & {"train", "test"} else {"train": content}
-        if stray := parts.keys() - {"train", "test"}:
+        stray = parts.keys() - {"train", "test"}
+        if stray:
             raise ValueError(f"{name} has the key '{shortened(min(stray))}' next to train or test: {_FORM}")
         if "train" not in parts or not all(isinstance(lists, dict | list) for lists in parts.values()):
             raise ValueError(f"{name} has no lists of training samples: {_FORM}")
@@ -63,9 +64,11 @@ class ClientLists:
             if len(lists) != len(clients):
                 raise ValueError(f"{where} has {len(lists)} lists for {len(clients)} clients")
             lists = dict(zip(clients, lists, strict=True))
-        if unknown := [shortened(client) for client in lists if client not in clients]:
+        unknown = [shortened(client) for client in lists if client not in clients]
+        if unknown:
             raise ValueError(f"{where} has {some(unknown)}; clients are {some(clients)}")
-        if missing := [client for client in clients if client not in lists]:
+        missing = [client for client in clients if client not in lists]
+        if missing:
             raise ValueError(f"{where} lacks {some(missing)}; give clients without samples an empty list")
         return [_indices(f"{where}: {client}", lists[client], samples) for client in clients]
 

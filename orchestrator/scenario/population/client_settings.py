@@ -64,7 +64,8 @@ class ClientSettings:
         named = header[0].lower() in NAMES
         columns = [_column(cell, place) for cell in header[named:]]
         kept = [(column.key, column.side) for column in columns]
-        if twice := [cell for cell, key in zip(header[named:], kept, strict=True) if kept.count(key) > 1]:
+        twice = [cell for cell, key in zip(header[named:], kept, strict=True) if kept.count(key) > 1]
+        if twice:
             raise ValueError(f"{place}: {' and '.join(twice)} are one column twice")
         if not columns:
             raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")

@@ -219,7 +219,8 @@ class FaultSpec(LinkKeys):
         if self.action == MOVE and not self._has("to"):
             raise ValueError("action: move needs to, the name of an edge, like to: edge-1")
         if whom == "medium" and self.action == "degrade":
-            if stray := [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]:
+            stray = [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]
+            if stray:
                 allowed = " and ".join(_OF_MEDIUM)
                 raise ValueError(
                     f"{stray[0]}: a medium only has {allowed}: degrade the links of its members for the rest"

@@ -52,7 +52,8 @@ def _read_command(value: Any) -> list[str]:
         raise ValueError("is empty: name the program to run")
     if any("\0" in word for word in value):
         raise ValueError("has a null character, which no command can have")
-    if (longest := max(map(_bytes, value))) > LONGEST_WORD:
+    longest = max(map(_bytes, value))
+    if longest > LONGEST_WORD:
         raise ValueError(f"has a word of {longest} bytes, at most {LONGEST_WORD} are possible: write it to a file")
     return value
 
@@ -219,7 +220,8 @@ def check_programs(
     idle = [member.name for member in members if member.name not in {each.node for each in there}]
     if idle:
         yield ("programs",), f"{idle[0]} has no program: give one to its tier or to the node itself"
-    if circle := _circle(there):
+    circle = _circle(there)
+    if circle:
         yield ("programs",), f"each waits for the next, so none can start: {' → '.join(circle)}"
 
 

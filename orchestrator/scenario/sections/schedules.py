@@ -87,7 +87,8 @@ class FilesSpec(Strict):
     def given(self) -> Iterator[tuple[str, str]]:
         """Each given key with its file."""
         for key in ("file", "up", "down"):
-            if (path := getattr(self, key)) is not None:
+            path = getattr(self, key)
+            if path is not None:
                 yield key, path
 
 

@@ -140,7 +140,8 @@ class Topology(Strict):
             raise ValueError(f"devices_per_edge: the list has {found} numbers for {self.edges} edges")
         if self.mesh and self.edges < 2:
             raise ValueError(f"mesh: takes two edges or more, here {'is' if self.edges == 1 else 'are'} {self.edges}")
-        if (total := int(self.cloud) + self.edges + self.device_count) > MAX_NODES:
+        total = int(self.cloud) + self.edges + self.device_count
+        if total > MAX_NODES:
             raise ValueError(f"edges: {total} nodes are more than the addresses of a run, {MAX_NODES}")
         return self
 

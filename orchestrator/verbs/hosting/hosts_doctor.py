@@ -118,7 +118,8 @@ def _sources(image: str, architectures: Iterable[str]) -> dict[str, Source]:
 def choose(members: Sequence[SwarmHost], names: Sequence[str]) -> list[SwarmHost]:
     """The hosts of these names, or all. UnknownHostError for a name that no host has."""
     known = {each.name: each for each in members}
-    if unknown := [name for name in names if name not in known]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
         raise UnknownHostError(f"the swarm has no host {', '.join(unknown)}; its hosts are {', '.join(known)}")
     return [each for each in members if each.name in names or not names]
 
@@ -147,7 +148,8 @@ def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) ->
 
 def print_report(found: Report, console: Console) -> None:
     """Write a table of the facts, the findings of each host, and the network between the hosts."""
-    if rows := [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]:
+    rows = [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]
+    if rows:
         write_table(console, HEADINGS, rows, right={4, 5, 9})
         write(console, "")
     alike: defaultdict[tuple[HostFinding, ...], list[str]] = defaultdict(list)

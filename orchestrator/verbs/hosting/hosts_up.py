@@ -108,7 +108,8 @@ def _access(cluster: Cluster, there: Standing | None, identity: str, holding: Ex
         access = Access(keypair(), keypair(), NAME)
         standing.write_keys(swarm, access)
         return access
-    if (error := standing.outdated(there, identity)) is not None:
+    error = standing.outdated(there, identity)
+    if error is not None:
         raise error
     found = standing.taken(swarm, there.server, holding)
     if found is None:

@@ -66,7 +66,8 @@ def container_entry(run: str, node: str, planned: Mapping[str, object], *, termi
     """The argv prefix that enters a node's container. RunError without it, HostError without `docker`."""
     found = [each for each in leftovers.listed(run) if each.node == node and each.pid is not None]
     if not found:
-        if (host := planned.get("host")) is not None:
+        host = planned.get("host")
+        if host is not None:
             marks = f"--filter label={RUN}={run} --filter label={NODE}={node}"
             raise RunError(
                 f"{node} has no container on this host; it belongs on {host}: run there"

@@ -77,7 +77,8 @@ def _switch_lines(plan: Plan) -> Iterator[str]:
             yield f"  {json.dumps({'op': 'channel', 'name': name, 'profile': profile.to_mapping()})}"
     for links in alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile, way(link))):
         yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
-    if nats := nat_requests(plan.links):
+    nats = nat_requests(plan.links)
+    if nats:
         yield f"  {json.dumps(nats[0])}{_like_it(len(nats), 'NAT')}"
 
 

@@ -89,7 +89,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     stop = [text.count(plan.stop.rounds, "round")] if plan.stop.rounds is not None else []
     stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
-    if (target := plan.stop.target) is not None:
+    target = plan.stop.target
+    if target is not None:
         bounds = {"at least": target.at_least, "at most": target.at_most}
         limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds.items() if limit is not None)
         stop += [f"{target.name} {limits}"]

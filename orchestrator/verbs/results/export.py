@@ -24,7 +24,8 @@ def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
 
 
 def _found(name: str | None, runs: Path) -> list[RunDirectory]:
-    if (table := find_table(name, runs)) is not None:
+    table = find_table(name, runs)
+    if table is not None:
         return [RunDirectory(path.resolve()) for path in _runs_of(table)]
     return [find_run(name, runs)]
 
@@ -61,7 +62,8 @@ def export(directories: Sequence[RunDirectory], destination: Destination) -> dic
     store = destination.open()
     for directory in directories:
         with History.open(directory.path) as history:
-            if (there := store.find(history)) is not None:
+            there = store.find(history)
+            if there is not None:
                 raise AlreadyThereError(history.run, there)
     exported = {}
     for directory in directories:

@@ -113,7 +113,8 @@ class Agents:
         try:
             async with asyncio.timeout(timeout):
                 while wanted - self._agents.keys():
-                    if refused := wanted & self._refusals.keys():
+                    refused = wanted & self._refusals.keys()
+                    if refused:
                         host = min(refused)
                         raise HostError(
                             f"the agent on {host} {self._refusals[host]}",
@@ -162,7 +163,8 @@ class Agents:
 
     def tell(self, host: str, name: str, **fields: Any) -> None:
         """Send a notice. An agent that is away misses it."""
-        if (agent := self._agents.get(host)) is not None:
+        agent = self._agents.get(host)
+        if agent is not None:
             self._deliver(agent, {"type": "notice", "name": name, **fields})
 
     def lose(self, host: str, reason: str) -> None:

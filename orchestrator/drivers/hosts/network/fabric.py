@@ -109,7 +109,8 @@ class HostsFabric(Coalescing):
 
     async def reshape(self, host: str) -> None:
         """Make the links of a host that was opened again; its counters start at 0. FabricError if that fails."""
-        if (last := self._counters.pop(host, None)) is not None:
+        last = self._counters.pop(host, None)
+        if last is not None:
             self._former_counters.append((host, _at_rest(last)))
         await self._make_channels(host, self._channels)
         await self._reshape(list(self._links.values()), host)
@@ -172,7 +173,8 @@ class HostsFabric(Coalescing):
         errors: list[Exception | None] = [None] * len(changes)
         for number, change in enumerate(changes):
             host = self._shaper((change.source, change.target))
-            if (refusal := await self._admit(change, host)) is not None:
+            refusal = await self._admit(change, host)
+            if refusal is not None:
                 errors[number] = refusal
                 continue
             self._note(change)

@@ -91,7 +91,8 @@ class Frames:
 
     def _total(self, direction: Direction) -> tuple[int, int]:
         sent, missing = self._before.get(direction, (0, 0))
-        if (balance := self._balances.get(direction)) is not None:
+        balance = self._balances.get(direction)
+        if balance is not None:
             sent = sent + balance.latest[0] - balance.first[0]
             missing = missing + balance.missing
         return sent, missing

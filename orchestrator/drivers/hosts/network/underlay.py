@@ -54,7 +54,8 @@ async def measure_all(ends: Iterable[HostEnd], prober: HostsProber) -> Between:
 async def measure_pair(one: HostEnd, other: HostEnd, prober: HostsProber) -> Underlay:
     """Measure between two hosts: half of the round trip, as their clocks differ. HostError if no packet comes back."""
     found = await _measure(one, other, prober, plan_probe(LinkProfile(), LinkProfile()))
-    if (trip := found.rtt_median) is None:
+    trip = found.rtt_median
+    if trip is None:
         raise HostError(
             f"no packet of {one.name} comes back from {other.name} ({other.address})",
             "do the hosts reach each other by these addresses, also by UDP?",

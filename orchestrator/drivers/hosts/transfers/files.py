@@ -37,7 +37,8 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
 async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> None:
     """Fetch the files below a folder of a host's directory of the run ``into`` another one."""
     paths = [Path(os.fsdecode(each)) for each in await agents.call(host, HostFiles.files, folder)]
-    if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
+    outside = [each for each in paths if each.is_absolute() or ".." in each.parts]
+    if outside:
         raise DriverError(f"{host}: no file of the run: {outside[0]}")
     for path in paths:
         place = into / path

@@ -253,7 +253,8 @@ class SharedMedia:
     def _expect(self, channel: _Channel, rate: float | None, wake: float) -> None:
         """Set what cross traffic gets, and when the shares change next."""
         channel.plan += 1
-        if (traffic := channel.traffic) is not None:
+        traffic = channel.traffic
+        if traffic is not None:
             channel.traffic_most = rate if rate is not None and rate < traffic.rate else channel.profile.rate
             wake = min(wake, traffic.until)
         if channel.sending and wake < math.inf:
@@ -265,7 +266,8 @@ class SharedMedia:
         flows: dict[Sharing, None] = {}
         waiting = list(names)
         while waiting:
-            if (name := waiting.pop()) not in channels:
+            name = waiting.pop()
+            if name not in channels:
                 channels[name] = self._channels[name]
                 flows |= channels[name].sending
                 waiting += [each.channel for flow in channels[name].sending for each in flow.crossings]

@@ -187,12 +187,18 @@ class Impairment:
 
     def _configure(self, profile: LinkProfile) -> None:
         self.profile = profile
-        chain = profile.loss if isinstance(profile.loss, GilbertElliott) else None
+        if isinstance(profile.loss, GilbertElliott):
+            chain = profile.loss
+        else:
+            chain = None
         if chain and not self._chain:
             # Start in the stationary distribution, so that the mean loss is as asked from the first packet on.
             self._bad = self._draw_loss() < chain.bad_fraction
         self._chain = chain
-        self._loss = 0.0 if isinstance(profile.loss, GilbertElliott) else profile.loss
+        if isinstance(profile.loss, GilbertElliott):
+            self._loss = 0.0
+        else:
+            self._loss = profile.loss
         self._duplicate = profile.duplicate
         self._corrupt = profile.corrupt
         self._reorder = profile.reorder
@@ -252,5 +258,8 @@ class Impairment:
         return at, corrupt
 
     def _delay(self) -> float:
-        deviation = self._normal() if self._distribution == "normal" else quantile(self._distribution, self._draw())
+        if self._distribution == "normal":
+            deviation = self._normal()
+        else:
+            deviation = quantile(self._distribution, self._draw())
         return max(0.0, self._latency + self._jitter * deviation)

@@ -33,7 +33,9 @@ def run_promptly() -> str:
         os.setsid()
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -10)
-    return "short slice" if _set_slice(os.getpriority(os.PRIO_PROCESS, 0)) else "default"
+    if _set_slice(os.getpriority(os.PRIO_PROCESS, 0)):
+        return "short slice"
+    return "default"
 
 
 def _set_slice(nice: int) -> bool:

@@ -228,7 +228,9 @@ class LinkProfile:
     @property
     def mean_loss(self) -> float:
         """The long-run fraction of packets lost, without the drops of a full buffer."""
-        return self.loss.mean_loss if isinstance(self.loss, GilbertElliott) else self.loss
+        if isinstance(self.loss, GilbertElliott):
+            return self.loss.mean_loss
+        return self.loss
 
     @property
     def needs_packet_truth(self) -> bool:

@@ -187,7 +187,9 @@ def _scaled(value: Decimal, exponents: Mapping[str, int]) -> str:
 def _plain(number: Decimal) -> str:
     """The number without an exponent, unless it would have many zeros."""
     number = number.normalize()
-    return f"{number:f}" if -12 <= number.adjusted() <= 15 else str(number)
+    if -12 <= number.adjusted() <= 15:
+        return f"{number:f}"
+    return str(number)
 
 
 def shown(value: object) -> str:

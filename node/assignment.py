@@ -101,7 +101,10 @@ class PluginSource:
     def contents(self) -> dict[str, bytes]:
         """The Python files by their paths, relative to the folder of ``root``. Raises OSError."""
         root = Path(self.root)
-        files = sorted(root.rglob("*.py")) if root.is_dir() else [root]
+        if root.is_dir():
+            files = sorted(root.rglob("*.py"))
+        else:
+            files = [root]
         return {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
 
 
@@ -163,10 +166,15 @@ class Stop:
         accuracy = values.get("accuracy")
         if self.accuracy is not None and isinstance(accuracy, int | float) and self.accuracy <= accuracy <= 1:
             return "accuracy"
-        value = values.get(self.target.name) if self.target is not None else None
+        if self.target is not None:
+            value = values.get(self.target.name)
+        else:
+            value = None
         if self.target is None or not isinstance(value, int | float):
             return None
-        return "target" if math.isfinite(value) and self.target.met_by(value) else None
+        if math.isfinite(value) and self.target.met_by(value):
+            return "target"
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,10 @@ UV_RECEIPT = Path(sys.prefix) / "uv-receipt.toml"
 
 def lacking(error: BaseException) -> str | None:
     """The words "needs PyTorch:" and the command, if an import failed because an extra is missing."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+    else:
+        name = ""
     distribution, extra = _EXTRAS.get(name, ("", ""))
     return f"needs {distribution}: {install_command(extra)}" if extra else None
 

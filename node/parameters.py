@@ -28,8 +28,14 @@ class Between:
             return self.none
         if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
             return False
-        low = value > self.low if self.above else value >= self.low
-        high = value < self.high if self.below else value <= self.high
+        if self.above:
+            low = value > self.low
+        else:
+            low = value >= self.low
+        if self.below:
+            high = value < self.high
+        else:
+            high = value <= self.high
         return low and high and math.isfinite(value)
 
     def __str__(self) -> str:
@@ -176,5 +182,7 @@ def _from_percentage(value: Any, allowed: object) -> Any:
     """The fraction that a percentage is, where a fraction is allowed. Any other value as it is."""
     if isinstance(allowed, Between) and allowed.high == 1 and isinstance(value, str):
         with contextlib.suppress(ValueError):
-            return float(value.removesuffix("%")) / 100 if value.endswith("%") else value
+            if value.endswith("%"):
+                return float(value.removesuffix("%")) / 100
+            return value
     return value

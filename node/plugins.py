@@ -123,7 +123,10 @@ def _root_of(module: str) -> Path:
     """The file or folder of the module's top-level package."""
     top = module.partition(".")[0]
     try:
-        spec = importlib.util.find_spec(top) if top.isidentifier() else None
+        if top.isidentifier():
+            spec = importlib.util.find_spec(top)
+        else:
+            spec = None
     except ValueError:
         spec = None
     if spec is None or spec.origin is None:

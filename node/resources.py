@@ -18,7 +18,9 @@ OF_POD = "EDGEBED_PROCESSORS"
 
 def affinity() -> set[int]:
     """The numbers of the processors on which the kernel lets this process run."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def processors() -> int:

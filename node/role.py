@@ -253,7 +253,10 @@ class Role:
         not_finite), except the parent's: see `left_out`.
         """
         message = await self._exchange.receive(kinds, sender, self.left_out)
-        self._round = self._round if message.round is None else message.round
+        if message.round is None:
+            self._round = self._round
+        else:
+            self._round = message.round
         return message
 
     def left_out(self, peers: Iterable[str]) -> None:

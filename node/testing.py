@@ -238,10 +238,19 @@ class Federation:
         parent = self.tree[node]
         # Who waits for edges must allow each of them all its own gatherings.
         longer = (getattr(self.params, "kappa2", 0) + 1) * self.gathering.deadline
-        gathering = replace(self.gathering, deadline=longer) if node == "cloud" else self.gathering
-        peers = [self._peer(parent, "parent")] if parent else []
+        if node == "cloud":
+            gathering = replace(self.gathering, deadline=longer)
+        else:
+            gathering = self.gathering
+        if parent:
+            peers = [self._peer(parent, "parent")]
+        else:
+            peers = []
         peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
-        meshed = ALGORITHMS[self.algorithm].meshed if self.meshed is None else self.meshed
+        if self.meshed is None:
+            meshed = ALGORITHMS[self.algorithm].meshed
+        else:
+            meshed = self.meshed
         if meshed and tier_of(node) == "edge":
             peers += [self._peer(each, "neighbour") for each in self.tree if tier_of(each) == "edge" and each != node]
         keys = (f"{node}/train", f"{node}/own", f"{node}/personal")

@@ -88,7 +88,9 @@ def is_fraction(name: str) -> bool:
 def metric(name: str, value: float | None) -> str:
     """The value of a metric: a fraction as "84.2%", another as a plain number; "–" for None. The f1 of a program may be
     no fraction."""
-    return percent(value) if is_fraction(name) and 0 <= (value or 0) <= 1 else number(value)
+    if is_fraction(name) and 0 <= (value or 0) <= 1:
+        return percent(value)
+    return number(value)
 
 
 def loss(fraction: float | None) -> str:
@@ -157,4 +159,6 @@ def _digits(value: float) -> str:
         return "0"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     text = f"{value:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if "." in text:
+        return text.rstrip("0").rstrip(".")
+    return text

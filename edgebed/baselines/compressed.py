@@ -160,7 +160,10 @@ class Compressing(edgebed.Role):
         await super().send(to, kind, tensors, **more)
 
     async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
-        to = [to] if isinstance(to, str) else list(to or ())
+        if isinstance(to, str):
+            to = [to]
+        else:
+            to = list(to or ())
         if kind == "model" and tensors:
             self.published = {**self.published, **dict.fromkeys(to, tensors)}
         await super().publish(to, kind, tensors, **more)
@@ -259,8 +262,14 @@ class TopK(Compressing):
         self.memory = Memory.kept(edgebed.parted(kept.tensors, "top-k"), mine)
         self.counted = mine["counted"]
         tensors = {name: each for name, each in kept.tensors.items() if not name.startswith("top-k/")}
-        self.own = (tensors, fields) if mine["own"] else None
-        self.restored = replace(kept, tensors=tensors, fields=fields) if mine["own"] else None
+        if mine["own"]:
+            self.own = (tensors, fields)
+        else:
+            self.own = None
+        if mine["own"]:
+            self.restored = replace(kept, tensors=tensors, fields=fields)
+        else:
+            self.restored = None
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
         self.own = (tensors, fields)
@@ -280,7 +289,10 @@ class TopK(Compressing):
         return message
 
     async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
-        to = [to] if isinstance(to, str) else list(to or ())
+        if isinstance(to, str):
+            to = [to]
+        else:
+            to = list(to or ())
         await super().publish(to, kind, tensors, **more | self.counts(kind, to))
 
     async def publish_each(self, kind: str, tensors: Mapping[str, Tensors | None], **more: Any) -> None:
@@ -314,14 +326,19 @@ class TopK(Compressing):
 
 def run_round(role: edgebed.Role, t: int) -> int:
     """The run's round of a role's round `t`: below an edge, devices have several in each."""
-    within = role.params.edge_rounds if role.tier == "device" and hasattr(role.params, "edge_rounds") else 1
+    if role.tier == "device" and hasattr(role.params, "edge_rounds"):
+        within = role.params.edge_rounds
+    else:
+        within = 1
     return (t - 1) // int(within) + 1
 
 
 def share(part: Vector, whole: Vector) -> float:
     """‖part‖ / ‖whole‖, 0 if both are 0."""
     size = float(np.linalg.norm(whole))
-    return float(np.linalg.norm(part)) / size if size else 0.0
+    if size:
+        return float(np.linalg.norm(part)) / size
+    return 0.0
 
 
 class QSGD(Compressing):

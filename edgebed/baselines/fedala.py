@@ -113,7 +113,10 @@ class Cloud(edgebed.Role):
     """Averages its clients, as FedAvg's."""
 
     async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
+        if self.restored:
+            w = self.restored.tensors
+        else:
+            w = self.learner.initial()
         async for t in self.rounds():
             await self.publish(self.children, "model", w, owned=True, round=t)
             w = await self.aggregate(w, t)

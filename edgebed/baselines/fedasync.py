@@ -252,7 +252,9 @@ class Worker(edgebed.Role):
                 await self.publish(self.parent, "update", owned=True, **self.last)
 
     def term(self, x: edgebed.State) -> Proximal | None:
-        return Proximal(x, self.params.proximal) if self.params.proximal else None
+        if self.params.proximal:
+            return Proximal(x, self.params.proximal)
+        return None
 
     def update(self, x: edgebed.State, trained: edgebed.State) -> edgebed.State:
         """The tensors to send to the server."""

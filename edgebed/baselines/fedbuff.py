@@ -50,7 +50,9 @@ class FedBuff(edgebed.LocalTraining):
 
 def scaling(tau: int, p: FedBuff) -> float:
     """s(τ) of an update with staleness τ."""
-    return 1 / math.sqrt(1 + tau) if p.staleness == "root" else 1.0
+    if p.staleness == "root":
+        return 1 / math.sqrt(1 + tau)
+    return 1.0
 
 
 def difference(before: edgebed.State, after: edgebed.State, trained: Collection[str]) -> edgebed.State:

@@ -123,7 +123,10 @@ def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgeb
 
 def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
     """c_k (classes,)."""
-    labels = learner.train_data[1].cpu().numpy() if learner.samples else np.zeros(0, np.int64)
+    if learner.samples:
+        labels = learner.train_data[1].cpu().numpy()
+    else:
+        labels = np.zeros(0, np.int64)
     return np.bincount(labels, minlength=learner.data.classes).astype(np.int64)
 
 

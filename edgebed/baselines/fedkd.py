@@ -70,7 +70,10 @@ def compressed(update: edgebed.State, share: float) -> edgebed.State:
         u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
         reached = np.cumsum(sigma.astype(np.float64) ** 2)
         enough = int(np.searchsorted(reached, share * reached[-1], side="right")) + 1
-        kept = min(enough, len(sigma)) if reached[-1] else 1
+        if reached[-1]:
+            kept = min(enough, len(sigma))
+        else:
+            kept = 1
         if kept * sum(matrix.shape) < matrix.size:
             del sent[f"{name}/whole"]
             sent |= {f"{name}/u": u[:, :kept] * sigma[:kept], f"{name}/v": v[:kept]}
@@ -86,7 +89,10 @@ def decompressed(sent: edgebed.State, form: edgebed.State) -> edgebed.State:
             update[name] = whole
         elif u is not None and v is not None and u.ndim == v.ndim == 2 and u.shape[1:] == v.shape[:1]:
             product = u @ v
-            update[name] = product.reshape(values.shape) if product.size == values.size else product
+            if product.size == values.size:
+                update[name] = product.reshape(values.shape)
+            else:
+                update[name] = product
     return update
 
 
@@ -180,7 +186,10 @@ class Cloud(personal.Cloud):
         whole = edgebed.joined(whole=common)
         given = {}
         for child in self.children:
-            given[child] = edgebed.joined(update=self.update) if child in self.answered else whole
+            if child in self.answered:
+                given[child] = edgebed.joined(update=self.update)
+            else:
+                given[child] = whole
         await self.publish_each("common", given, owned=True, round=t)
 
     def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:

@@ -98,7 +98,10 @@ def local_prototypes(learner: edgebed.Learner, w: edgebed.State) -> edgebed.Stat
 def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, even: bool) -> edgebed.State:
     """C̄^(j) from the clients that have class j. A class that none of them has keeps the prototype from before."""
     counts = np.stack([each["counts"] for each in shared]).astype(np.float64)
-    weights = (counts > 0).astype(np.float64) if even else counts
+    if even:
+        weights = (counts > 0).astype(np.float64)
+    else:
+        weights = counts
     total = weights.sum(axis=0)
     summed = np.einsum("kc,kcd->cd", weights, np.stack([each["prototypes"] for each in shared]).astype(np.float64))
     means = (summed / np.maximum(total, 1)[:, None]).astype(np.float32)
@@ -143,7 +146,10 @@ class Client(personal.Client):
 
     async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
         by_prototypes = self.params.inference == "prototypes" and bool(common["counts"].any())
-        forward = Nearest(common["prototypes"], common["counts"]) if by_prototypes else None
+        if by_prototypes:
+            forward = Nearest(common["prototypes"], common["counts"])
+        else:
+            forward = None
         return await edgebed.evaluate(self, kept, t, forward)
 
 

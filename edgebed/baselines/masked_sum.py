@@ -111,7 +111,10 @@ def restored(total: Words, clip: float) -> NDArray[Any]:
 def masked(x: Words, mine: str, seeds: Mapping[str, bytes]) -> Words:
     """x plus the mask of each peer whose name is greater than mine, less that of each whose name is smaller."""
     for peer, seed in seeds.items():
-        x = x + mask(seed, x.size) if peer > mine else x - mask(seed, x.size)
+        if peer > mine:
+            x = x + mask(seed, x.size)
+        else:
+            x = x - mask(seed, x.size)
     return x
 
 

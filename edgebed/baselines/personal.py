@@ -23,7 +23,10 @@ class Cloud(edgebed.Role):
     """Makes common knowledge of what clients share."""
 
     async def run(self) -> None:
-        common = self.restored.tensors if self.restored else self.start()
+        if self.restored:
+            common = self.restored.tensors
+        else:
+            common = self.start()
         async for t in self.rounds():
             await self.tell(common, t)
             updates = await self.gather("shared", self.children, round=t)
@@ -67,7 +70,10 @@ class Client(edgebed.Role):
                 kept = await self.learn(kept, common, t)
                 learned = t
                 await self.checkpoint(t, kept)
-            shared = await self.share(kept, common, t) if self.learner.samples else {}
+            if self.learner.samples:
+                shared = await self.share(kept, common, t)
+            else:
+                shared = {}
             accuracies = await self.score(kept, common, t)
             await self.send(
                 self.parent, "shared", shared, owned=True, round=t, samples=self.learner.samples, **accuracies

@@ -99,7 +99,10 @@ class Edge(edgebed.Role):
     that."""
 
     async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
+        if self.restored:
+            w = self.restored.tensors
+        else:
+            w = self.learner.initial()
         async for t in self.rounds():
             w, samples = await self.aggregate(w, t)
             column = shares(self.name, await self.sizes(t, samples), self.params.graph)

@@ -136,7 +136,10 @@ def _place(target: str) -> tuple[int, int]:
 
 def _match(flow: Match, family: Family) -> list[str]:
     source = _address_match(flow.source, "src", family)
-    target = [] if flow.target is None else _address_match(flow.target, "dst", family)
+    if flow.target is None:
+        target = []
+    else:
+        target = _address_match(flow.target, "dst", family)
     if flow.class_id is None:
         then = ["action", "ok", "index", str(flow.counter)]
     elif flow.device:

@@ -65,7 +65,10 @@ def device_of(number: int) -> str:
 
 def queue_limit(profile: ChannelProfile, members: int) -> int:
     """The bytes that one of so many members may have waiting."""
-    parts = max(1, members) if profile.rule.own_queues else 1
+    if profile.rule.own_queues:
+        parts = max(1, members)
+    else:
+        parts = 1
     return max(math.ceil(profile.buffer_bytes / parts), FEWEST_FRAMES * FULL_FRAME)
 
 
@@ -86,7 +89,9 @@ def channel_commands(device: str, profile: ChannelProfile) -> list[list[str]]:
         ["tc", "qdisc", "add", "dev", device, "root", "handle", "10:", "htb", "default", "1"],
         _rate("add", device, profile),
     ]
-    return commands if profile.rule.own_queues else [*commands, _queue("add", device, profile, 1)]
+    if profile.rule.own_queues:
+        return commands
+    return [*commands, _queue("add", device, profile, 1)]
 
 
 def member_commands(device: str, profile: ChannelProfile, number: int, members: int) -> list[list[str]]:

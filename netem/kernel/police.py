@@ -94,7 +94,9 @@ def slack(profile: LinkProfile, buffer: int) -> float:
 
 def waiting_bytes(profile: LinkProfile, backlog: float) -> float:
     """The bytes that wait for the rate if netem holds a ``backlog`` of bytes: those beyond what is on its way."""
-    return 0.0 if profile.rate is None else max(0.0, backlog - profile.rate / 8 * profile.latency)
+    if profile.rate is None:
+        return 0.0
+    return max(0.0, backlog - profile.rate / 8 * profile.latency)
 
 
 def cut_short(profile: LinkProfile) -> bool:

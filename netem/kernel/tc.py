@@ -173,7 +173,9 @@ def applied(profile: LinkProfile, capabilities: Capabilities, *, alone: bool) ->
     """The part of a profile that this host's kernel can apply. `alone`: no other link shares the device."""
     if profile.duplicate and not alone and not capabilities.duplicate_in_tree:
         profile = profile.merged(duplicate=0.0)
-    return profile.merged(rate=None) if profile.rate and profile.rate >= UNLIMITED else profile
+    if profile.rate and profile.rate >= UNLIMITED:
+        return profile.merged(rate=None)
+    return profile
 
 
 def next_seed(seed: int) -> int:
@@ -323,7 +325,10 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     if profile.jitter:
         options += [_time(profile.jitter), "distribution", profile.distribution]
     if isinstance(profile.loss, GilbertElliott):
-        chain = _exchanged(profile.loss) if _starts_bad(profile.loss, link.seed) else profile.loss
+        if _starts_bad(profile.loss, link.seed):
+            chain = _exchanged(profile.loss)
+        else:
+            chain = profile.loss
         fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
         options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
     elif profile.loss:

@@ -99,7 +99,10 @@ def other_queues(way: Way, channels: Channels) -> list[tuple[float, float]]:
 
 def _queues(way: Way, channels: Channels) -> list[tuple[float, int]]:
     """The queues on the way of a link, the slowest first: bit/s and bytes."""
-    queues = [] if way.profile.rate is None else [(way.profile.rate, way.profile.buffer_limit or 0)]
+    if way.profile.rate is None:
+        queues = []
+    else:
+        queues = [(way.profile.rate, way.profile.buffer_limit or 0)]
     queues += [(channels[name].rate_of(member), round(channels[name].buffer_bytes)) for name, member in way.crossings]
     return sorted(queues)
 
@@ -220,9 +223,15 @@ def judge_queue_of_idle(
     frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
     fifo = not profile.rule.own_queues
     configured = passes * (profile.buffer if fifo else frames)
-    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured) if fifo else RTT_ABSOLUTE + frames / len(plan.rates)
+    if fifo:
+        margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
+    else:
+        margin = RTT_ABSOLUTE + frames / len(plan.rates)
     tcp = any(each.transport == "tcp" for each in plan.saturations.values())
-    low = max(0.0, configured - margin) if fifo and not tcp else 0.0
+    if fifo and not tcp:
+        low = max(0.0, configured - margin)
+    else:
+        low = 0.0
     return _growth("queue", configured, low, configured + margin, quiet, loaded)
 
 
@@ -242,8 +251,13 @@ def _together(ways: Sequence[OneWay]) -> float | None:
     """The bit/s of all datagrams that arrived, for shares that may change meanwhile: the channel was busy from the
     first to the last one. None for TCP."""
     spans = [(way.first, way.last) for way in ways if way.first is not None and way.last is not None]
-    seconds = max(last for _, last in spans) - min(first for first, _ in spans) if spans else 0.0
-    return 8 * sum(way.bytes for way in ways) / seconds if seconds > 0 else None
+    if spans:
+        seconds = max(last for _, last in spans) - min(first for first, _ in spans)
+    else:
+        seconds = 0.0
+    if seconds > 0:
+        return 8 * sum(way.bytes for way in ways) / seconds
+    return None
 
 
 def jain(values: Iterable[float]) -> float:

@@ -203,7 +203,10 @@ def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
     """Compare the lost probes, including corrupted ones, with the configured fraction. Losses of a Gilbert–Elliott
     chain are correlated, so a train contains less information about their number: its length is divided by the design
     effect (see `design_effect`) if that is above 1."""
-    lost = None if direction.received is None else direction.sent - direction.received
+    if direction.received is None:
+        lost = None
+    else:
+        lost = direction.sent - direction.received
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, design_effect(profile.loss))
 
 
@@ -248,7 +251,10 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     if direction.rate is None:
         return judged("rate", configured, None, low, high, "too little arrived")
     tcp = saturation.transport == "tcp"
-    measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
+    if tcp:
+        measured = direction.rate
+    else:
+        measured = direction.rate / (1 - profile.corrupt)
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
     short = saturation.seconds < JITTERS * profile.jitter
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"

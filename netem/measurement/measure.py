@@ -215,7 +215,9 @@ def _slow_spacing(forward: LinkProfile, frame: float, *, steady: bool) -> float:
     least = frame / SLOW_SHARE
     echo = frame + forward.latency
     between = math.floor(echo / least - 0.5)
-    return echo / (between + 0.5) if steady and between >= 0 else least
+    if steady and between >= 0:
+        return echo / (between + 0.5)
+    return least
 
 
 def _needed(forward: LinkProfile, back: LinkProfile) -> int:
@@ -232,7 +234,10 @@ def _probes_to_see(profile: LinkProfile) -> float:
     """Number of arriving probes that suffice to detect a link without the smallest asked fraction, and to judge the
     length of its bursts."""
     fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
-    seen = EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss) if fractions else 0.0
+    if fractions:
+        seen = EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss)
+    else:
+        seen = 0.0
     if not isinstance(profile.loss, GilbertElliott) or not profile.loss.p:
         return seen
     bursts = (1 - profile.loss.bad_fraction) * profile.loss.p

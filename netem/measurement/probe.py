@@ -172,7 +172,10 @@ class Responder:
     def _report(self, session: dict[str, Any], sent: int) -> bytes:
         numbers = session["numbers"]
         rates = session["stream"] or session["flood"].result()
-        delay = median(session["delays"]) if session["delays"] else None
+        if session["delays"]:
+            delay = median(session["delays"])
+        else:
+            delay = None
         forward = train_counts(numbers, sent) | {"delay": delay} | rates
         return json.dumps({"echoes": len(numbers), "forward": forward}).encode()
 
@@ -279,7 +282,10 @@ class Probe:
         delays: list[float] = []
         due = time.monotonic()
         for number in range(count + 1):
-            until = due if number < count else due + self.plan["wait"]
+            if number < count:
+                until = due
+            else:
+                until = due + self.plan["wait"]
             for kind, echo, sent, arrived, data in self._received(until):
                 if kind == ECHO:
                     times.append(arrived - sent)

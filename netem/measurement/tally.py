@@ -84,7 +84,10 @@ class Flood:
         queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes of frames, and when it
         began and ended (first, last)."""
         rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
-        delay = max(self._delays) - min(self._delays) if self._delays else None
+        if self._delays:
+            delay = max(self._delays) - min(self._delays)
+        else:
+            delay = None
         arrived: dict[str, float | None] = {"bytes": len(self._times) * (self.size + UDP_HEADERS)}
         if self._times:
             sent = max(at - took for at, took in zip(self._times, self._delays, strict=True))

@@ -127,7 +127,11 @@ class Channel(Generic[Payload]):
 
     def next(self) -> float:
         """When to `advance`, unless something else comes before; infinity if no packet but cross traffic waits."""
-        return self._left[0][0] if self._left else self._ends if self._payloads else math.inf
+        if self._left:
+            return self._left[0][0]
+        if self._payloads:
+            return self._ends
+        return math.inf
 
     def change(self, profile: ChannelProfile, now: float) -> None:
         """Continue with another profile from now on, see "Changes" above. After a change of the rule what waits stays
@@ -159,7 +163,10 @@ class Channel(Generic[Payload]):
         self._seed = seed
         self._since = self._reached = now
         highest = 0.0 if traffic is None else peak(traffic)
-        self._window = WINDOW * 8 * FULL_FRAME / highest if highest > SLOW else math.inf
+        if highest > SLOW:
+            self._window = WINDOW * 8 * FULL_FRAME / highest
+        else:
+            self._window = math.inf
         self._expect(0.0)
 
     def remove(self, now: float, wanted: Callable[[Payload], bool]) -> list[Payload]:
@@ -345,7 +352,10 @@ class Channel(Generic[Payload]):
             arrives = self._since + next(self._frames, math.inf)
         self._arrives = arrives
         self._reached = now
-        waiting = max(0, math.ceil((end - now) / frame)) if came else 0
+        if came:
+            waiting = max(0, math.ceil((end - now) / frame))
+        else:
+            waiting = 0
         for _ in range(waiting):
             self._enter(now, others, FULL_FRAME, 1, None)
         self._began, self._ends = (end - waiting * frame, end - (waiting - 1) * frame) if waiting else (now, math.inf)
@@ -382,7 +392,10 @@ class Channel(Generic[Payload]):
     def _expect(self, since: float) -> None:
         """Wait for the frames that come from ``since`` seconds after the beginning on."""
         self._member(CROSS_TRAFFIC)
-        self._frames = iter(()) if self._traffic is None else arrivals(self._traffic, self._seed, since)
+        if self._traffic is None:
+            self._frames = iter(())
+        else:
+            self._frames = arrivals(self._traffic, self._seed, since)
         self._arrives = self._since + next(self._frames, math.inf)
 
 

@@ -31,7 +31,10 @@ def arrivals(traffic: CrossTraffic, seed: int, since: float = 0.0) -> Iterator[f
 
 def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[tuple[float, float]]:
     """(seconds, mean bit/s) of the time from begin to end: one pair, for ``trace`` one for each row in it."""
-    rows = ((0.0, 0.0), *traffic.rows) if traffic.kind == "trace" else ((0.0, traffic.mean_rate()),)
+    if traffic.kind == "trace":
+        rows = ((0.0, 0.0), *traffic.rows)
+    else:
+        rows = ((0.0, traffic.mean_rate()),)
     for (at, rate), following in zip(rows, [*(at for at, _ in rows[1:]), math.inf], strict=True):
         seconds = min(end, following) - max(begin, at)
         if seconds > 0:
@@ -40,7 +43,9 @@ def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[tupl
 
 def peak(traffic: CrossTraffic) -> float:
     """The highest rate in bit/s, apart from random fluctuations."""
-    return max((rate for _, rate in traffic.rows), default=0.0) if traffic.kind == "trace" else traffic.rate
+    if traffic.kind == "trace":
+        return max((rate for _, rate in traffic.rows), default=0.0)
+    return traffic.rate
 
 
 def _poisson(rate: float, seed: int, since: float) -> Iterator[float]:
@@ -86,7 +91,10 @@ def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[tuple[st
                 at = last
                 on = not on
         return
-    rows = traffic.rows if traffic.kind == "trace" else ((0.0, traffic.rate),)
+    if traffic.kind == "trace":
+        rows = traffic.rows
+    else:
+        rows = ((0.0, traffic.rate),)
     ends = [at for at, _ in rows[1:]] + [math.inf]
     for number, ((at, rate), end) in enumerate(zip(rows, ends, strict=True)):
         yield str(number), at, end, rate

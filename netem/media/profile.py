@@ -102,7 +102,9 @@ class ChannelProfile:
 
     @property
     def buffer_bytes(self) -> float:
-        return self.rate * self.buffer / 8 if self.size is None else self.size
+        if self.size is None:
+            return self.rate * self.buffer / 8
+        return self.size
 
     def rate_of(self, member: str) -> float:
         """The rate (bit/s) at which a member's packets are sent."""
@@ -148,7 +150,9 @@ class CrossTraffic:
         """What is left of it after this time; only a trace remembers."""
         held = [rate for at, rate in self.rows if at <= seconds]
         later = [(at - seconds, rate) for at, rate in self.rows if at > seconds]
-        return replace(self, rows=((0.0, held[-1]), *later)) if held else self
+        if held:
+            return replace(self, rows=((0.0, held[-1]), *later))
+        return self
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON; `from_mapping` reads it."""

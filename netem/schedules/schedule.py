@@ -131,10 +131,19 @@ class Step:
     def to_mapping(self) -> dict[str, Any]:
         at = {"at": format_duration(self.at)}
         if not self.over:
-            held = {"interruption": format_duration(self.interruption)} if self.interruption else {}
+            if self.interruption:
+                held = {"interruption": format_duration(self.interruption)}
+            else:
+                held = {}
             return at | held | dict(self.settings)
-        pace = {"step": format_duration(self.pace)} if self.pace != PACE else {}
-        begin = {"from": dict(self.start)} if self.start else {}
+        if self.pace != PACE:
+            pace = {"step": format_duration(self.pace)}
+        else:
+            pace = {}
+        if self.start:
+            begin = {"from": dict(self.start)}
+        else:
+            begin = {}
         return at | {"over": format_duration(self.over)} | pace | begin | {"to": dict(self.settings)}
 
     @classmethod
@@ -142,7 +151,10 @@ class Step:
         """Read the output of `to_mapping`. Raises UnitError or ScheduleError."""
         settings = dict(mapping)
         times = {key: parse_duration(settings.pop(key)) for key in ("at", "over", "interruption") if key in settings}
-        pace = parse_duration(settings.pop("step")) if "step" in settings else PACE
+        if "step" in settings:
+            pace = parse_duration(settings.pop("step"))
+        else:
+            pace = PACE
         start = settings.pop("from", {})
         return cls(**times, pace=pace, start=start, settings=settings.pop("to", settings))
 
@@ -232,7 +244,10 @@ def _between(begin: LinkProfile, end: LinkProfile, share: float) -> LinkProfile:
         if a is None or b is None:
             raise ProfileError("rate: a ramp needs one at both of its ends, e.g. from: {rate: 50mbit}")
         value = a + share * (b - a)
-        values[name] = float(round(value)) if name == "rate" and value >= 1 else round(value, DIGITS)
+        if name == "rate" and value >= 1:
+            values[name] = float(round(value))
+        else:
+            values[name] = round(value, DIGITS)
     return end.merged(**values)
 
 

@@ -273,7 +273,10 @@ class TraceTable:
     def _mean_rate(self) -> float:
         """Mean rate, weighted by each row's duration. A last row without an end has the duration of the row before."""
         times = [row.at for row in self.rows]
-        tail = times[-1] - times[-2] if len(times) > 1 else 1.0
+        if len(times) > 1:
+            tail = times[-1] - times[-2]
+        else:
+            tail = 1.0
         ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]
         held = [
             (end - row.at, row.values["rate"]) for row, end in zip(self.rows, ends, strict=True) if "rate" in row.values

@@ -49,7 +49,9 @@ def _expected(sender: Sender, arrived: int, hole: bool) -> tuple[int, int, int]:
     arrived += sender.pending
     first = 0 if single or sender.pending else 1
     sender.pending = 0 if single else arrived % 2
-    return (first, arrived, 1) if single else (first, arrived // 2, 2)
+    if single:
+        return (first, arrived, 1)
+    return (first, arrived // 2, 2)
 
 
 def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) -> float:

@@ -95,7 +95,10 @@ class Flow:
         self._path = Path(forward, backward, self._random)
         self._sender = Sender(self._path.round_trip)
         beats = Random(f"{seed if beat_seed is None else beat_seed} beats")
-        phase = 0.0 if beat == math.inf else beats.uniform(0.0, beat / 2)
+        if beat == math.inf:
+            phase = 0.0
+        else:
+            phase = beats.uniform(0.0, beat / 2)
         self._beats = Beats(beat, phase)
         self._patience = patience
         self._resume = resume
@@ -149,7 +152,9 @@ class Flow:
         """When the last message in flight has left the queue; minus infinity without any, infinity if it never does."""
         if not self._messages:
             return -math.inf
-        return self._sender.free if self._messages[-1].arrival < math.inf else math.inf
+        if self._messages[-1].arrival < math.inf:
+            return self._sender.free
+        return math.inf
 
     def demand(self, now: float) -> tuple[float, float]:
         """The bit/s that the window allows on an empty link, and when the window changes next."""
@@ -157,9 +162,10 @@ class Flow:
         for each in self._rounds:
             if each.start > now + 1e-9:
                 return allowed, each.start
-            allowed = (
-                8 * FULL_FRAME * each.state["limit"] / self._path.round_trip if self._path.round_trip else math.inf
-            )
+            if self._path.round_trip:
+                allowed = 8 * FULL_FRAME * each.state["limit"] / self._path.round_trip
+            else:
+                allowed = math.inf
         return allowed, math.inf
 
     def queued(self, now: float) -> int:
@@ -200,7 +206,10 @@ class Flow:
         self._forget(now)
         sent = [each.sent(now) for each in self._rounds]
         share = next((some % 1 for some, each in zip(sent, self._rounds, strict=True) if some < each.packets), 0.0)
-        changed = [] if self._cut_at is not None else self._rewind([int(some) for some in sent])
+        if self._cut_at is not None:
+            changed = []
+        else:
+            changed = self._rewind([int(some) for some in sent])
         self._path = Path(forward, backward, self._random)
         if forward != self._profile:
             self._profile = forward
@@ -324,11 +333,20 @@ class Flow:
                 if not self._resume:
                     state = vars(sender).copy()
             clocked = sender.train > 0 or count > room
-            lost = path.losses.draw(count) if path.losses else ()
-            dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
+            if path.losses:
+                lost = path.losses.draw(count)
+            else:
+                lost = ()
+            if pace:
+                dropped = sender.overflow(max(0.0, queued), min(count, room), path)
+            else:
+                dropped = 0
             rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
             revealing = unnoticed > 0
-            unnoticed = lost_at_end(lost, 0 if sender.train else dropped, count) if lost or dropped else 0
+            if lost or dropped:
+                unnoticed = lost_at_end(lost, 0 if sender.train else dropped, count)
+            else:
+                unnoticed = 0
             rest += len(lost) + dropped - count
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
@@ -394,7 +412,9 @@ class _Round:
         if not self.pace or ahead < 0:
             return self.packets if ahead >= 0 else 0
         sent = ahead / self.pace + 1e-9
-        return sent if sent < self.packets - self.dropped else self.packets
+        if sent < self.packets - self.dropped:
+            return sent
+        return self.packets
 
 
 def _counters(state: Mapping[str, Any]) -> Counters:

@@ -27,7 +27,10 @@ class Path:
     """Both directions of the link, in the quantities that a round needs."""
 
     def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
-        acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate if backward.rate else 0.0
+        if backward.rate:
+            acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate
+        else:
+            acknowledgement = 0.0
         self._forward = forward
         self._back = backward
         self._random = random.random
@@ -47,7 +50,10 @@ class Path:
         self.reorder = forward.reorder
         self.odd = bool(forward.duplicate or forward.reorder)
         total = forward.mean_loss + forward.corrupt - forward.mean_loss * forward.corrupt
-        self._share = forward.corrupt * (1 - forward.mean_loss) / total if total else 0.0
+        if total:
+            self._share = forward.corrupt * (1 - forward.mean_loss) / total
+        else:
+            self._share = 0.0
 
     def late(self, packets: int) -> float:
         """The largest jitter (s, may be negative) in a burst of ``packets``."""
@@ -58,7 +64,10 @@ class Path:
     def way_back(self) -> float:
         """Seconds from a packet's arrival until its acknowledgement is back."""
         back = self._back
-        extra = _largest_jitter(back, 1, self._random()) if back.jitter else 0.0
+        if back.jitter:
+            extra = _largest_jitter(back, 1, self._random())
+        else:
+            extra = 0.0
         return self.round_trip - self.latency + extra
 
     def reaches(self) -> tuple[bool, bool]:
@@ -125,7 +134,9 @@ class LossProcess:
         """Number of failed trials before the first success."""
         if chance >= 1:
             return 0
-        return int(math.log(1 - self._random()) / math.log1p(-chance)) if chance > 0 else math.inf
+        if chance > 0:
+            return int(math.log(1 - self._random()) / math.log1p(-chance))
+        return math.inf
 
 
 def _largest_jitter(profile: LinkProfile, packets: int, draw: float) -> float:

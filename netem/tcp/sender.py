@@ -117,7 +117,10 @@ class Sender:
         self.acks = ()
         self.used = 0
         self.start = start
-        room = 1 if self.probing else max(min(int(self.window), MAX_WINDOW) - (self.unheard if clocked else 0), 1)
+        if self.probing:
+            room = 1
+        else:
+            room = max(min(int(self.window), MAX_WINDOW) - (self.unheard if clocked else 0), 1)
         self.unheard = 0
         if self.repairs > 0 and not self.probing:
             self.repair *= 2
@@ -189,7 +192,10 @@ class Sender:
                 acks += [back] * (2 - number % 2)
                 samples.append(back - release)
         if self.used == 0:
-            self.next = acks[0] if acks else start + path.round_trip
+            if acks:
+                self.next = acks[0]
+            else:
+                self.next = start + path.round_trip
         if samples:
             self.least = min(self.least, *samples)
             self.first_rtt = min(samples[:HYSTART_SAMPLES])
@@ -296,7 +302,9 @@ class Sender:
     def overflow(self, queue: float, count: int, path: Path) -> int:
         """Number of packets that find the buffer full when ``queue`` s of it are occupied."""
         excess = queue / path.pace + count - max(0, self.train - self.used) - path.buffer
-        return 0 if excess < 1 else min(int(excess), count if queue else count - 1)
+        if excess < 1:
+            return 0
+        return min(int(excess), count if queue else count - 1)
 
     def miss(self, lost: Sequence[int], dropped: int, count: int, more: bool, path: Path) -> None:
         """React to losses among the ``count`` packets just released; ``more``: further packets follow."""
@@ -308,7 +316,10 @@ class Sender:
             if self.window < self.threshold and not self.recovering:
                 self.window += first
             # What is sent until the loss is detected is lost with it.
-            self.recover = self.sent - count + first + max(int(self.window), 1) if more else self.sent
+            if more:
+                self.recover = self.sent - count + first + max(int(self.window), 1)
+            else:
+                self.recover = self.sent
             self.shrink()
         self.lossy = True
         if not everything and not at_the_end:
@@ -318,7 +329,10 @@ class Sender:
             return
         if not everything and more:
             return
-        known = self.released if everything else self.free + path.latency + path.way_back()
+        if everything:
+            known = self.released
+        else:
+            known = self.free + path.latency + path.way_back()
         if retransmitted:
             self.stall(known + self.timeout)
             self.time_out()
@@ -332,20 +346,30 @@ class Sender:
         third acknowledgement, or a quarter of a round trip after the first."""
 
         def acknowledged(later: int) -> float:
-            return self.acks[min(later, len(self.acks) - 1)] if self.acks else self.next + later * pace
+            if self.acks:
+                return self.acks[min(later, len(self.acks) - 1)]
+            return self.next + later * pace
 
         waited = acknowledged(place + 1) + self.least / 4
-        return min(waited, acknowledged(place + DUPLICATES)) if behind >= DUPLICATES else waited
+        if behind >= DUPLICATES:
+            return min(waited, acknowledged(place + DUPLICATES))
+        return waited
 
     def shrink(self) -> None:
         window = int(self.window)  # Linux counts whole packets, and rounds down
-        self.peak = int(window * (1 + BETA) / 2) if window < self.peak else window
+        if window < self.peak:
+            self.peak = int(window * (1 + BETA) / 2)
+        else:
+            self.peak = window
         self.threshold = self.window = max(int(BETA * window), 2.0)
         self.epoch = -math.inf
 
     def time_out(self) -> None:
         if self.backoff == 1 and self.window > 1:
-            self.threshold = max(BETA * self.window, 2.0) if not self.lossy else max(self.window, 2.0)
+            if not self.lossy:
+                self.threshold = max(BETA * self.window, 2.0)
+            else:
+                self.threshold = max(self.window, 2.0)
         self.window = 1.0
         self.peak = 0.0
         self.epoch = -math.inf
@@ -365,7 +389,10 @@ class Sender:
         self.offered += packets
         self.offered_bytes += packets * FULL_FRAME
         if lost or dropped:
-            corrupted = sum(path.is_corrupt() for _ in lost) if path.corrupt else 0
+            if path.corrupt:
+                corrupted = sum(path.is_corrupt() for _ in lost)
+            else:
+                corrupted = 0
             self.corrupted += corrupted
             self.lost += len(lost) - corrupted
             self.overflowed += dropped

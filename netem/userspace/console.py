@@ -71,12 +71,18 @@ def answer(
     if not isinstance(request, Mapping):
         return {"error": "a request is a JSON object"}
     arguments = dict(request)
-    identity = {"id": arguments.pop("id")} if "id" in arguments else {}
+    if "id" in arguments:
+        identity = {"id": arguments.pop("id")}
+    else:
+        identity = {}
     for key in texts:
         if not isinstance(arguments.get(key, ""), str):
             return {**identity, "error": f"{key} must be a text, not {arguments[key]!r}"}
     name = arguments.pop("op", None)
-    operation = operations.get(name) if isinstance(name, str) else None
+    if isinstance(name, str):
+        operation = operations.get(name)
+    else:
+        operation = None
     if operation is None:
         return {**identity, "error": f"unknown op {name!r}; known are {', '.join(operations)}"}
     try:

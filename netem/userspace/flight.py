@@ -52,7 +52,10 @@ class Flight:
             return
         flight = self._flight
         for at, damaged in link.impairment.offer(now, size, packets):
-            copy = (corrupt(packet, link.random) or b"") if damaged else packet
+            if damaged:
+                copy = corrupt(packet, link.random) or b""
+            else:
+                copy = packet
             if at <= now and not (flight and flight[0][0] <= now) and link.propagation is None:
                 self._send(link, copy)
             elif self._bytes + len(copy) > FLIGHT_BYTES or len(flight) + self._crossing >= FLIGHT_PACKETS:

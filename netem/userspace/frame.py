@@ -75,7 +75,10 @@ def is_super_packet(packet: bytes) -> bool:
     transport: int = HEADER_SIZE + start
     if not segment or start < ETHERNET + IPV4_SMALLEST or len(packet) > HEADER_SIZE + ETHERNET + 0xFFFF:
         return False
-    smallest = TCP_SMALLEST if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6) else UDP
+    if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6):
+        smallest = TCP_SMALLEST
+    else:
+        smallest = UDP
     if transport + smallest > len(packet):
         return False
     end = _headers_end(packet)

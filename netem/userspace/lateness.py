@@ -30,5 +30,7 @@ class Lateness:
         for index, number in enumerate(self._counts):
             reached += number
             if number and reached >= wanted:
-                return min((index + 1) * self.STEP, self.maximum) if index < self.STEPS else self.maximum
+                if index < self.STEPS:
+                    return min((index + 1) * self.STEP, self.maximum)
+                return self.maximum
         return 0.0

@@ -94,7 +94,10 @@ class Link:
             )
         asked, variance = self.asked.of(counters.offered)
         at_rest = self.propagation is None and self.impairment.at_rest
-        self.reported = (counters.offered, self.cut_dropped, self.nat_expired) if at_rest else None
+        if at_rest:
+            self.reported = (counters.offered, self.cut_dropped, self.nat_expired)
+        else:
+            self.reported = None
         return {
             **dict(zip(COUNTED, _counted(counters), strict=True)),
             "cut_dropped": self.cut_dropped,
@@ -117,5 +120,10 @@ def segments_together(profile: LinkProfile, channels: Iterable[float] = ()) -> i
     ``channels``: the rates (bit/s) at which the channels on the way send the link's packets."""
     if profile.needs_packet_truth:
         return 1
-    rates = [*channels] if profile.rate is None else [profile.rate, *channels]
-    return max(1, int(min(rates) * PIECE_SECONDS / (8 * FULL_FRAME))) if rates else None
+    if profile.rate is None:
+        rates = [*channels]
+    else:
+        rates = [profile.rate, *channels]
+    if rates:
+        return max(1, int(min(rates) * PIECE_SECONDS / (8 * FULL_FRAME)))
+    return None

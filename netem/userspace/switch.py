@@ -139,7 +139,10 @@ class Switch:
         crossings: Iterable[tuple[str, str]] | None = None,
     ) -> dict[str, Any]:
         configured = None if profile is None else LinkProfile.from_mapping(profile)
-        route = None if crossings is None else tuple(Crossing(channel, member) for channel, member in crossings)
+        if crossings is None:
+            route = None
+        else:
+            route = tuple(Crossing(channel, member) for channel, member in crossings)
         for crossing in route or ():
             self.flight.media.channel(crossing.channel)
         link = self.links.get((source, target))
@@ -221,7 +224,10 @@ class Switch:
         scheduling      the result of `netem.priority.run_promptly`
         """
         flight = self.flight
-        now = flight.settle() if flight.media.channels else self._clock()
+        if flight.media.channels:
+            now = flight.settle()
+        else:
+            now = self._clock()
         lateness = flight.lateness
         flight.lateness = Lateness()
         waiting = self.waiting

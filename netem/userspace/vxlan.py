@@ -125,7 +125,10 @@ class Tunnel:
                 return
             except ConnectionRefusedError:  # what an earlier packet met
                 continue
-            end = len(packet) - TAG if self._key else len(packet)
+            if self._key:
+                end = len(packet) - TAG
+            else:
+                end = len(packet)
             known = host in self._known and packet[: HEADER.size] == self._header
             if not known or not hmac.compare_digest(packet[end:], self._tag(packet[:end])):
                 self.from_strangers += 1
@@ -140,7 +143,9 @@ class Tunnel:
                 self.received += 1
 
     def _tag(self, packet: bytes) -> bytes:
-        return hashlib.blake2b(packet, key=self._key, digest_size=TAG).digest() if self._key else b""
+        if self._key:
+            return hashlib.blake2b(packet, key=self._key, digest_size=TAG).digest()
+        return b""
 
 
 def open_underlay(address: str, port: int) -> socket.socket:

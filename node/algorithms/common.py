@@ -40,7 +40,10 @@ async def train(
 def params_at(role: Role, params: Parameters, round: int) -> Parameters:
     """The parameters in the run's round of a device's `round`, of which each has several below an edge. A learning rate
     that decays is reported. For algorithms that train in a loop of their own; `train` does it by itself."""
-    within = getattr(role.params, "edge_rounds", 1) if role.tier == "device" else 1
+    if role.tier == "device":
+        within = getattr(role.params, "edge_rounds", 1)
+    else:
+        within = 1
     t = (round - 1) // within + 1
     now = params.at(t)
     if params.learning_rate_decay != 1.0 and round % within == 0:
@@ -161,7 +164,10 @@ def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> l
     Any other update is left out and reported (event bad_message). If none is left, the round is abandoned.
     """
     fit: list[Message] = []
-    form = _form(w or updates[0].tensors) if updates else {}
+    if updates:
+        form = _form(w or updates[0].tensors)
+    else:
+        form = {}
     for update in _counting(role, updates, ("samples", *counts)):
         if update.round is None:
             role.refuse(update, "has no round")

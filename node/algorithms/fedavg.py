@@ -29,7 +29,10 @@ class Cloud(Role):
     """Averages its clients. Its model has the final accuracy on the global test set."""
 
     async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
+        if self.restored:
+            w = self.restored.tensors
+        else:
+            w = self.learner.initial()
         async for t in self.rounds():
             clients = self.selected(t)
             await self.issue(clients, w, t)
@@ -42,7 +45,9 @@ class Cloud(Role):
         """The clients of round t: all, those that are away too, or a share of those that are available."""
         share = getattr(self.params, "participation", 1.0)  # the parameters of an algorithm built on this one lack it
         available = [child for child in self.children if child in self.present]
-        return self.children if share == 1 else participants(self, share, t, available or self.children)
+        if share == 1:
+            return self.children
+        return participants(self, share, t, available or self.children)
 
     async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
         """Send the global model to the clients of round t."""

@@ -101,7 +101,10 @@ class ClientResult(TrainResult):
 
     @property
     def metrics(self) -> dict[str, float]:
-        clipped = {} if self.clipped_features is None else {"clipped_features": self.clipped_features}
+        if self.clipped_features is None:
+            clipped = {}
+        else:
+            clipped = {"clipped_features": self.clipped_features}
         return super().metrics | clipped
 
 
@@ -114,7 +117,9 @@ def clipping(params: FedFeat) -> Clipped | None:
 
 def sensitivity(params: FedFeat) -> float:
     """Δ: the largest difference of two clipped features. Without clipping, the scenario's value."""
-    return params.sensitivity if params.clip_norm is None else 2 * params.clip_norm
+    if params.clip_norm is None:
+        return params.sensitivity
+    return 2 * params.clip_norm
 
 
 def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
@@ -140,7 +145,10 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
             rows = rows + len(features)
             clipped_rows = clipped_rows + clip.count(features.detach())
             features = clip.clip(features)
-        through = noise(features, params, noising) if params.noise_in == "training" else features
+        if params.noise_in == "training":
+            through = noise(features, params, noising)
+        else:
+            through = features
         if through is not features:
             with torch.no_grad():  # the task's loss has no noise
                 losses.append(cross_entropy(model.classifier(features), y[batch]))
@@ -148,11 +156,17 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
         step(objective)
         objectives.append(objective.detach())
         if params.features == "last-epoch" and epoch == params.epochs - 1:
-            sent = through if params.noise_in == "training" else noise(features, params, noising)
+            if params.noise_in == "training":
+                sent = through
+            else:
+                sent = noise(features, params, noising)
             clean.append(features.detach())
             noised.append(sent.detach())
             labels.append(y[batch])
-    shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
+    if clean:
+        shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params)
+    else:
+        shared = None
     minimised = float(torch.stack(objectives).mean())
     return ClientResult(
         learner.get(),
@@ -195,7 +209,10 @@ def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Sha
     """The first features and labels, as many as the client's share allows."""
     kept = math.ceil(params.share * len(labels))
     before, after = (as_array(features[:kept]) for features in (clean, noised))
-    hidden = compare_features(before, after) if params.noise != "none" else None
+    if params.noise != "none":
+        hidden = compare_features(before, after)
+    else:
+        hidden = None
     return Shared(after, as_array(labels[:kept]), hidden)
 
 
@@ -273,7 +290,10 @@ class Client(fedavg.Client):
 
     def update(self, result: TrainResult, t: int) -> State:
         """The model, and the shared features of the last epoch."""
-        shared = result.shared if isinstance(result, ClientResult) and self.params.retrain_epochs else None
+        if isinstance(result, ClientResult) and self.params.retrain_epochs:
+            shared = result.shared
+        else:
+            shared = None
         return result.weights | (self.features_of(shared, t) if shared else {})
 
     async def extract(self, w: State, t: int) -> None:

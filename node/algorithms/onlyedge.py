@@ -50,7 +50,10 @@ class Edge(Role):
     async def first_model(self) -> State:
         if self.restored is not None:
             return self.restored.tensors
-        models = [] if self.parent is None else await self.gather("model", [self.parent], round=0, quorum=0)
+        if self.parent is None:
+            models = []
+        else:
+            models = await self.gather("model", [self.parent], round=0, quorum=0)
         return models[0].tensors if models else self.learner.initial()
 
 

@@ -176,4 +176,6 @@ class FedFeat(LocalTraining):
             )
 
     def beside_model(self, samples: int, features: int) -> int:
-        return math.ceil(self.share * samples) * (4 * features + LABEL_BYTES) if self.retrain_epochs else 0
+        if self.retrain_epochs:
+            return math.ceil(self.share * samples) * (4 * features + LABEL_BYTES)
+        return 0

@@ -82,7 +82,10 @@ class Edge(hierfavg.Edge):
     async def run(self) -> None:
         eam: State = self.restored.tensors if self.restored else {}
         trained = self.restored.round if self.restored else 0
-        samples = self.restored.fields["samples"] if self.restored else 0
+        if self.restored:
+            samples = self.restored.fields["samples"]
+        else:
+            samples = 0
         while True:
             model = await self.receive("model", sender=self.parent)
             t = round_of(model)

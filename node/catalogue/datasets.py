@@ -44,7 +44,9 @@ class Form:
     def model_shape(self) -> Any:
         """The shape that a model is built for: that of a sample, or those of its parts in a dictionary or a tuple."""
         shapes = {name: shape for name, _, shape in self.parts}
-        return tuple(shapes.values()) if "0" in shapes else shapes or self.shape
+        if "0" in shapes:
+            return tuple(shapes.values())
+        return shapes or self.shape
 
     def __str__(self) -> str:
         named = ", ".join(f"{name} {kind} {shape}" for name, kind, shape in self.parts)

@@ -30,7 +30,9 @@ def _finite(value: Any) -> Any:
         return {key: _finite(each) for key, each in value.items() if not isinstance(key, float) or math.isfinite(key)}
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -306,4 +306,6 @@ MODEL_GROUPS: dict[str, ModelGroup] = {
 
 def model_of(name: str, params: Mapping[str, Any], client: int) -> tuple[str, dict[str, Any]]:
     """The model of a client, counted from 0, and its parameters. `name` is a model or a group."""
-    return MODEL_GROUPS[name].member(client, params) if name in MODEL_GROUPS else (name, dict(params))
+    if name in MODEL_GROUPS:
+        return MODEL_GROUPS[name].member(client, params)
+    return (name, dict(params))

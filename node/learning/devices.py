@@ -49,7 +49,9 @@ def each(function: Callable[..., Any], *inputs: Any) -> Any:
     first = inputs[0]
     if isinstance(first, dict):
         return {name: function(*(of[name] for of in inputs)) for name in first}
-    return tuple(map(function, *inputs)) if isinstance(first, tuple) else function(*inputs)
+    if isinstance(first, tuple):
+        return tuple(map(function, *inputs))
+    return function(*inputs)
 
 
 def device_of(module: nn.Module) -> torch.device:
@@ -92,7 +94,10 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
     with _turn:
         states = (torch.get_rng_state(), random.getstate())
         numpys = _LEGACY.get_bit_generator()
-        ours = _spare.pop() if _spare else np.random.MT19937()
+        if _spare:
+            ours = _spare.pop()
+        else:
+            ours = np.random.MT19937()
         _LEGACY.set_bit_generator(ours)
         np.random.seed(seed % 2**32)
         torch.default_generator.manual_seed(seed)  # not `torch.manual_seed`, which has accelerators wait for their seed

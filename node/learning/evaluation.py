@@ -44,7 +44,10 @@ class Totals:
         self._tallies.update(tally(outputs, targets))
         if self._requested:
             counts = ClassCounts.of(outputs, targets)
-            self._counts = counts if self._counts is None else self._counts + counts
+            if self._counts is None:
+                self._counts = counts
+            else:
+                self._counts = self._counts + counts
 
     def evaluation(self, targets: tuple[int, ...]) -> Evaluation:
         """The evaluation of all mini-batches together. ``targets``: the shape of all targets."""

@@ -136,7 +136,10 @@ class LocalTraining(Parameters):
     def longest_training(self, work: ClientWork) -> float:
         """The most work of a client between a request and its answer. In samples of its own model that are trained,
         as an algorithm gives to `Role.compute`. The evaluation of test sets and of each own sample is not in it."""
-        samples = self.most_epochs * work.samples if self.steps is None else self.steps * self.step_size
+        if self.steps is None:
+            samples = self.most_epochs * work.samples
+        else:
+            samples = self.steps * self.step_size
         return samples * self.passes
 
     @property

@@ -65,7 +65,9 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean"
     ).masked_fill(never, 0.0)
     if reduction == "none":
         return losses
-    return losses.mean() if reduction == "mean" else losses.sum()
+    if reduction == "mean":
+        return losses.mean()
+    return losses.sum()
 
 
 def divergence(logits: Tensor, target: Tensor, reduction: str = "batchmean") -> Tensor:
@@ -116,4 +118,6 @@ def metrics(tallies: Mapping[str, float], loss: float, targets: tuple[int, ...],
         named = tallies["named"]
         return {"accuracy": tallies["correct"] / targets[0], "f1": 2 * tallies["found"] / named if named else 0.0}
     accuracy = {"accuracy": tallies["correct"] / tallies["labels"]}
-    return accuracy if len(targets) == 1 else accuracy | {"perplexity": math.exp(min(loss, 700))}
+    if len(targets) == 1:
+        return accuracy
+    return accuracy | {"perplexity": math.exp(min(loss, 700))}

@@ -249,7 +249,10 @@ def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, A
         raise ModelError(str(error)) from error
     with seeded(seed):
         made = (entry.build or BUILDERS[name])(shape, classes, chosen)
-        parts = made if isinstance(made, tuple) else (made, nn.Identity())
+        if isinstance(made, tuple):
+            parts = made
+        else:
+            parts = (made, nn.Identity())
         model = Model(*parts, frozen_travels=entry.frozen_travels)
         if isinstance(chosen, Features) and chosen.features is not None:
             own = cast(nn.Linear, model.classifier).in_features
@@ -289,7 +292,10 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
     floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())
     others = sum(each.nbytes for each in model.tensors.values() if not each.is_floating_point())
-    count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
+    if isinstance(model.classifier, nn.Identity) or features.ndim != 2:
+        count = 0
+    else:
+        count = features.shape[1]
     linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
     work = zoo.forward_work(model, inputs_of(stored[:1]))
     return replace(

@@ -49,7 +49,9 @@ class DescentStep:
 
 def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> Gradients:
     """The gradients of a loss."""
-    return torch.autograd.grad(loss, parameters, allow_unused=True) if parameters else ()
+    if parameters:
+        return torch.autograd.grad(loss, parameters, allow_unused=True)
+    return ()
 
 
 def added(sums: Gradients, gradients: Gradients) -> Gradients:
@@ -89,7 +91,10 @@ class Descent(DescentStep):
     def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
         super().__init__(parameters)
         self.params = params
-        self.velocities = [torch.zeros_like(w) for w in self.parameters] if params.momentum else []
+        if params.momentum:
+            self.velocities = [torch.zeros_like(w) for w in self.parameters]
+        else:
+            self.velocities = []
 
     def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
         weights = [self.parameters[place] for place in places]

@@ -135,7 +135,9 @@ def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     x = x.astype(np.float64)
     y = y.astype(np.float64)
     spread = float(x.std() * y.std())
-    return float(((x - x.mean()) * (y - y.mean())).mean()) / spread if spread > 0 else 0.0
+    if spread > 0:
+        return float(((x - x.mean()) * (y - y.mean())).mean()) / spread
+    return 0.0
 
 
 def _normal(z: float) -> float:

@@ -47,7 +47,10 @@ def _forwards(model: Model) -> dict[nn.Module, Forward]:
     blocks = [each for each in wide if wide.keys().isdisjoint(set(each.modules()) - {each})]
     if blocks:
         return {block: partial(_kept_small, block, block.forward) for block in blocks}
-    layers = list(model.extractor) if isinstance(model.extractor, nn.Sequential) else []
+    if isinstance(model.extractor, nn.Sequential):
+        layers = list(model.extractor)
+    else:
+        layers = []
     if not layers:
         raise ModelError(
             "gradient_checkpointing: the model has no nn.Sequential, whose members are computed again: leave it out"

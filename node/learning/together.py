@@ -70,7 +70,10 @@ def form(learner: Learner, training: Training) -> Hashable | None:
     alone = not learner.samples or training.params.gradient_checkpointing
     if alone or not (term is None or isinstance(term, WeightsTerm)):
         return None
-    own_term = None if term is None else (type(term), term.form)
+    if term is None:
+        own_term = None
+    else:
+        own_term = (type(term), term.form)
     equal_samples = learner.samples if learner.normalises_batches else 0
     return learner.kind, training.params, training.own, own_term, equal_samples
 
@@ -122,7 +125,10 @@ class Crew:
             weight = weights[:, number, :largest]
             gradients = NO_GRADIENTS
             for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
-                share = share_of.sum(1) if params.gradient_accumulation > 1 else torch.ones_like(total)
+                if params.gradient_accumulation > 1:
+                    share = share_of.sum(1)
+                else:
+                    share = torch.ones_like(total)
                 with first.passes():
                     inputs = first.normalise(x, part)
                     objectives, losses = losses_of(stacked, constants, inputs, y[part], share_of, share)

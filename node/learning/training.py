@@ -73,13 +73,18 @@ class TrainResult:
     @property
     def metrics(self) -> dict[str, float]:
         """The metrics of the training, by name: ``loss``, ``objective`` and ``clipped`` if there are such."""
-        share = {} if self.clipped is None else {"clipped": self.clipped}
+        if self.clipped is None:
+            share = {}
+        else:
+            share = {"clipped": self.clipped}
         return losses(self.loss, self.objective) | share
 
 
 def losses(loss: float, objective: float | None) -> dict[str, float]:
     """The metrics of a training, by name: the task's loss, and the algorithm's objective if it differs from it."""
-    return {"loss": loss} if objective is None else {"loss": loss, "objective": objective}
+    if objective is None:
+        return {"loss": loss}
+    return {"loss": loss, "objective": objective}
 
 
 class Learner:
@@ -146,7 +151,10 @@ class Learner:
 
     def test_samples(self, which: Scope, limit: int | None = None) -> int:
         """Number of samples that `evaluate` uses."""
-        available = len(self.data.array("y_test")) if which == "global" else len(self._set(which))
+        if which == "global":
+            available = len(self.data.array("y_test"))
+        else:
+            available = len(self._set(which))
         return available if limit is None else min(available, limit)
 
     def random(self, purpose: str, round: int) -> np.random.Generator:
@@ -173,7 +181,9 @@ class Learner:
 
     def passes(self) -> contextlib.AbstractContextManager[None]:
         """While it is active, forward passes multiply in bfloat16 if that is the run's precision."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.models.bf16 else contextlib.nullcontext()
+        if self.models.bf16:
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return contextlib.nullcontext()
 
     @property
     def outline(self) -> Model:
@@ -337,7 +347,10 @@ class Learner:
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch])).to(self.device)
                 inputs = self.normalise(inputs_of(x[batch], self.device))
-                logits = model(inputs) if forward is None else forward(model, inputs)
+                if forward is None:
+                    logits = model(inputs)
+                else:
+                    logits = forward(model, inputs)
                 totals.add(logits, labels)
         return totals.evaluation((len(chosen), *y.shape[1:]))
 
@@ -354,7 +367,10 @@ class Learner:
         """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
         pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks. Samples of
         several parts are a dictionary or a tuple of tensors."""
-        picked = x if chosen is None else each(lambda part: part[chosen], x)
+        if chosen is None:
+            picked = x
+        else:
+            picked = each(lambda part: part[chosen], x)
         return each(_normalised, picked, self._scales_and_shifts)
 
     @cached_property
@@ -382,7 +398,10 @@ class Learner:
         return chosen
 
     def _chosen(self, which: Scope, limit: int | None) -> Indices:
-        chosen = np.arange(len(self.data.array("y_test"))) if which == "global" else self._set(which)
+        if which == "global":
+            chosen = np.arange(len(self.data.array("y_test")))
+        else:
+            chosen = self._set(which)
         if limit is None or limit >= len(chosen):
             return chosen
         random = np.random.default_rng(derive_seed(self._seed, "evaluation"))
@@ -393,4 +412,6 @@ def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:
     if by is None:
         return x
     scale, shift = by
-    return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
+    if x.dtype == torch.uint8:
+        return x.float().mul_(scale).sub_(shift)
+    return x.mul(scale).sub_(shift)

@@ -30,7 +30,10 @@ class Contributions:
 
     def gathered(self, gather: Gather, messages: Collection[Message]) -> None:
         """Note what a gathering returned."""
-        self._last = None if gather.quorum == 0 else (gather.kind, gather.round)
+        if gather.quorum == 0:
+            self._last = None
+        else:
+            self._last = (gather.kind, gather.round)
         self._new[gather.kind, True] = {message.sender for message in messages}
 
     def received(self, message: Message) -> None:

@@ -86,7 +86,10 @@ class Exchange:
         deadline: float | None = None,
         enough: int | None = None,
     ) -> list[Message]:
-        needed = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
+        if quorum is None:
+            needed = (self._rule.quorum, self._rule.count)
+        else:
+            needed = (quorum, None)
         gather = Gather(kind, round, frozenset(peers), *needed, enough)
         self._contributions.want([kind])
         self._report_contributions(gathered=True)

@@ -64,7 +64,9 @@ class Gather:
         members = len(self.peers) - len(self.peers & left)
         if self.quorum is None:
             return min(self.count or 0, members)
-        return 0 if self.quorum == 0 else needed(self.quorum, members)
+        if self.quorum == 0:
+            return 0
+        return needed(self.quorum, members)
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether the wait is over: all present peers have answered, and the answers are enough."""

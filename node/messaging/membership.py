@@ -20,7 +20,9 @@ class Membership:
     @property
     def reachable(self) -> set[str]:
         """The peers that may still answer: those that are present or awaited."""
-        return self.present | self.awaited if self.awaited else self.present
+        if self.awaited:
+            return self.present | self.awaited
+        return self.present
 
     def join(self, peer: str) -> None:
         self.present.add(peer)

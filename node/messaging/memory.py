@@ -159,7 +159,10 @@ class MemoryTransport:
     async def close(self, flush: float | None = None) -> None:
         if self._network.endpoints.get(self.node) is self:
             del self._network.endpoints[self.node]
-            farewell = None if flush is None else self._network.in_flight(Message(FAREWELL, self.node), 0)
+            if flush is None:
+                farewell = None
+            else:
+                farewell = self._network.in_flight(Message(FAREWELL, self.node), 0)
             for pair in self._pairs.values():
                 pair.end(self.node, farewell)
 

@@ -31,7 +31,10 @@ def shortened(values: NDArray[Any], precision: str) -> NDArray[Any]:
 def widened(values: NDArray[Any], precision: str) -> NDArray[np.float32]:
     """The inverse of `shortened`, read-only."""
     bf16 = precision == "bf16"
-    wide = np.left_shift(values, 16, dtype=np.uint32).view(np.float32) if bf16 else values.astype(np.float32)
+    if bf16:
+        wide = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+    else:
+        wide = values.astype(np.float32)
     wide = np.asarray(wide)  # of a scalar
     wide.flags.writeable = False
     return wide

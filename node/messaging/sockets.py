@@ -128,12 +128,21 @@ class Authenticator:
             except zmq.Again:
                 return
             _version, identifier, _domain, address, _identity, mechanism, *credentials = request
-            key = credentials[0] if mechanism == b"CURVE" and len(credentials) == 1 else b""
-            name = self._names.get(z85.encode(key).decode()) if key else None
+            if mechanism == b"CURVE" and len(credentials) == 1:
+                key = credentials[0]
+            else:
+                key = b""
+            if key:
+                name = self._names.get(z85.encode(key).decode())
+            else:
+                name = None
             if name is None and key not in self._refused and len(self._refused) < _REFUSALS_KEPT:
                 self._refused.add(key)
                 logger.warning("refused a stranger from %s", address.decode(errors="replace"))
-            status = (b"200", b"OK", name.encode()) if name else (b"400", b"unknown key", b"")
+            if name:
+                status = (b"200", b"OK", name.encode())
+            else:
+                status = (b"400", b"unknown key", b"")
             self._socket.send_multipart([_ZAP_VERSION, identifier, *status, b""])
 
 

@@ -122,7 +122,10 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes, lis
     read = read_header(header, limits)
     body = []
     for place, array in zip(read.places, arrays.values(), strict=True):
-        stored = _shortened(message, place.name, array) if place.short else _frozen(array)
+        if place.short:
+            stored = _shortened(message, place.name, array)
+        else:
+            stored = _frozen(array)
         values = np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
         body += [values.data, memoryview(bytes(-place.size % _ALIGNMENT))]
     return header, [part for part in body if part]
@@ -216,7 +219,9 @@ def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
 def quoted(value: object) -> str:
     """Received data for an error message, cut to `_QUOTED` characters."""
     text = repr(value)
-    return text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
+    if len(text) <= _QUOTED:
+        return text
+    return text[:_QUOTED] + "…"
 
 
 def _unpacked(frame: Buffer, containers: int) -> Any:
@@ -277,7 +282,10 @@ def _frozen(array: Tensor, owned: bool = False) -> Tensor:
 
 def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tuple[bytes, int]:
     """The header, and the size of the body in bytes."""
-    codes = _CODES | {_SINGLE: message.precision} if message.precision else _CODES
+    if message.precision:
+        codes = _CODES | {_SINGLE: message.precision}
+    else:
+        codes = _CODES
     layout, body = _pack_layout(tuple([(name, codes[each.dtype], each.shape) for name, each in arrays.items()]), limits)
     try:
         header: bytes = msgpack.packb(

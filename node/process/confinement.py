@@ -69,7 +69,10 @@ def _limit(own_user: bool) -> list[str]:
     """Limit files and processes, and disable core dumps, which would hold the node's keys. Return missing limits."""
     for kind, most in ((resource.RLIMIT_NOFILE, FILES), (resource.RLIMIT_CORE, 0)):
         _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        if hard == resource.RLIM_INFINITY:
+            most = most
+        else:
+            most = min(most, hard)
         resource.setrlimit(kind, (most, most))
     if not own_user and release() < _COUNTED_SINCE:
         return ["the number of a node's processes is not limited: without root that takes Linux 5.14"]

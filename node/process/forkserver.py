@@ -108,7 +108,10 @@ class Start:
     @classmethod
     def of(cls, request: dict[str, Any]) -> Start:
         data = request["rights"]
-        user = tuple(data["user"]) if data["user"] is not None else None
+        if data["user"] is not None:
+            user = tuple(data["user"])
+        else:
+            user = None
         groups = tuple(data["groups"])
         rights = (
             Openness(data["hosts"], user, groups) if "hosts" in data else Confinement(data["checkpoints"], user, groups)
@@ -205,7 +208,10 @@ class ForkServer:
         if self.problem:
             raise OSError(self.problem)
         turn = Turn(self.turns)
-        line = Connection(start.node) if self.view is None else None
+        if self.view is None:
+            line = Connection(start.node)
+        else:
+            line = None
         report, report_end = os.pipe2(os.O_CLOEXEC)
         try:
             namespaces.unshare(namespaces.CLONE_NEWPID)
@@ -311,7 +317,10 @@ def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             _redirect_output(start.log)
-            assignment = Assignment.load(start.assignment) if line is None else None
+            if line is None:
+                assignment = Assignment.load(start.assignment)
+            else:
+                assignment = None
             if not server.crowded:
                 os.setsid()
             elif assignment is not None and not assignment.related("child"):

@@ -120,7 +120,10 @@ def make_place(file: Path) -> None:
 def show_own_network(flags: int) -> list[str]:
     """Mount /sys again, read-only. It shows the interfaces of the network namespace in which it was mounted. The
     control groups of the host stay in it. Returns a note if the kernel refuses."""
-    groups = os.open(GROUPS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if GROUPS.is_dir() else None
+    if GROUPS.is_dir():
+        groups = os.open(GROUPS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    else:
+        groups = None
     try:
         namespaces.mount("sysfs", SYS, flags | namespaces.MS_RDONLY)
         if groups is not None:

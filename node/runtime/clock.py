@@ -59,7 +59,9 @@ class Pace:
         """The seconds until the virtual time ``t`` is due; None: never, because the clock is held."""
         if self.held:
             return None
-        return 0.0 if self.rate is None else max(0.0, self._due(t, self.rate) - self._host())
+        if self.rate is None:
+            return 0.0
+        return max(0.0, self._due(t, self.rate) - self._host())
 
     def reach(self, t: float) -> None:
         """Note that the clock has come to the virtual time ``t``."""
@@ -69,7 +71,9 @@ class Pace:
     def present(self) -> float:
         """The virtual time that is due at this moment, if the pace is not free."""
         since, host = self._since
-        return since if self.held or self.rate is None else since + (self._host() - host) * self.rate
+        if self.held or self.rate is None:
+            return since
+        return since + (self._host() - host) * self.rate
 
     def _due(self, t: float, rate: float) -> float:
         since, host = self._since
@@ -103,12 +107,17 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     def present(self) -> float:
         """The time that is due at this moment at the pace, between now and the next timer."""
-        return self.now if self.pace.free else min(self._next, max(self.now, self.pace.present()))
+        if self.pace.free:
+            return self.now
+        return min(self._next, max(self.now, self.pace.present()))
 
     def _keep_pace(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait until the next timer is due, or a descriptor is ready."""
         wait = self.pace.wait(self._next)
-        ready = super().select(wait) if wait != 0 else []
+        if wait != 0:
+            ready = super().select(wait)
+        else:
+            ready = []
         if not ready:
             self.pace.reach(self._next)
         return ready

@@ -120,7 +120,9 @@ class DataSets:
 
 def datasets_in(folder: Path) -> list[Path]:
     """The folders of the data sets that a host keeps in its folder."""
-    return [path for path in folder.iterdir() if is_hash(path.name)] if folder.is_dir() else []
+    if folder.is_dir():
+        return [path for path in folder.iterdir() if is_hash(path.name)]
+    return []
 
 
 def describe(folder: Path) -> tuple[KeptData, ...]:
@@ -175,7 +177,10 @@ def _remove(path: Path) -> bool:
     if lock is None:
         return not path.exists()
     try:
-        gone = path.with_name(f"{COMING}{path.name}-gone") if is_hash(path.name) else path
+        if is_hash(path.name):
+            gone = path.with_name(f"{COMING}{path.name}-gone")
+        else:
+            gone = path
         path.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
     finally:

@@ -161,7 +161,10 @@ class Worker:
         reporters = Tasks()
         watchers = Tasks()
         self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
-        prepared = Path() if data is None else self._datasets.path(data)
+        if data is None:
+            prepared = Path()
+        else:
+            prepared = self._datasets.path(data)
         run = self._host_run = await self._make(setup, directory, prepared, self._stack)
         self._prober = run.prober
         reporters.start(self._report_exits(run.driver))

@@ -97,7 +97,10 @@ def describe(
     root["description"] = f"Runs of edgebed, with everything to repeat them: edgebed reproduce {name}.zip"
     root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
     about = {"name": license, "description": "the licence of this archive"}
-    root["license"] = add(license, "CreativeWork", **about) if license else "ask the author"
+    if license:
+        root["license"] = add(license, "CreativeWork", **about)
+    else:
+        root["license"] = "ask the author"
     root["author"] = people
     root["mentions"] = actions
     graph = crate.metadata.generate()

@@ -99,7 +99,9 @@ def tolerance_of(name: str, value: float, tolerances: Mapping[str, str | float])
             number = math.nan
         if not 0 <= number < math.inf:
             raise MistakeError(f"tolerance: {name}: '{written}' is no tolerance: write 0.03 or 5%")
-        return number / 100 * abs(value) if written.endswith("%") else number
+        if written.endswith("%"):
+            return number / 100 * abs(value)
+        return number
     if name.startswith(_POINTS):
         return 0.02
     return max(abs(value) / 10, 1.0 if name.endswith(("rounds", "seconds")) else 0.02)

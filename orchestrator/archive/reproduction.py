@@ -156,7 +156,9 @@ def _plugins(scenario: Mapping[str, Any]) -> list[str]:
 
 
 def _command(program: Any) -> Any:
-    return program.get("command") if isinstance(program, Mapping) else program
+    if isinstance(program, Mapping):
+        return program.get("command")
+    return program
 
 
 def _images(data: Any) -> Iterator[str]:
@@ -225,7 +227,9 @@ def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def _plugin(name: str, run: RunDirectory) -> PluginSource:
     """The source of a plug-in: the copy of a file in the archive, or the installed module."""
-    return replace(find(PurePath(name).name, run.plugins), name=name) if name.endswith(".py") else find(name, Path())
+    if name.endswith(".py"):
+        return replace(find(PurePath(name).name, run.plugins), name=name)
+    return find(name, Path())
 
 
 def print_reproduction(result: Reproduction, console: Console) -> None:

@@ -80,7 +80,10 @@ def archive(
     named = None if run is None else os.fspath(run)
     table = find_table(named, Path(runs))
     directories = find_runs([named] if named else [], Path(runs))
-    name = directories[0].run if table is None else table.resolve().parent.name
+    if table is None:
+        name = directories[0].run
+    else:
+        name = table.resolve().parent.name
     place = Path(f"{name}.zip" if file is None else file)
     check_file(place, "choose another file")
     files: dict[str, Content] = {}
@@ -203,7 +206,9 @@ def packages() -> Packages:
 def _hash(package: Distribution) -> str:
     files = [each for each in package.files or () if each.hash is not None and ".." not in each.parts]
     lines = sorted(f"{each} {each.hash}" for each in files if not each.parts[0].endswith(".dist-info"))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else ""
+    if lines:
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return ""
 
 
 def constraints(installed: Packages) -> str:

@@ -42,7 +42,10 @@ def evaluate(claim: Claim, figures_of: FiguresOf) -> ClaimEvaluation:
     with certain names, so that they can be compared with one another."""
     compared = {each.text: figures_of(each.names) for each in claim.relations}
     used = [compared[each.text][name] for each in claim.relations for name in each.names]
-    seeds = sorted({seed for each in used for seed in each.by_seed}) if all(each.by_seed for each in used) else []
+    if all(each.by_seed for each in used):
+        seeds = sorted({seed for each in used for seed in each.by_seed})
+    else:
+        seeds = []
     by_seed = {each.text: _by_seed(each, compared[each.text], seeds) for each in claim.relations}
     agreeing = {each.text: [each.holds(of) for of in by_seed[each.text].values()] for each in claim.relations}
     holds = {
@@ -56,7 +59,10 @@ def evaluate(claim: Claim, figures_of: FiguresOf) -> ClaimEvaluation:
     else:
         state = "partly" if any(holds.values()) else "contradicted at this size"
     agree = f"{sum(map(all, zip(*agreeing.values(), strict=True)))} of {len(seeds)}" if seeds else ""
-    found = [_differences(each, by_seed[each.text]) for each in claim.relations] if len(seeds) > 1 else []
+    if len(seeds) > 1:
+        found = [_differences(each, by_seed[each.text]) for each in claim.relations]
+    else:
+        found = []
     return ClaimEvaluation(state, holds, agree, {name: each for part in found for name, each in part.items()})
 
 

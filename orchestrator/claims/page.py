@@ -95,7 +95,10 @@ def _cells(row: Row) -> Sequence[str]:
     figures = row.claim.figures
     link = f"[{claim.place}]({row.paper.read.page}#{claim.section})" if claim.section else claim.place
     papers = [f"{name} {written(each.paper)}" for name, each in figures.items() if each.paper is not None]
-    bounds = "; ".join((claim.floor or "–", claim.ceiling or "–")) if claim.floor or claim.ceiling else "–"
+    if claim.floor or claim.ceiling:
+        bounds = "; ".join((claim.floor or "–", claim.ceiling or "–"))
+    else:
+        bounds = "–"
     notes = [claim.size, claim.note, f"cost: {claim.cost}" if claim.cost else ""]
     return (
         f"**{link}.** {claim.says}",
@@ -122,13 +125,18 @@ def _figures(parts: Sequence[str], unit: str) -> str:
 
 
 def _edgebed(row: Row, name: str) -> str:
-    return row.figures[name].written if name in row.figures else "–"
+    if name in row.figures:
+        return row.figures[name].written
+    return "–"
 
 
 def _time(row: Row) -> str:
     made = row.made
     time = f"{made.minutes:g} min" if made.minutes else ""
-    driver = "" if kind_of(made.driver).simulated else made.driver
+    if kind_of(made.driver).simulated:
+        driver = ""
+    else:
+        driver = made.driver
     return ", ".join(filter(None, (time, driver, made.version))) or "–"
 
 

@@ -164,13 +164,19 @@ class Paper:
 
 def written(figure: str | float | None) -> str:
     """A figure of a claim as a page shows it."""
-    return "–" if figure is None else figure if isinstance(figure, str) else f"{figure:,.10g}"
+    if figure is None:
+        return "–"
+    if isinstance(figure, str):
+        return figure
+    return f"{figure:,.10g}"
 
 
 def number(text: str) -> float:
     """The first number of a figure as a page writes it, such as 76.1 of "76.1 ± 1.3"; infinity without one."""
     match = _NUMBER.search(text)
-    return float(match[0].replace(",", "").replace("−", "-")) if match else math.inf
+    if match:
+        return float(match[0].replace(",", "").replace("−", "-"))
+    return math.inf
 
 
 def load(folder: Path = FOLDER) -> list[Paper]:

@@ -129,7 +129,10 @@ def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]
             of = [each for each in sweep.cases if _is_named(each, figure.case)]
             if len(of) != 1:
                 several = f"means several cases; add varied values: {'; '.join(of)}"
-                message = several if of else unknown("case of the sweep", figure.case, sweep.cases)
+                if of:
+                    message = several
+                else:
+                    message = unknown("case of the sweep", figure.case, sweep.cases)
                 raise ScenarioError([paper.problem((*place, "figures", key, "case"), message)])
             cases[key] = of[0]
     chosen = tuple(each for each in sweep.combinations if each.case in cases.values())
@@ -162,5 +165,8 @@ def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
     known = {name for each in runs.values() for name in each}
     if metric not in known:
         raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
-    censored = sum(not each.get(REACHED, 1) for each in runs.values()) if metric.startswith("to_target.") else 0
+    if metric.startswith("to_target."):
+        censored = sum(not each.get(REACHED, 1) for each in runs.values())
+    else:
+        censored = 0
     return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)

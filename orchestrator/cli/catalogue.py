@@ -41,7 +41,11 @@ def shown(value: Any) -> str:
     """A value in a cell of a table."""
     if isinstance(value, dict):
         return ", ".join(f"{key}: {shown(each)}" for key, each in value.items())
-    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 @click.command()

@@ -37,7 +37,10 @@ def list_folders(runs: Path, as_json: bool) -> None:
 
 def _cells(row: dict[str, Any]) -> list[Cell]:
     finished = row["status"] == "finished"
-    verdict = Text(row["verdict"], style=STYLES[row["verdict"]]) if finished and row["verdict"] else row["status"]
+    if finished and row["verdict"]:
+        verdict = Text(row["verdict"], style=STYLES[row["verdict"]])
+    else:
+        verdict = row["status"]
     return [
         row["run"],
         verdict,

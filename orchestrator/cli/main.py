@@ -100,8 +100,14 @@ def carry_out() -> int:
 def usage_text(error: click.ClickException) -> str:
     """The text of a wrong usage, in the style of all errors, with the command to see."""
     said = " ".join(error.format_message().split()).removesuffix(".")
-    said = said[:1].lower() + said[1:] if said[1:2].islower() else said
-    context = error.ctx if isinstance(error, click.UsageError) else None
+    if said[1:2].islower():
+        said = said[:1].lower() + said[1:]
+    else:
+        said = said
+    if isinstance(error, click.UsageError):
+        context = error.ctx
+    else:
+        context = None
     return said if context is None else f"{said}\nsee {context.command_path} --help"
 
 

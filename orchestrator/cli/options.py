@@ -144,14 +144,18 @@ def is_verbose() -> bool:
 
 def printer(*, err: bool = True) -> Callable[[str], None]:
     """A function that prints a line about what the command does, by default on standard error; nothing with -q."""
-    return (lambda _: None) if is_quiet() else (lambda line: click.echo(visible(line), err=err))
+    if is_quiet():
+        return lambda _: None
+    return lambda line: click.echo(visible(line), err=err)
 
 
 def waiting(task: str) -> AbstractContextManager[None]:
     """While it lasts, and after two seconds, show the ``task`` on standard error. Nothing with -q."""
     if is_verbose():
         logging.getLogger("orchestrator").info(task)
-    return nullcontext() if is_quiet() or is_verbose() else progress.waiting(task)
+    if is_quiet() or is_verbose():
+        return nullcontext()
+    return progress.waiting(task)
 
 
 def print_json(value: Any) -> None:

@@ -214,7 +214,9 @@ def _swept(
         return collect(sweeper)
     if on is not None:
         return carry_out_on(on, sweeper, arguments, image)
-    return carry_out(sweeper) if parallel is None else carry_out_in_parallel(parallel, sweeper, arguments)
+    if parallel is None:
+        return carry_out(sweeper)
+    return carry_out_in_parallel(parallel, sweeper, arguments)
 
 
 @click.command()

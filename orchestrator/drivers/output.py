@@ -34,7 +34,10 @@ class OutputLog:
         """Append a piece of output."""
         left = self._largest - self._size
         if left > 0:
-            kept = data if len(data) < left else data[: data.rfind(b"\n", 0, left) + 1 or left]
+            if len(data) < left:
+                kept = data
+            else:
+                kept = data[: data.rfind(b"\n", 0, left) + 1 or left]
             self._append(kept)
             if kept is data:
                 return
@@ -88,7 +91,10 @@ class Pipe:
 
     def drain(self) -> None:
         """Copy only the present content of the pipe: a process that the program has left may print without end."""
-        left = 0 if self._closed else fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
+        if self._closed:
+            left = 0
+        else:
+            left = fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
         while left > 0 and (copied := self._copy()):
             left -= copied
         if not self._closed:

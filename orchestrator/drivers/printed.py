@@ -57,14 +57,18 @@ class Lines:
         """The last line, if the output ended without a newline."""
         last = self._pending
         self._pending = b""
-        return [last.decode(errors="replace")] if last else []
+        if last:
+            return [last.decode(errors="replace")]
+        return []
 
 
 def _shortened(line: bytes) -> bytes:
     if len(line) <= LONGEST_LINE:
         return line
     start = line.find(MARK.encode())
-    return line[-LONGEST_LINE:] if start < 0 else line[start : start + LONGEST_LINE]
+    if start < 0:
+        return line[-LONGEST_LINE:]
+    return line[start : start + LONGEST_LINE]
 
 
 class Printed:
@@ -84,7 +88,10 @@ class Printed:
         try:
             entry = json.loads(written)
         except (ValueError, RecursionError) as error:
-            long = f" (only {LONGEST_LINE} bytes of a line are read)" if len(line.encode()) >= LONGEST_LINE else ""
+            if len(line.encode()) >= LONGEST_LINE:
+                long = f" (only {LONGEST_LINE} bytes of a line are read)"
+            else:
+                long = ""
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {_json_problem(error)}{long}")
             return
         if not isinstance(entry, dict):
@@ -152,7 +159,9 @@ def _finite(entry: dict[str, Any]) -> bool:
 
 def _whole(value: Any) -> Any:
     """A whole number as an int. Some languages print 3 as 3.0."""
-    return int(value) if type(value) is float and value.is_integer() else value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return value
 
 
 def _is_round(value: Any) -> bool:

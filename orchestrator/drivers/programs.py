@@ -276,7 +276,10 @@ class Programs:
         node = program.plan.node
         ready = program.plan.ready.line
         allowance = self._allowances[node]
-        awaited = [] if program.said_ready or ready is None else [ready]
+        if program.said_ready or ready is None:
+            awaited = []
+        else:
+            awaited = [ready]
         if len(data) == PIECE and not awaited and allowance.is_spent:
             allowance.drop(program.lines.pass_over(data))
         else:
@@ -361,7 +364,10 @@ class Programs:
             self._finish("programs")
 
     def _ending(self, program: Program, end: ProgramEnd) -> str:
-        how = OUT_OF_MEMORY if end.out_of_memory else text.how_ended(end.code)
+        if end.out_of_memory:
+            how = OUT_OF_MEMORY
+        else:
+            how = text.how_ended(end.code)
         return tail.with_last_line(f"{shown(program)} ended ({how})", program.log)
 
     def _finish(self, reason: str, error: str | None = None) -> None:

@@ -27,7 +27,12 @@ class User:
         mode alone. A folder must also be searchable."""
         for path in (data, *data.iterdir()):
             state = path.stat()
-            shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
+            if state.st_uid == self.uid:
+                shift = 6
+            elif state.st_gid == self.gid:
+                shift = 3
+            else:
+                shift = 0
             wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
             if (state.st_mode >> shift) & wanted != wanted:
                 raise HostError(

@@ -35,7 +35,9 @@ class EventFileStore:
 
     def find(self, history: History) -> str | None:
         place = self._place(history)
-        return str(place) if any(place.glob(EVENT_FILES)) else None
+        if any(place.glob(EVENT_FILES)):
+            return str(place)
+        return None
 
     def write(self, history: History) -> str:
         place = self._place(history)

@@ -33,7 +33,9 @@ class FileStore:
 
     def find(self, history: History) -> str | None:
         place = self._folder / history.run
-        return str(place) if any(place.glob(f"*.{self._suffix}")) else None
+        if any(place.glob(f"*.{self._suffix}")):
+            return str(place)
+        return None
 
     def write(self, history: History) -> str:
         """Write a file for each table, or none at all. PlaceError if there is no room."""

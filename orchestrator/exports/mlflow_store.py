@@ -106,7 +106,10 @@ class MlflowStore:
         meta = history.meta
         began = epoch(history)
         known = self.client.get_experiment_by_name(title)
-        experiment = known.experiment_id if known else self.client.create_experiment(title, self._artifacts)
+        if known:
+            experiment = known.experiment_id
+        else:
+            experiment = self.client.create_experiment(title, self._artifacts)
         name = history.run
         parent = None
         tags = {RUN: history.run, "mlflow.note.content": history.question}
@@ -135,7 +138,9 @@ class MlflowStore:
         """The id of the run with this tag."""
         quote = '"' if "'" in value else "'"
         found = self.client.search_runs([experiment], f"tags.`{tag}` = {quote}{value}{quote}", max_results=1)
-        return str(found[0].info.run_id) if found else None
+        if found:
+            return str(found[0].info.run_id)
+        return None
 
 
 class MlflowRun:

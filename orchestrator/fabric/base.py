@@ -46,7 +46,9 @@ NO_COUNTS = ("source", "target", "channel", "member", "queued_bytes")
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
     """The counters of a link, or of a member of a channel, since an earlier reading. They never fall, see `Counted`."""
-    return row if before is None else _combined(row, before, -1)
+    if before is None:
+        return row
+    return _combined(row, before, -1)
 
 
 def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:

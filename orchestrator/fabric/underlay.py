@@ -76,7 +76,9 @@ class HostsNetwork(Protocol):
 
 
 def pair_of(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
+    if one < other:
+        return (one, other)
+    return (other, one)
 
 
 def crossed(links: Iterable[LinkPlan], homes: Mapping[str, str]) -> list[Pair]:

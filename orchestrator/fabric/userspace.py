@@ -27,7 +27,10 @@ START_TIMEOUT = 20.0
 def link_request(link: LinkPlan) -> dict[str, Any]:
     """The request to the switch (netem/userspace/switch.py) that makes a link."""
     ends = {"source": link.source, "target": link.target}
-    crossings = {"crossings": [list(each) for each in link.crossings]} if link.crossings else {}
+    if link.crossings:
+        crossings = {"crossings": [list(each) for each in link.crossings]}
+    else:
+        crossings = {}
     return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed, **crossings}
 
 

@@ -61,7 +61,9 @@ def _sent(row: LinkRow) -> int:
     """The packets sent into a link: more than those whose loss was decided, if others found no room before it. 0 if
     its engine does not report the asked losses."""
     decided = losses_of(row).packets
-    return max(decided, int(row.get("offered", 0))) if decided else 0
+    if decided:
+        return max(decided, int(row.get("offered", 0)))
+    return 0
 
 
 def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dict[str, Any]:
@@ -81,7 +83,9 @@ def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dic
 def _most(packets: Mapping[str, int]) -> dict[str, Any] | None:
     """The link with most packets; None if no link has any."""
     link = max(packets, key=lambda each: packets[each], default="")
-    return {"link": link, "packets": packets[link]} if packets.get(link) else None
+    if packets.get(link):
+        return {"link": link, "packets": packets[link]}
+    return None
 
 
 def losses_of(row: LinkRow) -> Losses:
@@ -97,7 +101,12 @@ def losses_of(row: LinkRow) -> Losses:
 def _figures(losses: Losses, chance: float) -> dict[str, Any]:
     """Fractions asked, measured and accepted."""
     low, high = (count / losses.packets for count in losses.accepted(chance))
-    verdict = "fail" if not losses.as_asked(chance) else "pass" if losses.tells(chance) else "unknown"
+    if not losses.as_asked(chance):
+        verdict = "fail"
+    elif losses.tells(chance):
+        verdict = "pass"
+    else:
+        verdict = "unknown"
     return {
         "packets": losses.packets,
         "lost": losses.lost,

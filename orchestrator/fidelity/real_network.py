@@ -50,7 +50,10 @@ class RealNetwork:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: times in seconds, None if they were not measured."""
-        trips = {"median": median(self.trips), "least": min(self.trips), "most": max(self.trips)} if self.trips else {}
+        if self.trips:
+            trips = {"median": median(self.trips), "least": min(self.trips), "most": max(self.trips)}
+        else:
+            trips = {}
         return {
             "hosts": list(self.hosts),
             "links": self.links,
@@ -59,7 +62,12 @@ class RealNetwork:
         }
 
     def __str__(self) -> str:
-        parts = [f"round trip {self.trip}"] if self.trips else ["no echo came back"] if self.echoes else []
+        if self.trips:
+            parts = [f"round trip {self.trip}"]
+        elif self.echoes:
+            parts = ["no echo came back"]
+        else:
+            parts = []
         parts += [f"before the run {text.duration(self.before)}"] if self.before is not None else []
         parts += [f"{self.lost:,} of {self.echoes:,} echoes lost"] if self.echoes else []
         parts += [f"{self.missing:,} of {text.count(self.sent, 'frame')} did not arrive"] if self.sent else []

@@ -56,7 +56,10 @@ def make_plan(
     hosts do not suffice, or the engine cannot shape the links."""
     kind = DRIVERS[scenario.driver]
     stop = scenario.stop
-    shards = make_shards(scenario, data) if data is not None else Shards()
+    if data is not None:
+        shards = make_shards(scenario, data)
+    else:
+        shards = Shards()
     links = _links(scenario)
     faults = expand(
         scenario.faults,
@@ -79,9 +82,15 @@ def make_plan(
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
     if not kind.simulated:
         _refuse_stretched_accelerators(nodes)
-    clients = None if population is None else clients_at_worst(population, media, cross_traffic)
+    if population is None:
+        clients = None
+    else:
+        clients = clients_at_worst(population, media, cross_traffic)
     system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
-    learning = {} if scenario.algorithm is None else _learning(scenario, system, shards, data)
+    if scenario.algorithm is None:
+        learning = {}
+    else:
+        learning = _learning(scenario, system, shards, data)
     plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,
@@ -145,7 +154,10 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     """The fields of a plan about its algorithm, model and data."""
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
-    sizes = [Size(0)] if form is None else model_sizes(scenario, form)
+    if form is None:
+        sizes = [Size(0)]
+    else:
+        sizes = model_sizes(scenario, form)
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
     return dict(
         params=asdict(scenario.parameters),
@@ -165,7 +177,9 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
     if data is not None:
         return data.form
     known = DATASETS.get(scenario.data.dataset[0])
-    return Form(known.shape, known.classes) if known is not None and known.classes else None
+    if known is not None and known.classes:
+        return Form(known.shape, known.classes)
+    return None
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
@@ -184,7 +198,10 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
             model_params |= scenario.adapters(member.name)
         of_tier[member.tier] += 1
-        counts = shards.counts[member.name] if member.name in shards.train else ()
+        if member.name in shards.train:
+            counts = shards.counts[member.name]
+        else:
+            counts = ()
         spec = scenario.hardware_of(member.name, member.tier)
         node = NodePlan(
             name=member.name,
@@ -289,7 +306,9 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
         return dict(scenario.data.partition.params)
     params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, scenario.data.partition_params))
     lists = scenario.data.lists
-    return params if lists is None else params | {"sha256": lists.sha256}
+    if lists is None:
+        return params
+    return params | {"sha256": lists.sha256}
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
@@ -315,7 +334,10 @@ def _round_work(
         slowest = float(population.speeds.min())
         most = int(population.sample_counts.max())
         clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
-    above = _workers(scenario, edges, test, labels) if devices and edges else None
+    if devices and edges:
+        above = _workers(scenario, edges, test, labels)
+    else:
+        above = None
     return RoundWork(sizes, form.shape, form.classes, clients, above)
 
 

@@ -145,7 +145,10 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
     """A profile with at most these rates and another delay; its own queue takes as long as before."""
     if not rates:
         return profile
-    own = 0.0 if profile.rate is None else 8 * (profile.buffer_limit or 0) / profile.rate
+    if profile.rate is None:
+        own = 0.0
+    else:
+        own = 8 * (profile.buffer_limit or 0) / profile.rate
     rate = min([*rates, *([] if profile.rate is None else [profile.rate])])
     return replace(
         profile,

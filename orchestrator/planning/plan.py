@@ -98,7 +98,9 @@ class LinkPlan:
     @property
     def extremes(self) -> list[LinkProfile]:
         """The profile and the extremes of its schedule, see `netem.schedules.schedule.Schedule.extremes`."""
-        return [self.profile] if self.schedule is None else self.schedule.extremes(self.profile)
+        if self.schedule is None:
+            return [self.profile]
+        return self.schedule.extremes(self.profile)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the profile with units, the schedule as it was written, files by name and hash."""
@@ -146,7 +148,10 @@ class CrossTrafficPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the name and the hash of a file instead of its rows."""
-        traffic = {"kind": self.traffic.kind, **self.file} if self.file else self.traffic.to_mapping()
+        if self.file:
+            traffic = {"kind": self.traffic.kind, **self.file}
+        else:
+            traffic = self.traffic.to_mapping()
         return {key: value for key, value in vars(self).items() if key != "file"} | {"traffic": traffic}
 
 
@@ -310,7 +315,10 @@ class Plan:
         """Notes for the record: facts about the plan that a reader of the results must know."""
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
         computing = of_clients_at_once(self.clients_at_once, self.driver)
-        of_hosts = self.placement.notes if self.placement is not None else ()
+        if self.placement is not None:
+            of_hosts = self.placement.notes
+        else:
+            of_hosts = ()
         of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
         of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
         of_learning = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]

@@ -94,7 +94,9 @@ class FromTrace:
     def _common(self) -> float | None:
         """The period of all devices, if it is one: looks take half the time then."""
         period = self.table.period
-        return float(period[0]) if (period == period[0]).all() else None
+        if (period == period[0]).all():
+            return float(period[0])
+        return None
 
     @cached_property
     def device(self) -> NDArray[np.int64]:
@@ -119,7 +121,10 @@ def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, floa
     here = np.zeros(table.devices, bool)
     here[device[begin == 0]] = True
     lasting = here[device] & (end == table.period[device])  # continues in the next period
-    times = np.concatenate([begin[begin > 0], end[~lasting]]) if here[used].all() else np.zeros(1)
+    if here[used].all():
+        times = np.concatenate([begin[begin > 0], end[~lasting]])
+    else:
+        times = np.zeros(1)
     return {key: float(found.min()) if len(found) else None for key, found in (("first", begin), ("change", times))}
 
 

@@ -118,7 +118,9 @@ class Population:
 
     def hardware_name(self, client: int) -> str | None:
         """The class of a client's hardware; None if its speed was drawn from a distribution."""
-        return None if self.speed is not None else self.hardware[int(self.hardware_numbers[client])].name
+        if self.speed is not None:
+            return None
+        return self.hardware[int(self.hardware_numbers[client])].name
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: what was drawn from, and quantiles of what was drawn."""

@@ -149,7 +149,10 @@ def oort(p: Oort, question: Question) -> Clients:
     seen = question.seen
     round = question.round
     count = question.count
-    allowed = question.there if p.most is None else question.there & (seen.asked < p.most)
+    if p.most is None:
+        allowed = question.there
+    else:
+        allowed = question.there & (seen.asked < p.most)
     if int(allowed.sum()) < count:  # too few are left of those that were not selected too often
         allowed = question.there
     known, others = (np.flatnonzero(allowed & which) for which in (seen.asked > 0, seen.asked == 0))
@@ -186,7 +189,12 @@ def utilities(p: Oort, seen: ClientHistory, clients: Clients, round: int) -> NDA
 
 def preferred_duration(p: Oort, seen: ClientHistory) -> float:
     """T after all rounds so far; infinity while nothing is known."""
-    step = p.pace if p.pace is not None else float(np.median(seen.first)) if seen.first else math.inf
+    if p.pace is not None:
+        step = p.pace
+    elif seen.first:
+        step = float(np.median(seen.first))
+    else:
+        step = math.inf
     duration = step
     for end in range(2 * p.window, len(seen.gained) + 1, p.window):
         before = seen.gained[end - 2 * p.window : end - p.window]

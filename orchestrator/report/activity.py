@@ -134,7 +134,10 @@ def _spans_of_training(history: History) -> dict[str, list[Span]]:
     spans: defaultdict[str, dict[int, Span]] = defaultdict(dict)
     for metric in history.metrics(None, "train"):
         parent = history.nodes.get(metric.node, {}).get("parent")
-        begin = begins.get((parent, metric.round)) if parent and metric.round is not None else None
+        if parent and metric.round is not None:
+            begin = begins.get((parent, metric.round))
+        else:
+            begin = None
         if begin is not None and metric.round is not None:
             spans[metric.node][metric.round] = (begin, max(begin, metric.t))
     for node, of in spans.items():

@@ -19,8 +19,14 @@ def client_figures(history: History) -> dict[str, Figure]:
     seen = seen_by_round(found)
     rounds = list(seen)
     tally = Counter((part.round, part.outcome) for part in found)
-    shares = [count / planned["size"] for count in seen.values()] if planned else []
-    of_share = [line("clients seen", rounds, shares, SERIES[0])] if shares else []
+    if planned:
+        shares = [count / planned["size"] for count in seen.values()]
+    else:
+        shares = []
+    if shares:
+        of_share = [line("clients seen", rounds, shares, SERIES[0])]
+    else:
+        of_share = []
     of_outcome = [
         line(said, rounds, [tally[round, outcome] for round in rounds], colour)
         for (outcome, said), colour in zip(OUTCOMES.items(), SERIES, strict=False)

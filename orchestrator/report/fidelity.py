@@ -200,4 +200,6 @@ def _expected_in_words(probe: ProbeResult) -> str:
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None or value != value or abs(value) == float("inf") else value * factor
+    if value is None or value != value or abs(value) == float("inf"):
+        return None
+    return value * factor

@@ -70,7 +70,10 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
         marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
     title = f"{'MAE' if name == 'mae' else name.capitalize()} by {'time' if by_time else 'round'}"
     x = axis(time_axis(history) if by_time else "round", zero=True)
-    y = axis(name, format="percent") if text.is_fraction(name) else axis(name, zero=True)
+    if text.is_fraction(name):
+        y = axis(name, format="percent")
+    else:
+        y = axis(name, zero=True)
     shades = _shades(history, place)
     return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
 
@@ -158,7 +161,10 @@ def rounds_at(history: Facts) -> Place:
 
 
 def _coloured(series: dict[str, list[Metric]]) -> Iterable[tuple[tuple[str, list[Metric]], str]]:
-    colours = SERIES if len(series) <= len(SERIES) else (MANY_SERIES,) * len(series)
+    if len(series) <= len(SERIES):
+        colours = SERIES
+    else:
+        colours = (MANY_SERIES,) * len(series)
     return zip(series.items(), colours, strict=False)
 
 
@@ -197,9 +203,10 @@ def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> li
     """A thin curve for each device; of many devices the mean over a band from the lowest to the highest, by round."""
     if not history.many_devices:
         series = history.tier_series(name, "device", *DEVICE_SCOPES)
-        group = (
-            f"clients of the round, of {history.clients:,}" if history.clients else text.count(len(series), "device")
-        )
+        if history.clients:
+            group = f"clients of the round, of {history.clients:,}"
+        else:
+            group = text.count(len(series), "device")
         return [
             _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
             for label, rows in series.items()
@@ -209,7 +216,10 @@ def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> li
         return []
     group = text.count(len(history.many_devices), "device")
     of = bands.values()
-    x = [round(each.t - began, 3) for each in of] if by_time else list(map(float, bands))
+    if by_time:
+        x = [round(each.t - began, 3) for each in of]
+    else:
+        x = list(map(float, bands))
     return [
         area(x, [each.low for each in of], [each.high for each in of], MANY_SERIES, name=f"{group}: range"),
         line(f"{group}: mean", x, [each.mean for each in of], MANY_SERIES),
@@ -229,7 +239,10 @@ def _lanes(history: Facts, place: Place) -> list[Mark]:
     ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]
     lanes = []
     for action in ordered:
-        spans = found[action] if len(found[action]) <= EACH else _merged(action, sorted(found[action]))
+        if len(found[action]) <= EACH:
+            spans = found[action]
+        else:
+            spans = _merged(action, sorted(found[action]))
         starts, ends, notes = zip(*spans, strict=True)
         lanes.append(boxes(action, rounded(starts), rounded(ends), colour=fault_colour(action), notes=notes))
     return lanes

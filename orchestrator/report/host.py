@@ -176,4 +176,6 @@ def _energy_of_rounds(summaries: Iterable[Mapping[str, Any]]) -> Figure | None:
         marks.append(bars(name, bounds, colour, notes=notes))
     x = axis("round")
     y = axis("energy of a round, J", zero=True)
-    return figure("Energy of each round", x, y, marks, 180) if marks else None
+    if marks:
+        return figure("Energy of each round", x, y, marks, 180)
+    return None

@@ -54,7 +54,9 @@ def _figures(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, 
 
 def psnr(mse: float) -> float:
     """The peak signal-to-noise ratio in dB of images with values from 0 to 1."""
-    return -10 * math.log10(mse) if mse else math.inf
+    if mse:
+        return -10 * math.log10(mse)
+    return math.inf
 
 
 def _data_url(picture: str, shape: list[int]) -> str:

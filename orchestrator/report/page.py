@@ -86,7 +86,10 @@ def context(history: History) -> dict[str, Any]:
     timeline_figure, left_out = timeline(history)
     courses = course_figures(history)
     host = host_figures(history, summaries)
-    calibration = fidelity.probe_figures(history.probes()) if history.calibrated else {}
+    if history.calibrated:
+        calibration = fidelity.probe_figures(history.probes())
+    else:
+        calibration = {}
     return {
         **_header(history),
         "picture": picture(history),
@@ -245,7 +248,9 @@ def _whose(history: History) -> str:
     on = {"global": "the common test data", "own": "test data like its own", "train": "what it trains on"}
     data = " or ".join(words for scope, words in on.items() if scope in devices)
     sentences += [f"Devices: each on {data}."] if devices else []
-    return " ".join(sentences) if len(sentences) > 1 else ""
+    if len(sentences) > 1:
+        return " ".join(sentences)
+    return ""
 
 
 def _ended_programs(history: History) -> defaultdict[str, list[str]]:
@@ -287,7 +292,9 @@ def _planned(span: FaultSpan) -> str:
         return f"manual ({span.by})"
     if span.planned.get("at") is not None:
         return f"at {text.duration(span.planned['at'])}"
-    return f"round {span.planned['round']}" if span.planned.get("round") is not None else ""
+    if span.planned.get("round") is not None:
+        return f"round {span.planned['round']}"
+    return ""
 
 
 def _became(span: FaultSpan) -> str:
@@ -308,7 +315,10 @@ def _privacy(history: History) -> dict[str, Any] | None:
     if sentence is None:
         return None
     rounds = measured(history)
-    ends = dict.fromkeys([min(rounds), max(rounds)]) if rounds else {}
+    if rounds:
+        ends = dict.fromkeys([min(rounds), max(rounds)])
+    else:
+        ends = {}
     return {"statement": sentence, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
 
 
@@ -329,7 +339,10 @@ def _event_rows(history: History) -> Iterable[LogRow]:
         if event.name in (HOST, MOVED):
             yield event.t, "orchestrator", event.name, event.round, in_words(event.name, event.data)
         elif event.name not in ("round", "note", LOOKED, MET, INVERTED, INJECTED):
-            values = event.data if event.edge_round is None else {**event.data, "edge round": event.edge_round}
+            if event.edge_round is None:
+                values = event.data
+            else:
+                values = {**event.data, "edge round": event.edge_round}
             detail = ", ".join(f"{key} {_plain(value)}" for key, value in values.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 
@@ -343,7 +356,9 @@ def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[LogRow]:
 
 
 def _plain(value: Any) -> str:
-    return text.number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return text.number(value)
+    return str(value)
 
 
 def _environment(history: History) -> list[tuple[str, str]]:
@@ -360,4 +375,6 @@ def _fact(key: str, value: Any) -> str:
         return ", ".join(f"{name} {value[name]}" for name in SETTINGS if name in value)
     if key == "memory" and isinstance(value, int):
         return text.size(value)
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)

@@ -77,7 +77,10 @@ def timeline(history: History) -> tuple[Figure, int]:
         *_fault_bars(history, rows, began),
     ]
     rules = [row - 0.5 for row in (hosts.values() or (len(coordinators),)) if 0 < row < len(labels)]
-    whole = None if history.training_began is None else (0.0, max(round(history.seconds - began, 3), 1e-3))
+    if history.training_began is None:
+        whole = None
+    else:
+        whole = (0.0, max(round(history.seconds - began, 3), 1e-3))
     x = axis(time_axis(history), range=whole)
     drawn = figure(
         "Rounds, nodes and faults over time", x, axis(labels=labels), marks, pitch * len(labels), rules=rules
@@ -98,10 +101,16 @@ def _shown(history: History) -> list[str]:
 def _round_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
     found = Bars({"round": ROUND[0], "next round": ROUND[1], "abandoned round": ABANDONED}, began)
     for each, end in history.rounds_with_ends():
-        lasted = "did not end" if each.end is None else text.duration(end - each.start)
+        if each.end is None:
+            lasted = "did not end"
+        else:
+            lasted = text.duration(end - each.start)
         hover = f"{each.node}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
         number = each.edge_round or each.round
-        group = "abandoned round" if each.abandoned else ("round", "next round")[number % 2]
+        if each.abandoned:
+            group = "abandoned round"
+        else:
+            group = ("round", "next round")[number % 2]
         found.add(group, rows[each.node], each.start, end, hover, str(number))
     alternating = {"group": "rounds, every other darker"}
     return [mark if mark["name"] == "abandoned round" else mark | alternating for mark in found.marks()]

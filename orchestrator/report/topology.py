@@ -156,7 +156,10 @@ def _places(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Place], d
     tiers = [tier for tier in TIERS if any(node["tier"] == tier for node in nodes.values())]
     places: dict[str, Place] = {}
     pitches: dict[str, float] = {}
-    linked = any(node.get("neighbours") for node in nodes.values() if node["tier"] == tiers[0]) if tiers else False
+    if tiers:
+        linked = any(node.get("neighbours") for node in nodes.values() if node["tier"] == tiers[0])
+    else:
+        linked = False
     y = MARGIN + (ARC - 20 if linked else 20)
     for tier in tiers:
         members = [name for name, node in nodes.items() if node["tier"] == tier]
@@ -195,7 +198,10 @@ def _pitch(blocks: Sequence[tuple[float, float, list[str]]], *, leaves: bool) ->
     over the whole width, so that each node is above its own children."""
     width = min(width for _, width, _ in blocks)
     fullest = max(len(names) for _, _, names in blocks)
-    columns = max(1, math.ceil(fullest / 4)) if leaves and fullest * 60 > width else fullest
+    if leaves and fullest * 60 > width:
+        columns = max(1, math.ceil(fullest / 4))
+    else:
+        columns = fullest
     return max(9.0, min(90.0 if leaves else WIDTH, width / columns))
 
 
@@ -245,7 +251,9 @@ def _label(name: str, tier: str, pitch: float) -> str:
     if pitch >= 7 * len(name):
         return name
     short = name.removeprefix(f"{tier}-")
-    return short if pitch >= max(LABELLED, 7 * len(short) + 4) else ""
+    if pitch >= max(LABELLED, 7 * len(short) + 4):
+        return short
+    return ""
 
 
 def _crossed(link: Mapping[str, Any]) -> list[str]:
@@ -303,7 +311,10 @@ def _apart(row: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def _media(history: History, between: Mapping[str, Place]) -> Iterator[MediumMark]:
-    rows = {row["channel"]: row for row in media_rows(history)} if between else {}
+    if between:
+        rows = {row["channel"]: row for row in media_rows(history)}
+    else:
+        rows = {}
     for medium in history.plan.get("media", ()):
         name = medium["name"]
         (x, y) = between[medium["name"]]

@@ -114,7 +114,10 @@ def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float)
     axes.set(**{f"{name}lim": _limits(axes, name, settings)})
     labels = settings.get("labels")
     if labels:
-        room = LINE if name == "y" else (_letters(labels) + 2) * LETTER
+        if name == "y":
+            room = LINE
+        else:
+            room = (_letters(labels) + 2) * LETTER
         places = range(0, len(labels), math.ceil(len(labels) * room / length))
         axis.set_ticks(places, [_shortened(labels[place]) for place in places])
         return
@@ -128,14 +131,19 @@ def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float)
 def _limits(axes: Axes, name: str, settings: Mapping[str, Any]) -> tuple[float, float]:
     labels = settings.get("labels")
     if labels:
-        return (-0.5, len(labels) - 0.5) if name == "x" else (len(labels) - 0.5, -0.5)
+        if name == "x":
+            return (-0.5, len(labels) - 0.5)
+        return (len(labels) - 0.5, -0.5)
     given = settings.get("range")
     if given:
         return given[0], given[1]
     low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
     if not settings.get("zero"):
         return low, high
-    smallest = axes.dataLim.x0 if name == "x" else axes.dataLim.y0
+    if name == "x":
+        smallest = axes.dataLim.x0
+    else:
+        smallest = axes.dataLim.y0
     return 0.0 if smallest >= 0 else low, max(0.0, high)
 
 
@@ -208,7 +216,10 @@ def _points(axes: Axes, mark: Mark) -> None:
 
 def _boxes(axes: Axes, mark: Mark) -> None:
     opacity = mark.get("opacity", 1.0)
-    opacities = opacity if isinstance(opacity, list) else [opacity] * len(mark["x0"])
+    if isinstance(opacity, list):
+        opacities = opacity
+    else:
+        opacities = [opacity] * len(mark["x0"])
     bounds = zip(mark["x0"], mark["x1"], mark["y0"], mark["y1"], strict=True)
     corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)] for x0, x1, y0, y1 in bounds]
     colours = [to_rgba(light(mark["colour"]), each) for each in opacities]

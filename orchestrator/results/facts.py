@@ -206,7 +206,9 @@ class Facts(Protocol):
             reporting = self.series(self.main_metric, "global")
             leaders = [leader for leader in self.leaders if self.counts(leader)]
             covers = sum(leader in reporting for leader in leaders)
-            return Coverage(covers, len(leaders), "leading node") if covers else None
+            if covers:
+                return Coverage(covers, len(leaders), "leading node")
+            return None
         for leader in self.leaders:
             counted = self.series(CLIENTS, "global").get(leader)
             if counted:

@@ -46,7 +46,10 @@ def _span(
     first = start or skipped or end or (None, "", "", None, "")
     node = planned.get("node")
     medium = planned.get("medium")
-    touched = {node} if node else {name for link in planned.get("links") or () for name in link}
+    if node:
+        touched = {node}
+    else:
+        touched = {name for link in planned.get("links") or () for name in link}
     if medium:
         touched = {member.partition(" <-> ")[0] for member in members.get(medium, ())}
     return FaultSpan(

@@ -113,7 +113,10 @@ def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter
             for key, rows in sensors.items()
             if key[0] == kind.quantity and kind.scope.fullmatch(key[2]) and any(row.value is not None for row in rows)
         }
-        chosen = list(matching) if kind.added else list(matching)[:1]
+        if kind.added:
+            chosen = list(matching)
+        else:
+            chosen = list(matching)[:1]
         if chosen:
             courses = [_course(kind.quantity, matching[key], until) for key in chosen]
             times = np.unique(np.concatenate([times for times, _, _ in courses]))
@@ -245,7 +248,9 @@ def _shares(history: History, host: str, joules: float, began: float) -> dict[st
     home = host_of(history)
     used = processor_seconds((row for row in history.resources() if home(row.node, row.t) == host), began)
     total = sum(used.values())
-    return {node: round(joules * of / total, 3) for node, of in used.items()} if total > 0 else None
+    if total > 0:
+        return {node: round(joules * of / total, 3) for node, of in used.items()}
+    return None
 
 
 def _highest(sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended: float) -> dict[str, Any] | None:

@@ -33,7 +33,10 @@ def junit(summary: Mapping[str, Any]) -> ET.Element:
     name = f"edgebed.{summary['name']}"
     checks = summary["checks"]
     verdicts = [check["verdict"] for check in checks]
-    seconds = summary["wall_seconds"] if summary["wall_seconds"] is not None else summary["seconds"]
+    if summary["wall_seconds"] is not None:
+        seconds = summary["wall_seconds"]
+    else:
+        seconds = summary["seconds"]
     totals = {
         "tests": str(len(checks)),
         "failures": str(verdicts.count("fail")),

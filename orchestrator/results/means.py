@@ -152,7 +152,9 @@ def without_samples(nodes: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
         while above is not None and above not in holding:
             holding.add(above)
             above = nodes.get(above, {}).get("parent")
-    return frozenset(nodes.keys() - holding) if holding else frozenset()
+    if holding:
+        return frozenset(nodes.keys() - holding)
+    return frozenset()
 
 
 def clients_of(plan: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], counts: Callable[[str], bool]) -> int:

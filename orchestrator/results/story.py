@@ -167,7 +167,9 @@ class Story(Facts):
 
     @property
     def training_began(self) -> float | None:
-        return self._training if self._training is not None else super().training_began
+        if self._training is not None:
+            return self._training
+        return super().training_began
 
     def events(self, *names: str) -> list[Event]:
         """The events of these names, which are among `KEPT`, in the order of recording."""
@@ -225,7 +227,10 @@ class Story(Facts):
         return {name: self._activity(name, name in cut) for name in self.nodes}
 
     def _activity(self, node: str, cut: bool) -> str:
-        state = self.latest_states[node].state if node in self.latest_states else "planned"
+        if node in self.latest_states:
+            state = self.latest_states[node].state
+        else:
+            state = "planned"
         if state != RUNNING:
             return state
         own = self.latest_round(node)

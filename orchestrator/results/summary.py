@@ -220,7 +220,10 @@ def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
     between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     where |= {"program": span.planned["program"]} if span.planned.get("program") else {}
-    at = None if span.start is None else round(span.start - began, 3)
+    if span.start is None:
+        at = None
+    else:
+        at = round(span.start - began, 3)
     return {"action": span.action, **where, "at": at, "round": span.round, **({"by": span.by} if span.by else {})}
 
 

@@ -72,7 +72,10 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
     if directory is not None:
         hosts = _hosts(directory)
     else:
-        hosts = agents.hosts() if result.hosts or not result.anything else []
+        if result.hosts or not result.anything:
+            hosts = agents.hosts()
+        else:
+            hosts = []
     if hosts and not result.left:
         away = agents.sweep(run, Path() if directory is None else directory.path, hosts)
         result.left += [f"what it may have left on the host {host} ({reason})" for host, reason in sorted(away.items())]
@@ -191,4 +194,6 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
 def _known(path: Path) -> RunDirectory | None:
     """The directory of a run, which has no record yet when it starts."""
     directory = RunDirectory(path)
-    return directory if is_run(path) or directory.holder() is not None else None
+    if is_run(path) or directory.holder() is not None:
+        return directory
+    return None

@@ -45,9 +45,15 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
     """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
     Registers the scenario's plug-ins again, because another scenario may have been read since."""
     use(scenario.plugins)
-    data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
+    if scenario.algorithm is not None:
+        data = PreparedLabels.read(prepare_data(scenario.data, file.parent))
+    else:
+        data = None
     entry = entry_of(scenario.driver)
-    inventory = entry.inventory() if isinstance(entry, KnowsHosts) else None
+    if isinstance(entry, KnowsHosts):
+        inventory = entry.inventory()
+    else:
+        inventory = None
     if scenario.programs and inventory is not None:
         refuse_large(file.parent.absolute())
     return make_plan(scenario, data, str(file.parent.absolute()), inventory)

@@ -202,7 +202,10 @@ class Monitor:
         story = self._story
         story.seconds = max(story.seconds, self._clock())
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-        ended = session.ended.result().reason if session.ended.done() else None
+        if session.ended.done():
+            ended = session.ended.result().reason
+        else:
+            ended = None
         for state in session.nodes.values():
             tiers[state.plan.tier][0] += state.up or (ended is not None and state.state == "done")
             tiers[state.plan.tier][1] += 1
@@ -237,7 +240,10 @@ class Monitor:
     def _note_load(self, t: float, counted: Counted, first: LoadReading, own: float) -> None:
         """Record the seconds of work of this host's processors since training began, and those of this process and of
         the link engine. The nodes' are in the table resources."""
-        load = self._load() if self._load is not None else first.host
+        if self._load is not None:
+            load = self._load()
+        else:
+            load = first.host
         own = time.process_time() - own + counted.cpu_seconds - first.counted.cpu_seconds
         facts = {"seconds": t - first.t, "busy": load.busy - first.host.busy, "idle": load.idle - first.host.idle}
         data = {name: round(value, 3) for name, value in (facts | {"own": own}).items()}
@@ -255,7 +261,9 @@ class Monitor:
     def _pace(self, training: float) -> float:
         """Seconds of the host for each second of the run: 1 unless the run's clock is virtual."""
         virtual = training - self._resumed_at
-        return (time.monotonic() - self._here) / virtual if self._load is None and virtual > 0 else 1.0
+        if self._load is None and virtual > 0:
+            return (time.monotonic() - self._here) / virtual
+        return 1.0
 
 
 def _to_groups(packets: Mapping[str, int]) -> str:

@@ -57,7 +57,9 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
 
 def on_clock(driver: str, work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work`` on the clock of a driver."""
-    return run_virtual(work, VirtualLoop()) if DRIVERS[driver].simulated else asyncio.run(work)
+    if DRIVERS[driver].simulated:
+        return run_virtual(work, VirtualLoop())
+    return asyncio.run(work)
 
 
 def keep_plugins(sources: Iterable[PluginSource], folder: Path) -> None:
@@ -94,7 +96,10 @@ def require_room(plan: Plan, workers: int = 1) -> None:
     files."""
     kind = DRIVERS[plan.driver]
     clients = models_of_a_round(plan)
-    nodes = len(plan.nodes) if kind.node_bytes and plan.algorithm else 0
+    if kind.node_bytes and plan.algorithm:
+        nodes = len(plan.nodes)
+    else:
+        nodes = 0
     needed = nodes * kind.node_bytes + clients * plan.model_bytes
     if not kind.several_hosts and needed > (memory := host_memory()):
         what = f"{text.count(nodes, 'node')} and the models" if nodes else "the models"

@@ -68,7 +68,9 @@ def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
         return {"type": "string" if allowed.kind is str else "object"}
     if isinstance(allowed, OneOf):
         words: JsonSchemaValue = {"enum": list(allowed.words)}
-        return {"anyOf": [words, _allowed_schema(allowed.number)]} if allowed.number else words
+        if allowed.number:
+            return {"anyOf": [words, _allowed_schema(allowed.number)]}
+        return words
     kind = "integer" if allowed.kind is int else "number"
     schema: JsonSchemaValue = {"type": [kind, "null"] if allowed.none else kind}
     schema["exclusiveMinimum" if allowed.above else "minimum"] = allowed.low
@@ -192,7 +194,10 @@ def _partition_schema() -> JsonSchemaValue:
     for name, scheme in PARTITIONS.items():
         schemas = parameter_schemas(scheme.params)
         mapping = mapping_schema(schemas)
-        inner = mapping if scheme.short is None else {"anyOf": [schemas[scheme.short], mapping]}
+        if scheme.short is None:
+            inner = mapping
+        else:
+            inner = {"anyOf": [schemas[scheme.short], mapping]}
         forms.append(mapping_schema({name: inner | {"description": scheme.summary}}, name))
     return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}
 

@@ -120,7 +120,10 @@ def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[t
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     """The approximate number of faults that a rule makes."""
-    size = 1 if fault.between is not None or fault.medium is not None else len(candidates(fault, scenario.topology))
+    if fault.between is not None or fault.medium is not None:
+        size = 1
+    else:
+        size = len(candidates(fault, scenario.topology))
     if fault.every_round is not None:
         return (scenario.rounds or 0) * max(1.0, fault.every_round * size)
     if fault.random is None:
@@ -174,7 +177,10 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
 
 def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     """Refuse a handover to the medium that the nodes are in, unless another one may have moved them before."""
-    nodes = candidates(fault, scenario.topology) if fault.action == HANDOVER else []
+    if fault.action == HANDOVER:
+        nodes = candidates(fault, scenario.topology)
+    else:
+        nodes = []
     alone = sum(each.action == HANDOVER for each in scenario.faults) == 1
     if nodes and alone and all(scenario.resolved_media.medium_of(node) == fault.to for node in nodes):
         yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"

@@ -35,7 +35,9 @@ def scenario_text(file: Path, where: str = "", path: str = "") -> str:
     ``path``: of the value that names the file, if one does."""
     try:
         piped = piped_text(file)
-        return text_of(file, MAX_CHARACTERS, too_long()) if piped is None else piped
+        if piped is None:
+            return text_of(file, MAX_CHARACTERS, too_long())
+        return piped
     except ValueError as error:
         message = f"{f'{file} ' * bool(where)}cannot be read: {error}"
         raise ScenarioError([Problem(where or str(file), path, message)]) from None

@@ -82,7 +82,9 @@ class HardwareSpec(Strict):
         """The hardware class; with overrides, its name is ``custom``. Raises KeyError for an unknown class."""
         base = HARDWARE[self.class_]
         given = {key: value for key in ("speed", "cores", "memory") if (value := getattr(self, key)) is not None}
-        return replace(base, name=CUSTOM, **given) if given else base
+        if given:
+            return replace(base, name=CUSTOM, **given)
+        return base
 
 
 class GatheringSpec(Strict):
@@ -266,7 +268,9 @@ class Scenario(Strict):
     @property
     def scheme(self) -> Algorithm:
         """The algorithm, or `PROGRAMS` if nodes run programs."""
-        return PROGRAMS if self.algorithm is None else ALGORITHMS[self.algorithm.name]
+        if self.algorithm is None:
+            return PROGRAMS
+        return ALGORITHMS[self.algorithm.name]
 
     @property
     def rounds(self) -> int | None:
@@ -279,7 +283,9 @@ class Scenario(Strict):
     @property
     def population(self) -> ClientsSpec | None:
         """The settings of the population's clients; None without a population."""
-        return None if self.topology.population is None else self.clients or ClientsSpec()
+        if self.topology.population is None:
+            return None
+        return self.clients or ClientsSpec()
 
     @property
     def personalisation(self) -> float:
@@ -327,7 +333,10 @@ class Scenario(Strict):
     def parameters(self) -> LocalTraining:
         """The algorithm's parameters, including those given in ``data``."""
         own = self.data.evaluate_samples
-        given = {} if self.algorithm is None else self.algorithm.params
+        if self.algorithm is None:
+            given = {}
+        else:
+            given = self.algorithm.params
         return read_parameters(self.scheme.params, given | ({} if own is None else {"evaluate_samples": own}))
 
     @cached_property
@@ -379,7 +388,10 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["clients"] = scenario.population.model_dump(mode="json")
     data = {key: value for key, value in data.items() if value or key not in RARE}
     drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
-    used = set() if drawn else {pair.link_class for pair in scenario.pairs}
+    if drawn:
+        used = set()
+    else:
+        used = {pair.link_class for pair in scenario.pairs}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: {"profile": DEFAULT_PROFILE} for link_class in missing}
     return data

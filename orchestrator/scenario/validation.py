@@ -114,7 +114,10 @@ def _model(scenario: Scenario) -> Iterator[Mistake]:
     classes = {scenario.hardware_of(member.name, member.tier).class_ for member in scenario.members if member.parent}
     for key in lora.ranks if lora is not None else ():
         if key not in classes:
-            why = "no client has this hardware" if key in HARDWARE else unknown("hardware class", key, HARDWARE)
+            if key in HARDWARE:
+                why = "no client has this hardware"
+            else:
+                why = unknown("hardware class", key, HARDWARE)
             yield ("model", "lora", "ranks", key), why
     if model in MODEL_GROUPS and lora is not None:
         yield ("model", "lora"), f"the models of {model} have different layers: take one model"
@@ -272,7 +275,10 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
         if member.parent is not None and not (member.parent == "cloud" and algorithm.leader == "edge"):
             below.setdefault(member.parent, []).append(member.tier)
     for node, tiers in below.items():
-        asks = needed(share, len(tiers)) if tiers[0] == "device" or topology.device_count == 0 else len(tiers)
+        if tiers[0] == "device" or topology.device_count == 0:
+            asks = needed(share, len(tiers))
+        else:
+            asks = len(tiers)
         if count > asks:
             has = text.count(len(tiers), tiers[0])
             whom = f"it has {has}" if asks == len(tiers) else f"it asks {asks} of its {has} in a round"

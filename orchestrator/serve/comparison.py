@@ -51,7 +51,10 @@ def several(
         }
     has_seeds = len(alike) < len(runs)
     over = has_seeds if over_seeds is None else over_seeds
-    cases = alike if over else cases_of(list(runs), compared.differences, over_seeds=False)
+    if over:
+        cases = alike
+    else:
+        cases = cases_of(list(runs), compared.differences, over_seeds=False)
     figures: dict[str, Figure] = {}
     for metric, of in drawn.items():
         by_case = {case: [of[name] for name in names] for case, names in cases.items()}
@@ -98,7 +101,10 @@ def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, o
     settings = [
         [shown_setting(value) for value in values] for name, values in differences.items() if name not in left_out
     ]
-    keys = list(zip(*settings, strict=True)) if settings else [()] * len(runs)
+    if settings:
+        keys = list(zip(*settings, strict=True))
+    else:
+        keys = [()] * len(runs)
     if not over_seeds:
         return {_named(number, key): [run] for number, (run, key) in enumerate(zip(runs, keys, strict=True), start=1)}
     found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)

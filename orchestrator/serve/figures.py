@@ -41,7 +41,10 @@ def _fault(span: FaultSpan, via: str, began: float) -> list[str]:
     at = span.planned.get("at")
     number = span.planned.get("round")
     made = f"planned at {text.duration(at)}" if at is not None else f"planned in round {number}"
-    start = "not possible" if span.skipped is not None else _at(span.start, began)
+    if span.skipped is not None:
+        start = "not possible"
+    else:
+        start = _at(span.start, began)
     by = f"manual: {span.by}{f', {via}' * bool(via)}"
     return [f"{span.action} {span.target}", by if span.by else made, start, _at(span.end, began)]
 

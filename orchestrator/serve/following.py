@@ -108,7 +108,10 @@ class Reader:
     def _look(self, history: History, *, changed: bool) -> tuple[dict[str, Any], None]:
         story = self.story = self.story or Story(history.plan)
         story.read(history)
-        self._rates = rates_of(story.plan) if self._rates is None else self._rates
+        if self._rates is None:
+            self._rates = rates_of(story.plan)
+        else:
+            self._rates = self._rates
         self._running = story.status == "running"
         if not self._running:
             self._judge(history, changed=changed)

@@ -79,7 +79,9 @@ class Guard:
         if not is_own_page(headers, hosts[0]):
             return PlainTextResponse("this server does not answer to other pages\n", 403)
         if scope["method"] == "POST" and self._key is not None:
-            return None if self._may_change(headers) else PlainTextResponse(NO_KEY, 403)
+            if self._may_change(headers):
+                return None
+            return PlainTextResponse(NO_KEY, 403)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
         requested = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -94,7 +96,9 @@ class Guard:
             answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)
             answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer
-        return None if _same(_cookie(headers, self._cookie), self._reads) else PlainTextResponse(NO_TOKEN, 403)
+        if _same(_cookie(headers, self._cookie), self._reads):
+            return None
+        return PlainTextResponse(NO_TOKEN, 403)
 
     def _may_change(self, headers: Headers) -> bool:
         """Whether a request, which no other page has made, has everything that only this page can send."""
@@ -120,7 +124,10 @@ def _same(given: str, secret: str) -> bool:
 def is_own_host(host: str, *, loopback: bool) -> bool:
     """Whether a Host header names this server: by an address, which nobody can make lead elsewhere, by localhost, or by
     this machine's own name. Any port: it may have been forwarded."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if host.rpartition(":")[2].isdigit():
+        name = host.rpartition(":")[0]
+    else:
+        name = host
     try:
         address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:

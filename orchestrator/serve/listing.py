@@ -148,7 +148,9 @@ def current_summary(directory: RunDirectory) -> Row | None:
     if record is None or summary is None or (pending is not None and pending[1] > 0) or summary[0] < record[0]:
         return None
     found = _document(directory.summary)
-    return found if found is not None and found.get("ended") and not is_held(directory) else None
+    if found is not None and found.get("ended") and not is_held(directory):
+        return found
+    return None
 
 
 def is_held(directory: RunDirectory) -> bool:

@@ -111,7 +111,10 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
     since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
     cpu = story.usage.cpu.get(name)
     latest = story.latest_round(name)
-    share = cpu.rate if running and cpu is not None and _is_fresh(story, cpu) else 0.0
+    if running and cpu is not None and _is_fresh(story, cpu):
+        share = cpu.rate
+    else:
+        share = 0.0
     if not running:
         activity = state if state in ENDS else "gone"
     elif latest is not None and latest.end is None and latest.start >= since:
@@ -119,7 +122,10 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
     if running and state == RUNNING and not story.simulated:
         speed = (story.nodes[name].get("hardware") or {}).get("speed") or 1.0
         sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
-        does = "computing" if share >= COMPUTES * min(1.0, speed) else "sending" * sends
+        if share >= COMPUTES * min(1.0, speed):
+            does = "computing"
+        else:
+            does = "sending" * sends
         detail = ", ".join(filter(None, (detail, does)))
     return [activity, detail, round(share, 3), story.usage.memory.get(name, 0)]
 
@@ -129,7 +135,10 @@ def _flow(
 ) -> list[Any]:
     flow = story.usage.links.get(ends)
     dropped = story.usage.dropped.get(ends)
-    rate = flow.rate if running and flow is not None and _is_fresh(story, flow) else 0.0
+    if running and flow is not None and _is_fresh(story, flow):
+        rate = flow.rate
+    else:
+        rate = 0.0
     if ends in cut:
         state = "cut"
     elif ends in changed:

@@ -58,7 +58,10 @@ class Server:
 
     def address_of(self, path: str = "/") -> str:
         """The address of one of its pages, with the token. A server on all addresses has the name of this machine."""
-        host = socket.gethostname() if ipaddress.ip_address(self.host).is_unspecified else self.host
+        if ipaddress.ip_address(self.host).is_unspecified:
+            host = socket.gethostname()
+        else:
+            host = self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}?token={self.token}"
 
     def __enter__(self) -> Self:

@@ -28,7 +28,9 @@ class RunCurve(NamedTuple):
     @property
     def last(self) -> float | None:
         """The value of the last round. Slow nodes may report earlier rounds after it."""
-        return self.by_round[-1][1] if self.by_round else None
+        if self.by_round:
+            return self.by_round[-1][1]
+        return None
 
 
 @dataclass(frozen=True)

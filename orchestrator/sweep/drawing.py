@@ -48,7 +48,10 @@ def curves(cases: Sequence[Look], bands: Sequence[CurveBand | None], label: str,
     ]
     marks += [_mean(look, band, text.percent if metric == "accuracy" else text.number) for look, band in drawn]
     title = f"{metric.capitalize()} by {'round' if label == 'round' else 'time'}"
-    y = axis(metric, format="percent") if metric == "accuracy" else axis(metric, zero=True)
+    if metric == "accuracy":
+        y = axis(metric, format="percent")
+    else:
+        y = axis(metric, zero=True)
     return figure(title, axis(label, zero=True), y, marks, 300, hover="x")
 
 
@@ -118,7 +121,10 @@ def stacked_bytes(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], 
     said = [f"{'≥ ' if censored else ''}{text.size(total)}" for total, censored in zip(totals, never, strict=True)]
     rows = [float(row) for row in range(len(cases))]
     pieces = stacked(list(found), parts, {link_class: link_colour(link_class) for link_class in parts}, _THICK)
-    marks = [*pieces, texts(totals, rows, said)] if pieces else []
+    if pieces:
+        marks = [*pieces, texts(totals, rows, said)]
+    else:
+        marks = []
     drawn = _horizontal(cases, marks, max(totals, default=0.0), label)
     drawn["x"]["format"] = "bytes"
     return drawn

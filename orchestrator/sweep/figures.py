@@ -153,7 +153,10 @@ def _to_target(history: History, target: Target, began: float, ended: float) -> 
         return {}
     made = reached(history, series, target.accuracy)
     rounds = history.rounds_done() if made is None else made.round
-    sent = bytes_between(history, began, history.seconds) if made is None else made.bytes
+    if made is None:
+        sent = bytes_between(history, began, history.seconds)
+    else:
+        sent = made.bytes
     return {
         "best.target": max(metric.value for metric in series),
         REACHED: float(made is not None),
@@ -170,8 +173,14 @@ def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
     for name in dict.fromkeys(name for run in runs for name in run):
         own = [run for run in runs if name in run]
         values = [run[name] for run in own]
-        deviation = statistics.stdev(values) if len(values) > 1 else None
-        censored = sum(not run.get(REACHED, 1) for run in own) if _until_target(name) else 0
+        if len(values) > 1:
+            deviation = statistics.stdev(values)
+        else:
+            deviation = None
+        if _until_target(name):
+            censored = sum(not run.get(REACHED, 1) for run in own)
+        else:
+            censored = 0
         found[name] = Spread(statistics.fmean(values), deviation, len(values), censored)
     return found
 

@@ -62,7 +62,10 @@ def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     cases = looks(list(sweep.cases))
     complete = [each for each in results if not each.failed]
     target = sweep.target
-    judged = target.judged if target is not None and target.scope == "own" else judged_by(complete)
+    if target is not None and target.scope == "own":
+        judged = target.judged
+    else:
+        judged = judged_by(complete)
     by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
     last = dict[Path, float | None]()
 
@@ -121,7 +124,10 @@ def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[tuple[str, str, str]
     seeds = sorted({each.seed for each in sweep.combinations})
     drivers = sorted({each.scenario.driver for each in sweep.combinations})
     target = sweep.target
-    aim = ("none", "") if target is None else (text.percent(target.accuracy), f"{target.scope} accuracy")
+    if target is None:
+        aim = ("none", "")
+    else:
+        aim = (text.percent(target.accuracy), f"{target.scope} accuracy")
     return [
         ("cases", str(len(sweep.cases)), ""),
         ("seeds", str(len(seeds)), text.some(map(str, seeds))),

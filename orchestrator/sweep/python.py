@@ -97,7 +97,10 @@ class SweepRuns:
             own = [each.figures for each in self._complete[case]]
             spread = spreads(own).get(f"final.{judged}")
             line = "" if drawn is None else sparkline(drawn.mean)
-            last = "–" if spread is None else spread_in_words(spread, text.percent, len(own))
+            if spread is None:
+                last = "–"
+            else:
+                last = spread_in_words(spread, text.percent, len(own))
             cells.append((escape(case), str(len(own)), " ".join(map(badge, sorted(verdicts))), line, last))
         headings = ("case", "runs", "verdict", f"accuracy ({judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")

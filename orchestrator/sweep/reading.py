@@ -63,12 +63,16 @@ class Target(Strict):
 
     @property
     def nodes(self) -> list[str]:
-        return [] if isinstance(self.of, str) else self.of
+        if isinstance(self.of, str):
+            return []
+        return self.of
 
     @property
     def whose(self) -> str:
         """The owners of the test sets, in words."""
-        return self.of if isinstance(self.of, str) else ", ".join(self.of)
+        if isinstance(self.of, str):
+            return self.of
+        return ", ".join(self.of)
 
 
 class SweepFile(Strict):
@@ -142,7 +146,10 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
         raise ScenarioError(found)
     place = file.parent / read.scenario
     at = source.place(("scenario",))
-    content = reading.scenario_text(place, at, "scenario") if scenario is None else scenario
+    if scenario is None:
+        content = reading.scenario_text(place, at, "scenario")
+    else:
+        content = scenario
     combinations = _combinations(read, source, place, content, overrides)
     return Sweep(read.name, file, place, read.target, combinations, content, text)
 
@@ -165,7 +172,10 @@ def _combinations(
     for (case, own), varied in itertools.product(cases.items(), products):
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
-        first = ", ".join([next(iter(cases)), *values]) if len(cases) > 1 or not combinations else combinations[0].case
+        if len(cases) > 1 or not combinations:
+            first = ", ".join([next(iter(cases)), *values])
+        else:
+            first = combinations[0].case
         said = {**_places(source, ("cases", case), own, rounds), **_places(source, ("vary",), varied, rounds)}
         try:
             checked = reading.parse(text, str(scenario), (*said, *common))
@@ -198,7 +208,9 @@ def _rounds_of(text: str, name: str) -> Any:
         algorithm = document.read(text, name).data.get("algorithm")
     except ScenarioError:
         return None  # which is reported when the scenario is read
-    return algorithm.get("rounds") if isinstance(algorithm, dict) else None
+    if isinstance(algorithm, dict):
+        return algorithm.get("rounds")
+    return None
 
 
 def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any], rounds: Any) -> dict[str, str]:

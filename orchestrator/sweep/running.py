@@ -42,7 +42,9 @@ class SweepOutcome:
             return INTERRUPTED
         if len(self.results) < len(self.sweep.combinations) or any(result.failed for result in self.results):
             return 1
-        return 3 if any(result.verdict == "fail" for result in self.results) else 0
+        if any(result.verdict == "fail" for result in self.results):
+            return 3
+        return 0
 
     @property
     def how_to_continue(self) -> str:

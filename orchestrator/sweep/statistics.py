@@ -48,7 +48,10 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
         raise ValueError("the cases have no seed in common")
     values = list(by_seed.values())
     mean = statistics.fmean(values)
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    if len(values) > 1:
+        deviation = statistics.stdev(values)
+    else:
+        deviation = 0.0
     if deviation <= SAME * max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed):
         return PairedDifference(by_seed, mean)
     freedom = len(values) - 1

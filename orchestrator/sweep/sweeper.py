@@ -79,7 +79,10 @@ class Sweeper:
         try:
             plan = self._plan(combination)
             with self._locked(combination, number):
-                known = None if self.again else self._known(combination, plan)
+                if self.again:
+                    known = None
+                else:
+                    known = self._known(combination, plan)
                 return known or self._execute(combination, plan)
         except OrchestratorError as error:
             return self._failed(combination, error)
@@ -183,7 +186,10 @@ class Sweeper:
         return self._failed(combination, outcome.summary["error"] or outcome.summary["ended"], run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
-        run = None if self.again or DRIVERS[plan.driver].simulated else self._run_of(plan)
+        if self.again or DRIVERS[plan.driver].simulated:
+            run = None
+        else:
+            run = self._run_of(plan)
         if run is None or run.ended not in (None, "interrupted"):
             return None
         directory = RunDirectory(run.path)
@@ -240,7 +246,9 @@ def _state(run: KnownRun | None) -> str:
     if run is None:
         return "no run"
     if run.ended is None:
-        return "it was killed" if RunDirectory(run.path).holder() is None else "it is running"
+        if RunDirectory(run.path).holder() is None:
+            return "it was killed"
+        return "it is running"
     return f"it was {run.ended}"
 
 

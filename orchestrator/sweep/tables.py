@@ -46,7 +46,10 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
                 "runs": [each.to_json() for each in own],
             }
         )
-    target = None if sweep.target is None else sweep.target.model_dump(mode="json")
+    if sweep.target is None:
+        target = None
+    else:
+        target = sweep.target.model_dump(mode="json")
     return {
         "name": sweep.name,
         "file": str(sweep.file),
@@ -74,7 +77,10 @@ def comparison_table(comparisons: Sequence[Comparison]) -> list[list[list[str]]]
     """The headings, and a row for each case that is compared; empty if no two cases share several seeds."""
     comparisons = [each for each in comparisons if len(each.difference.by_seed) > 1]
     columns = [column for column in _COMPARED if any(each.figure == column.figure for each in comparisons)]
-    rows = [[["case"], *([column.heading] for column in columns), ["seeds"]]] if columns else []
+    if columns:
+        rows = [[["case"], *([column.heading] for column in columns), ["seeds"]]]
+    else:
+        rows = []
     for case in dict.fromkeys(each.case for each in comparisons):
         own = {each.figure: each for each in comparisons if each.case == case}
         seeds = max(len(each.difference.by_seed) for each in own.values())
@@ -213,11 +219,9 @@ def columns_of_learning(target: Target | None) -> list[FigureColumn]:
         FigureColumn("own, edges", "final.edges", text.percent),
         FigureColumn(*best, text.percent),
     ]
-    return (
-        columns
-        if target is None
-        else [*columns, *_TO_TARGET, FigureColumn("bytes to target", "to_target.bytes.", text.size)]
-    )
+    if target is None:
+        return columns
+    return [*columns, *_TO_TARGET, FigureColumn("bytes to target", "to_target.bytes.", text.size)]
 
 
 COSTS = (

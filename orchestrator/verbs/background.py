@@ -49,7 +49,9 @@ class Launcher:
                 if select.select([messages], [], [], LOOK_EVERY)[0]:
                     error = json.loads(messages.readline() or "{}").get("error")
                     killed, code = self._end()
-                    return (directory, None, 0) if _is_under_way(directory) else (None, error or killed, code)
+                    if _is_under_way(directory):
+                        return (directory, None, 0)
+                    return (None, error or killed, code)
         return directory, None, 0
 
     def _end(self) -> tuple[str | None, int]:

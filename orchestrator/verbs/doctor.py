@@ -73,7 +73,9 @@ async def examine() -> list[Trial]:
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
     job = os.environ.get("SLURM_JOB_ID", "")
-    return [_job(job), _hosts(), *map(_on_a_cluster, findings)] if job else findings
+    if job:
+        return [_job(job), _hosts(), *map(_on_a_cluster, findings)]
+    return findings
 
 
 def print_findings(findings: Sequence[Trial], console: Console) -> None:
@@ -269,7 +271,10 @@ def _docker() -> list[Trial]:
     used_by = "the driver docker"
     name = node_image.image_name()
     client = without_client() if os.geteuid() != 0 else None
-    findings = [] if client is None else [Trial.missing("docker command", used_by, client, ok=None)]
+    if client is None:
+        findings = []
+    else:
+        findings = [Trial.missing("docker command", used_by, client, ok=None)]
     try:
         engine = Engine.connect()
     except HostError as error:

@@ -142,7 +142,10 @@ def _read(name: str) -> Example:
     file = FOLDER / f"{name}.yaml"
     text = file.read_text(encoding="utf-8")
     data = _data(file)
-    base = _data(file.parent / data["scenario"]) if "scenario" in data else {}
+    if "scenario" in data:
+        base = _data(file.parent / data["scenario"])
+    else:
+        base = {}
     return Example(name, "scenario" in data, *described(text), tuple(_required(data, base)))
 
 

@@ -245,7 +245,10 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
         with source.placed():
             plan = prepared_plan(read, source.file)
         # While a run is in the background, the terminal belongs to the program.
-        console = None if options.begun is None else Console(file=io.StringIO())
+        if options.begun is None:
+            console = None
+        else:
+            console = Console(file=io.StringIO())
         outcome, directory = launch(
             plan,
             Origin(read, source.file, source.overrides, source.text),

@@ -83,7 +83,10 @@ def _match(topic: str, file: Path, section: Section, patterns: Sequence[re.Patte
     score = float(sum(min(count, COUNTED) for count in counts))
     score += IN_HEADING * _number_in(patterns, section.heading)
     score += IN_TITLE * _number_in(patterns, f"{topic} {title(file)}")
-    body = section.lines[1:] if len(section.lines) > 1 else section.lines
+    if len(section.lines) > 1:
+        body = section.lines[1:]
+    else:
+        body = section.lines
     number, line = max(body, key=lambda each: _number_in(patterns, each[1]))
     if not _number_in(patterns, line):
         number, line = section.lines[0]

@@ -144,7 +144,9 @@ def synthesise(
     with torch.inference_mode():
         given = torch.tensor(embeddings, device=device)
         parts = [pictures.normalised(dec(part)) for part in torch.split(given, EVALUATION_BATCH)]
-    return torch.cat(parts) if parts else torch.empty(0, *pictures.shape, device=device)
+    if parts:
+        return torch.cat(parts)
+    return torch.empty(0, *pictures.shape, device=device)
 
 
 def _opened(decoder: State, pictures: Pictures, params: DFFKE) -> Decoder:

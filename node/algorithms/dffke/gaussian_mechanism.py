@@ -44,7 +44,9 @@ def clip_rows(x: Tensor, norm: float) -> Tensor:
 
 def clipped_share(x: Tensor, norm: float) -> float:
     """The share of rows (n, d) that `clip_rows` scales."""
-    return float((torch.linalg.vector_norm(x, dim=1) > norm).float().mean()) if len(x) else 0.0
+    if len(x):
+        return float((torch.linalg.vector_norm(x, dim=1) > norm).float().mean())
+    return 0.0
 
 
 def release(
@@ -62,7 +64,10 @@ def release(
         sensitivity = 2 * params.clip_norm
     else:
         sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
-    delta = params.delta if params.delta is not None else 1 / samples
+    if params.delta is not None:
+        delta = params.delta
+    else:
+        delta = 1 / samples
     sigma = standard_deviation(params.epsilon, delta, sensitivity)
     noise = sigma * torch.randn(values.shape, generator=random).to(values.device)
     bounded = params.privacy == "clip" and delta < 1

@@ -65,7 +65,10 @@ def invert(
     if params.privacy == "clip":
         known = clip_rows(known, params.clip_norm)
     sent = torch.tensor(embeddings, device=learner.device)
-    noise = 0.0 if params.privacy == "none" else noise_deviation(sent, known)
+    if params.privacy == "none":
+        noise = 0.0
+    else:
+        noise = noise_deviation(sent, known)
     generator = train_inversion(known, mine / 255, noise, params, seed)
     decoder = Decoder(params.dimension, pictures.shape, params.width).to(learner.device)
     load_state(decoder, synthetic.decoder)

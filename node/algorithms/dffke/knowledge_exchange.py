@@ -84,7 +84,10 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
     x, y = learner.train_data
     chosen = embedded(len(y), params, random).to(x.device)
     pictures = x[chosen]
-    highest = 255.0 if x.dtype == torch.uint8 else float(x.max())
+    if x.dtype == torch.uint8:
+        highest = 255.0
+    else:
+        highest = float(x.max())
 
     def encode(part: Tensor) -> Tensor:
         return _in_batches(model.extractor, learner.normalise(part))
@@ -140,7 +143,10 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
     with seeded(seed):
         for _ in range(params.exchange_epochs):
             batches = _shuffled(y, params)
-            past_batches = _shuffled(past_y, params) if len(past_y) else ()
+            if len(past_y):
+                past_batches = _shuffled(past_y, params)
+            else:
+                past_batches = ()
             reviewed = islice(cycle(past_batches), len(batches))
             for batch in batches:
                 losses.append(_take(step, divergence(y[batch], model(x[batch]), params.divergence)))

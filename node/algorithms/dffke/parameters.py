@@ -142,7 +142,9 @@ class DFFKE(LocalTraining):
         return network.convolution(channels, 3, padding=1).size().operations
 
     def beside_model(self, samples: int, features: int) -> int:
-        return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0
+        if self.exchange_epochs:
+            return min(samples, self.embeddings) * (4 * features + LABEL_BYTES)
+        return 0
 
     def between_clients(self, samples: int, classes: int) -> int:
         logits = 4 * min(samples, self.embeddings) * classes

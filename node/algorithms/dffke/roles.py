@@ -195,7 +195,10 @@ class Client(Role):
     async def train_until_accurate(self, t: int) -> None:
         """Equation 9."""
         moments: State = {}
-        limit = self.params.epochs if self.trained else self.params.first_epochs
+        if self.trained:
+            limit = self.params.epochs
+        else:
+            limit = self.params.first_epochs
         for epoch in range(1, limit + 1):
             seed = self.seed("epoch", str(t), str(epoch))
             done = await self.compute(

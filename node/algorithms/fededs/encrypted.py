@@ -90,7 +90,9 @@ def stochastic_layer(features: int, seed: int, kind: str) -> Floats:
         return identity
     matrix = np.random.default_rng(seed).standard_normal((features, features)) / math.sqrt(features)
     r: Floats = matrix.astype(np.float32)
-    return r if kind == "gauss" else identity + r / np.float32(2)
+    if kind == "gauss":
+        return r
+    return identity + r / np.float32(2)
 
 
 class FeatureNoise:
@@ -138,7 +140,9 @@ def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
 
 def to_input(images: Tensor, low: float, high: float) -> Tensor:
     """Convert received pictures to the model's input."""
-    return low + images.float() * ((high - low) / 255) if images.dtype == torch.uint8 else images
+    if images.dtype == torch.uint8:
+        return low + images.float() * ((high - low) / 255)
+    return images
 
 
 def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:

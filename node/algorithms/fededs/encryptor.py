@@ -94,7 +94,10 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     x, y = learner.train_data
     random = learner.random("encryptor", 0)
     g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63))).to(learner.device)
-    noise = FeatureNoise(int(random.integers(2**63))) if params.layer == "noise" else None
+    if params.layer == "noise":
+        noise = FeatureNoise(int(random.integers(2**63)))
+    else:
+        noise = None
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
     weights = list(g.train().parameters())
     adamw = params.encryptor_optimizer == "adamw"

@@ -84,7 +84,9 @@ def local_epochs(t: int, p: FedEDS) -> int:
 def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
     """λ_c and λ_dis, equations 9 and 10: one half each at first, 1 and 0 as soon as λ_dis is below ε."""
     lambda_dis = 1 - 1 / (1 + math.exp(-p.m * (t - 1)))
-    return (1.0, 0.0) if lambda_dis < p.epsilon else (1 - lambda_dis, lambda_dis)
+    if lambda_dis < p.epsilon:
+        return (1.0, 0.0)
+    return (1 - lambda_dis, lambda_dis)
 
 
 def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: float) -> State:
@@ -133,7 +135,9 @@ class Cloud(fednova.Cloud):
             return await super().aggregate(updates, w, t)
         holding = with_samples(self, fitting(self, updates, w, "epochs"))
         a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
-        return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate) if holding else w
+        if holding:
+            return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate)
+        return w
 
 
 class Edge(Role):
@@ -179,12 +183,18 @@ class Edge(Role):
             self.sets.clear()  # they are not used any more
         terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" and p.mu else []
         if lessons:
-            noise = int(self.learner.random("layer noise", t).integers(2**63)) if p.layer == "noise" else None
+            if p.layer == "noise":
+                noise = int(self.learner.random("layer noise", t).integers(2**63))
+            else:
+                noise = None
             terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation, noise))
         extra = Sum(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
         training = p.training(epochs)
         samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
-        start = self.theta_k if t == 1 and self.theta_k is not None else w
+        if t == 1 and self.theta_k is not None:
+            start = self.theta_k
+        else:
+            start = w
         return await self.compute(
             self.learner.train, start, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
         )

@@ -96,7 +96,10 @@ def extract(
     """
     random = torch.Generator().manual_seed(seed)
     classes, _ = dimensions(heads[0])
-    taught = heads if params.generator_teacher == "probabilities" else [weighted_mean(heads, [1.0] * len(heads))]
+    if params.generator_teacher == "probabilities":
+        taught = heads
+    else:
+        taught = [weighted_mean(heads, [1.0] * len(heads))]
     weights, biases = (torch.stack([torch.tensor(head[name]) for head in taught]).to(device) for name in CLASSIFIER)
     g = {name: torch.tensor(values, device=device) for name, values in generator.items()}
     trained = [g[name].requires_grad_() for name in TRAINED]

@@ -169,7 +169,9 @@ def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray
     if p.released == "common":
         return project(z, common_basis(z.shape[1], p.components, np.random.default_rng(labels)))
     basis = private_basis(z, p.components, p.epsilon, p.delta, np.random.default_rng(noise))
-    return basis.T.astype(np.float32) if p.released == "basis" else project(z, basis)
+    if p.released == "basis":
+        return basis.T.astype(np.float32)
+    return project(z, basis)
 
 
 def clipped_rows(generator: State, p: FEELPGen, labels: int) -> float:
@@ -190,7 +192,10 @@ def guarantee(p: FEELPGenPlus) -> str:
 def reinforcement(p: FEELPGenMinus, generator: State, r: int, samples: int, seed: int) -> Reinforcement:
     """Knowledge reinforcement in inner round r, for a client with `samples` samples."""
     b = p.generated_batch
-    beside = p.batch_size if p.generated_weight == "batch" else max(samples, 1)
+    if p.generated_weight == "batch":
+        beside = p.batch_size
+    else:
+        beside = max(samples, 1)
     decay = p.factor_decay ** (r - 1)
     return Reinforcement(generator, p.generated_factor * decay * b / beside, b, seed, p.agreement_factor * decay)
 
@@ -203,7 +208,10 @@ class Edge(Role):
 
     async def run(self) -> None:
         self.begin()
-        meet = self.personalise if isinstance(self.params, FEELPGen) else self.average_all
+        if isinstance(self.params, FEELPGen):
+            meet = self.personalise
+        else:
+            meet = self.average_all
         async with self.beside(self.serve()):
             if isinstance(self.params, FEELPGenPlus) and self.name == min([self.name, *self.neighbours]):
                 self.note("note", text=f"FEELPGen⁺: {guarantee(self.params)}")
@@ -271,7 +279,10 @@ class Edge(Role):
             extract, self.g, heads, p, r, seed, self.device, samples=p.coordinator_training, mode="train"
         )
         mean = await average(self, updates, self.w)
-        self.w = subtracted(self.w, mean, p.at(self.t).learning_rate) if p.aggregation == "literal" else mean
+        if p.aggregation == "literal":
+            self.w = subtracted(self.w, mean, p.at(self.t).learning_rate)
+        else:
+            self.w = mean
         self.samples += sum(update.fields["samples"] for update in updates)
 
     # Algorithm 2: between silos
@@ -290,7 +301,10 @@ class Edge(Role):
         peer = message.sender
         version = round_of(message)
         known = self.heard.get(peer) or self.queue.get(peer)
-        at = known.at if known is not None and known.version == version else self.t
+        if known is not None and known.version == version:
+            at = known.at
+        else:
+            at = self.t
         self.heard[peer] = Heard(message.tensors["z"], version, at)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
@@ -342,7 +356,10 @@ class Edge(Role):
         own = Message("silo", self.name, t, {"samples": self.samples}, self.w)
         everybody = sorted([*answers, own], key=lambda each: each.sender)
         total = sum(each.fields["samples"] for each in everybody)
-        self.w = await average(self, everybody, self.w) if total else self.w
+        if total:
+            self.w = await average(self, everybody, self.w)
+        else:
+            self.w = self.w
         shares = {each.sender: each.fields["samples"] / total for each in answers if total}
         self.tell(t, [], [each.sender for each in answers], shares)
 

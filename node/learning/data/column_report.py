@@ -68,12 +68,18 @@ def _input(table: Table, name: str, y: NDArray[Any]) -> str:
     if isinstance(values[0], bytes):
         return "picture"
     known, places = np.unique(values, return_inverse=True)
-    remark = "; it is the same in all rows" if len(known) == 1 else _tells_target(values, known, places, y)
+    if len(known) == 1:
+        remark = "; it is the same in all rows"
+    else:
+        remark = _tells_target(values, known, places, y)
     if values.dtype.kind == "b":
         return f"truth value{remark}"
     if values.dtype.kind in "iuf" and name not in table.classes:
         return f"number{remark or _counts(known, len(values)) or _rises(values)}"
-    names = [table.classes[name][value] for value in known] if name in table.classes else known.tolist()
+    if name in table.classes:
+        names = [table.classes[name][value] for value in known]
+    else:
+        names = known.tolist()
     return f"category with {_values(len(known))}: {shown(names)}{remark}"
 
 

@@ -62,7 +62,10 @@ def opened(file: Path) -> CsvText:
     if declared:
         text = text[declared.end() :]
     first_line = re.sub('"[^"]*"', "", re.split("[\r\n]", text, maxsplit=1)[0])
-    delimiter = declared[1] if declared else max(DELIMITERS, key=first_line.count)
+    if declared:
+        delimiter = declared[1]
+    else:
+        delimiter = max(DELIMITERS, key=first_line.count)
     return CsvText(file, text, delimiter, skipped=1 if declared else 0)
 
 
@@ -100,7 +103,10 @@ def _without_empty_rows(table: Any) -> Any:
     with_value = None
     for column in table.columns:
         has_text = compute.not_equal(column, "")
-        with_value = has_text if with_value is None else compute.or_(with_value, has_text)
+        if with_value is None:
+            with_value = has_text
+        else:
+            with_value = compute.or_(with_value, has_text)
     return table if with_value is None else table.filter(with_value)
 
 

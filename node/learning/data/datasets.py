@@ -91,7 +91,9 @@ class Prepared:
     @property
     def labels(self) -> Shape:
         """The shape of a sample's labels: () for one label, (T,) for one of each token."""
-        return self.array("y_test").shape[1:] if self.task == "classification" else ()
+        if self.task == "classification":
+            return self.array("y_test").shape[1:]
+        return ()
 
     @property
     def form(self) -> Form:
@@ -125,7 +127,9 @@ class Prepared:
         return self._people("test_subjects")
 
     def _people(self, name: str) -> NDArray[np.int64] | None:
-        return np.array(self.array(name)) if (self.directory / f"{name}.npy").exists() else None
+        if (self.directory / f"{name}.npy").exists():
+            return np.array(self.array(name))
+        return None
 
 
 def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -165,7 +169,10 @@ def prepare(
         source, read, key = _made(name)
     else:
         place, read = _find(name, cache, search, download)
-        read = functools.partial(read, columns) if name.partition(":")[0] in TABLES else read
+        if name.partition(":")[0] in TABLES:
+            read = functools.partial(read, columns)
+        else:
+            read = read
         source = str(place or "edgebed")
         key = _fingerprint(name, place, columns)
     directory = cache / f"{stem}-{key}"
@@ -238,7 +245,10 @@ def _find(name: str, cache: Path, search: Sequence[Path], download: bool) -> tup
     form, _, given = name.partition(":")
     if given:
         path = Path(os.path.expanduser(given))
-        candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
+        if path.is_absolute():
+            candidates = [path]
+        else:
+            candidates = [path, *(place / path for place in search)]
         for candidate in candidates:
             if os.path.exists(candidate) and (form != "npz" or not candidate.is_dir()):
                 return candidate, functools.partial(FORMS[form], candidate)
@@ -302,7 +312,10 @@ def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str
     digest = hashlib.sha256(f"{FORMAT} {name}{columns or ''}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))
-        names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
+        if source.is_dir():
+            names = sorted(below(source), key=os.fsencode)
+        else:
+            names = [""]
         every = name.partition(":")[0] in ("text", *TABLES)
         names = [each for each in names if every or "/" not in each or {"train", "test"} & set(each.split("/"))]
         files = {each: source / each for each in names if each == "" or (source / each).is_file()}
@@ -369,7 +382,10 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     shape = tuple(arrays.x_train.shape[1:])
     if any(0 in each.shape[1:] for each in parts_of(arrays.x_train).values()):
         raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
-    known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
+    if name in DATASETS and DATASETS[name].classes:
+        known = DATASETS[name]
+    else:
+        known = None
     if arrays.y_train.dtype != np.int64:
         if known is not None:
             raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")

@@ -92,6 +92,9 @@ def taken_by_mix(
     taken = np.zeros(len(mix), dtype=np.int64)
     while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
         weights = np.where(left - taken > 0, mix, 0)
-        weights = weights if weights.sum() > 0 else (left - taken).astype(float)
+        if weights.sum() > 0:
+            weights = weights
+        else:
+            weights = (left - taken).astype(float)
         taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
     return taken

@@ -63,12 +63,17 @@ def download(name: str, folder: Path) -> Path | None:
     found = DOWNLOADS.get(name)
     if found is None:
         return None
-    place = folder / name if len(found.files) > 1 else folder
+    if len(found.files) > 1:
+        place = folder / name
+    else:
+        place = folder
     place.mkdir(parents=True, exist_ok=True)
     for file, md5 in found.files.items():
         if not _is(place / file, md5):
             _from_any(found.mirrors, place / file, md5)
-    return place if len(found.files) > 1 else place / next(iter(found.files))
+    if len(found.files) > 1:
+        return place
+    return place / next(iter(found.files))
 
 
 def _is(path: Path, md5: str) -> bool:

@@ -169,7 +169,10 @@ def _cifar_batches(path: Path, files: Sequence[str]) -> Iterator[tuple[str, byte
             members = {PurePosixPath(member.name).name: member for member in archive if member.isfile()}
             refuse_large(path, 3 * sum(members[name].size for name in files if name in members))
             for name in files:
-                file = archive.extractfile(members[name]) if name in members else None
+                if name in members:
+                    file = archive.extractfile(members[name])
+                else:
+                    file = None
                 if file is not None:
                     yield f"{path}:{name}", file.read()
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
@@ -316,7 +319,10 @@ def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] in CHANNELS:
         return np.ascontiguousarray(x)
     if x.dtype.kind == "f" and x.ndim in (2, 3):
-        channels = x.transpose(0, 2, 1) if x.ndim == 3 else x
+        if x.ndim == 3:
+            channels = x.transpose(0, 2, 1)
+        else:
+            channels = x
         return np.ascontiguousarray(single_precision(channels, f"{path}: {name}"))
     if x.dtype.kind in "iu" and x.dtype != np.uint8 and x.ndim == 2:
         return _tokens(path, name, x)

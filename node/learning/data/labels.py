@@ -64,7 +64,10 @@ def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, N
     """The arrays (N,) or (N, 1) as int64 (N,). Raises DataError if one is not whole numbers."""
     found = {}
     for name, values in entries.items():
-        flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        if values.ndim == 2 and values.shape[1] == 1:
+            flat = values[:, 0]
+        else:
+            flat = values
         if flat.ndim != 1 or flat.dtype.kind not in "iu":
             raise DataError(
                 f"{path}: {name} must be one axis of whole numbers, not {values.dtype} {values.shape}{_remedy(flat)}"
@@ -83,7 +86,9 @@ def _remedy(values: NDArray[Any]) -> str:
         return "; number them with np.unique(y, return_inverse=True)[1]"
     if values.ndim == 1 and values.dtype.kind == "f" and _are_whole(values):
         return "; write y.astype(int) for classes, or y / y.std() to predict numbers"
-    return "; write y.astype(int)" if values.ndim == 1 and values.dtype.kind == "b" else ""
+    if values.ndim == 1 and values.dtype.kind == "b":
+        return "; write y.astype(int)"
+    return ""
 
 
 def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:

@@ -218,7 +218,10 @@ class Task:
 def _shards(scheme: LabelShards, task: Task, random: np.random.Generator) -> Parts:
     """Sort by label, cut into shards, give shards_per_client to each client (McMahan 2017). The rest stays unused."""
     wanted = task.clients * scheme.shards_per_client
-    size = len(task.labels) // wanted if scheme.shard_size == "auto" else int(scheme.shard_size)
+    if scheme.shard_size == "auto":
+        size = len(task.labels) // wanted
+    else:
+        size = int(scheme.shard_size)
     available = len(task.labels) // size if size else 0
     if available < wanted:
         raise PartitionError(
@@ -250,7 +253,10 @@ def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
     first = max(first_share, Fraction(1, held))
     shares = [Fraction(0)] * classes
     for offset in range(held):
-        shares[(edge + offset) % classes] = first if offset == 0 else (1 - first) / (held - 1)
+        if offset == 0:
+            shares[(edge + offset) % classes] = first
+        else:
+            shares[(edge + offset) % classes] = (1 - first) / (held - 1)
     return shares
 
 
@@ -362,7 +368,10 @@ def own_test(
     """
     wanted = np.zeros(int(max(test_labels.max() + 1, len(train_counts))))
     wanted[: len(train_counts)] = train_counts
-    wanted = (wanted > 0).astype(float) if balanced else wanted
+    if balanced:
+        wanted = (wanted > 0).astype(float)
+    else:
+        wanted = wanted
     if wanted.sum() == 0:
         return np.empty(0, dtype=np.int64)
     available = np.bincount(test_labels, minlength=len(wanted))
@@ -384,7 +393,9 @@ def own_test_of(
     theirs = np.flatnonzero(np.isin(test_subjects, people))
     labels = test_labels[theirs]
     if balanced:
-        return theirs[own_test(labels, np.bincount(labels), seed, balanced=True)] if len(theirs) else theirs
+        if len(theirs):
+            return theirs[own_test(labels, np.bincount(labels), seed, balanced=True)]
+        return theirs
     return theirs[take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))]
 
 

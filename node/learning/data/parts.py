@@ -29,9 +29,15 @@ def has_parts(values: Any) -> bool:
 
 def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
     """One array (N,) of the parts, each (N, ...); without ``batch``, one of a single sample, (). Raises DataError."""
-    named = values if isinstance(values, Mapping) else {str(place): each for place, each in enumerate(values)}
+    if isinstance(values, Mapping):
+        named = values
+    else:
+        named = {str(place): each for place, each in enumerate(values)}
     arrays = {str(name): _part(each, f"{source}: part {name}") for name, each in named.items()}
-    counts = {each.shape[:1] for each in arrays.values()} if batch else {()}
+    if batch:
+        counts = {each.shape[:1] for each in arrays.values()}
+    else:
+        counts = {()}
     if len(counts) != 1 or (counts == {()} and batch):
         shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items()) or "none"
         raise DataError(f"{source}: parts need one entry for each sample; there are {shapes}")
@@ -45,10 +51,15 @@ def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
 
 def _part(values: Any, source: str) -> NDArray[Any]:
     array = array_of(values, source)
-    kind = np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
+    if array.dtype.kind == "f":
+        kind = np.dtype(np.float32)
+    else:
+        kind = array.dtype.newbyteorder("=")
     if kind.name not in KINDS:
         raise DataError(f"{source} is {array.dtype}; take one of {', '.join(KINDS)}")
-    return single_precision(array, source) if array.dtype.kind == "f" else array.astype(kind, copy=False)
+    if array.dtype.kind == "f":
+        return single_precision(array, source)
+    return array.astype(kind, copy=False)
 
 
 def array_of(values: Any, source: str) -> NDArray[Any]:
@@ -71,7 +82,9 @@ def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:
 
 def parts_of(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """The parts by name; of samples without parts, the samples under the name ""."""
-    return {name: values[name] for name in values.dtype.names} if values.dtype.names else {"": values}
+    if values.dtype.names:
+        return {name: values[name] for name in values.dtype.names}
+    return {"": values}
 
 
 def normalised(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -101,7 +114,10 @@ def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tu
     std = list[float]()
     for each in normalised(values).values():
         width = channels(each)
-        own = ([0.0] * width, [1.0] * width) if as_they_are else _of_channels(each)
+        if as_they_are:
+            own = ([0.0] * width, [1.0] * width)
+        else:
+            own = _of_channels(each)
         mean = mean + own[0]
         std = std + own[1]
     least = min(std, default=1.0)
@@ -114,7 +130,10 @@ def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tu
 def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of x / 255 for pictures. The unit does not count: only a channel
     that varies by no more than single precision rounds its largest value has the standard deviation 1."""
-    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim == 1:
+        x = x[:, None]
+    else:
+        x = x
     count = x.size / x.shape[1]
     mean = _summed(x, lambda piece: piece) / count
     from_mean = mean.reshape(-1, *[1] * (x.ndim - 2))

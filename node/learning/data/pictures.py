@@ -135,7 +135,10 @@ def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> N
         found.append(pixels)
     made = np.empty((len(found), 3 if any(each.ndim == 3 for each in found) else 1, *found[0].shape[:2]), np.uint8)
     for index, pixels in enumerate(found):
-        made[index] = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
+        if pixels.ndim == 3:
+            made[index] = pixels.transpose(2, 0, 1)
+        else:
+            made[index] = pixels
     return made
 
 

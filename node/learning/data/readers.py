@@ -23,7 +23,9 @@ FORMS: dict[str, Callable[..., Arrays]] = {
 
 
 def _idx_format(place: Path) -> Reader | None:
-    return functools.partial(formats.read_idx_folder, place) if formats.idx_paths(place) else None
+    if formats.idx_paths(place):
+        return functools.partial(formats.read_idx_folder, place)
+    return None
 
 
 def _cifar10_format(place: Path) -> Reader | None:
@@ -31,7 +33,9 @@ def _cifar10_format(place: Path) -> Reader | None:
         return functools.partial(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
     if (place / formats.CIFAR10_FILES[0]).is_file():
         return functools.partial(formats.read_cifar10, place)
-    return functools.partial(pictures.read_pictures, place) if (place / "train").is_dir() else None
+    if (place / "train").is_dir():
+        return functools.partial(pictures.read_pictures, place)
+    return None
 
 
 def _cifar100_format(place: Path) -> Reader | None:
@@ -41,14 +45,18 @@ def _cifar100_format(place: Path) -> Reader | None:
 
 def _emnist_format(split: str, place: Path) -> Reader | None:
     there = formats.idx_paths(place, formats.emnist_files(split))
-    return functools.partial(formats.read_emnist, place, split) if there else None
+    if there:
+        return functools.partial(formats.read_emnist, place, split)
+    return None
 
 
 def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
     if place.is_file():
         return functools.partial(formats.read_npz, place)
     there = (place / "train" / "Inertial Signals").is_dir()
-    return functools.partial(formats.read_har_folder, place, signals) if there else None
+    if there:
+        return functools.partial(formats.read_har_folder, place, signals)
+    return None
 
 
 FORMATS: dict[str, Callable[[Path], Reader | None]] = {

@@ -99,7 +99,10 @@ def _target(value: Any, sample: str) -> NDArray[Any]:
     try:
         return np.asarray(operator.index(value), np.int64)
     except (TypeError, ValueError):
-        target = np.asarray(value) if hasattr(value, "dtype") or isinstance(value, float) else np.empty(0, object)
+        if hasattr(value, "dtype") or isinstance(value, float):
+            target = np.asarray(value)
+        else:
+            target = np.empty(0, object)
     if target.dtype.kind not in "biuf" or target.ndim > 1:
         shown = f"{type(value).__name__} {value!r:.50}"
         raise DataError(f"{sample} has the label {shown}; labels must be whole numbers, or an array of numbers")

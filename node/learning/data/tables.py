@@ -113,7 +113,10 @@ def _files(path: Path, chosen: str | None) -> list[list[Path]]:
         raise DataError(f"{path}: needs one table, or train and test in the names of its files ({', '.join(SUFFIXES)})")
     if chosen is not None and not {"train", chosen} <= found.keys():
         raise DataError(f"{path}: has no files of train and {chosen}; there are {', '.join(filter(None, found))}")
-    test = [each for each in TEST_PARTS if each in found][:1] if chosen is None else [chosen]
+    if chosen is None:
+        test = [each for each in TEST_PARTS if each in found][:1]
+    else:
+        test = [chosen]
     parts = [found[name] for name in (["train", *test] if "train" in found else found)]
     if any(len({file.parent for file in files}) > 1 for files in parts):
         raise DataError(f"{path}: has files of one part in several folders; name one of them")
@@ -303,7 +306,10 @@ class _Table:
             raise self.error(f"column {name!r} has no numbers to predict; name another in data.columns.target")
         if name in self.classes or values.ndim > 1:
             return values, self.classes.get(name, ())
-        counting = np.ones(len(values), bool) if values.dtype.kind not in "if" else values != IGNORED
+        if values.dtype.kind not in "if":
+            counting = np.ones(len(values), bool)
+        else:
+            counting = values != IGNORED
         y = np.full(len(values), IGNORED)
         known, y[counting] = self._numbered(name, values[counting], _NO_CLASSES)
         return y, tuple(map(str, known.tolist()))

@@ -25,8 +25,14 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
     if train.all() and test.all():
         return arrays, 0
     left_out = int((~train).sum()) + int((~test).sum())
-    subjects = None if arrays.subjects is None else arrays.subjects[train]
-    test_subjects = None if arrays.test_subjects is None else arrays.test_subjects[test]
+    if arrays.subjects is None:
+        subjects = None
+    else:
+        subjects = arrays.subjects[train]
+    if arrays.test_subjects is None:
+        test_subjects = None
+    else:
+        test_subjects = arrays.test_subjects[test]
     labelled = replace(
         arrays,
         x_train=arrays.x_train[train],

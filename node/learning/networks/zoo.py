@@ -54,7 +54,10 @@ def _backbone(params: Torchvision) -> nn.Module:
         return cast(nn.Module, network)
     if name == "squeezenet-1.1":  # its own classifier is a convolution: a linear one after pooling is as large
         return nn.Sequential(models.squeezenet1_1(weights=None).features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
+    if name == "googlenet":
+        options = {"aux_logits": False, "init_weights": True}
+    else:
+        options = {}
     network = getattr(models, name.replace("-", "_").replace(".", "_"))(weights=None, **options)
     if hasattr(network, "fc"):
         network.fc = nn.Identity()

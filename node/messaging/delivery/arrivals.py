@@ -52,7 +52,10 @@ class Arrivals:
         if self._timer is not None:
             self._timer.cancel()
         self._next = self._first()
-        self._timer = self.loop.call_at(self._next, self._happen) if self._times else None
+        if self._times:
+            self._timer = self.loop.call_at(self._next, self._happen)
+        else:
+            self._timer = None
 
     def _first(self) -> float:
         """The time of the first arrival that will happen; infinity without one."""

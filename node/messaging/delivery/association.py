@@ -147,9 +147,14 @@ class Association:
         queued = self.state == "present" or (self.state == "unknown" and (replace or self.outbound.room))
         if not queued:
             return [Undelivered(self.peer, 1, self.state)]
-        replaced = self.outbound.withdraw(message.kind) if replace else 0
+        if replace:
+            replaced = self.outbound.withdraw(message.kind)
+        else:
+            replaced = 0
         self.outbound.put(message)
-        return [Undelivered(self.peer, replaced, "superseded")] if replaced else []
+        if replaced:
+            return [Undelivered(self.peer, replaced, "superseded")]
+        return []
 
     def taken(self, now: float) -> None:
         """Account for the packet from ``outbound.peek``: the connection took it."""
@@ -218,7 +223,9 @@ class Association:
                 self._count(kind, "received", size, message is not None or packet.type in OWN_KINDS)
         if packet.type is PacketType.GOODBYE:
             return self._leave()
-        return [Received(self.peer, message)] if message is not None else []
+        if message is not None:
+            return [Received(self.peer, message)]
+        return []
 
     def _hear_hello(self, packet: Packet, now: float) -> list[Event]:
         if len(packet.content) > LONGEST_HELLO:
@@ -242,7 +249,10 @@ class Association:
                 events = self._lose("the peer had lost this node")
         elif self._incarnation is not None:
             self._predecessors.append(self._incarnation)
-            events = self._lose("it was restarted") if self.state == "present" else []
+            if self.state == "present":
+                events = self._lose("it was restarted")
+            else:
+                events = []
             self.reopen |= self.outbound.greeted
         self._incarnation = incarnation
         self.inbound.accept(packet.stream)
@@ -283,7 +293,9 @@ class Association:
 
     def _drop(self, reason: str) -> list[Event]:
         dropped = self.outbound.withdraw()
-        return [Undelivered(self.peer, dropped, reason)] if dropped else []
+        if dropped:
+            return [Undelivered(self.peer, dropped, reason)]
+        return []
 
     def _count(self, kind: str, direction: Direction, size: int, complete: bool) -> None:
         """Count a packet of ``size`` bytes."""

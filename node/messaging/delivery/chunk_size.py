@@ -27,7 +27,10 @@ class ChunkSize:
 
     @property
     def size(self) -> int:
-        carried = min(self._rates) * self._seconds if self._rates else LARGEST_CHUNK
+        if self._rates:
+            carried = min(self._rates) * self._seconds
+        else:
+            carried = LARGEST_CHUNK
         return int(max(SMALLEST_CHUNK, min(carried, self._total / _SHARE, LARGEST_CHUNK)))
 
     def taken(self, size: int) -> None:

@@ -193,7 +193,10 @@ class NodePair:
                 if self._joined:
                     self._timer = loop.call_later(self._patience(), self._lose)
             elif not self._joined or ends != self._met:
-                wait = (self._since - loop.time()) % ATTEMPTS if ends == self._met else 0.0
+                if ends == self._met:
+                    wait = (self._since - loop.time()) % ATTEMPTS
+                else:
+                    wait = 0.0
                 setup = max([line.open() for line in self.line_to.values()])
                 self._timer = loop.call_later(wait + setup, self._join)
         if self._timer is None and any(not end.frozen for end in self._unaware):
@@ -202,7 +205,10 @@ class NodePair:
     def end(self, node: str, farewell: InFlight | None) -> None:
         """End ``node``, with a farewell after all its messages, or without one."""
         (peer,) = self.line_to.keys() - {node}
-        arrival = self.line_to[peer].send(farewell) if farewell is not None and self._joined else None
+        if farewell is not None and self._joined:
+            arrival = self.line_to[peer].send(farewell)
+        else:
+            arrival = None
         if farewell is None:
             self.line_to[peer].drop()  # its messages in flight are lost with it
         self.line_to[node].drop()

@@ -64,7 +64,9 @@ class Outgoing:
             start = start + len(part)
             size = size - len(part)
             place = place + 1
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
 
 
 class Sent(NamedTuple):
@@ -116,7 +118,10 @@ class Outbound:
         """
         if kind is None:
             self._offset = self._built = None
-        under_way = self._queue[0] if self._offset is not None or (self._built is not None and self._queue) else None
+        if self._offset is not None or (self._built is not None and self._queue):
+            under_way = self._queue[0]
+        else:
+            under_way = None
         kept = [each for each in self._queue if each is under_way or (kind is not None and each.kind != kind)]
         count = len(self._queue) - len(kept)
         self._queue = deque(kept)
@@ -169,7 +174,10 @@ class Outbound:
     def _build(self) -> tuple[list[Buffer], Sent, int | None] | None:
         """The frames of the next packet, its `Sent` record, and the offset after it."""
         if self._own or (self._closing and not self._queue):
-            type = self._own[0] if self._own else PacketType.GOODBYE
+            if self._own:
+                type = self._own[0]
+            else:
+                type = PacketType.GOODBYE
             frame = self._prefix(type) + (self._hello() if type is PacketType.HELLO else b"")
             return [frame], Sent(OWN_KINDS[type], len(frame), True), self._offset
         if not self._queue:

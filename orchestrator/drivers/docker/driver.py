@@ -161,7 +161,10 @@ class DockerDriver:
         version = importlib.metadata.version("edgebed")
         for name in [self.image, *sorted(self._images - {self.image})]:
             image = await asyncio.to_thread(self._engine.image, name)
-            foreign = None if name == self.image else emulated(self._handlers)
+            if name == self.image:
+                foreign = None
+            else:
+                foreign = emulated(self._handlers)
             error = node_image.problem(name, image, machine, foreign)
             if error is not None:
                 raise error

@@ -52,7 +52,10 @@ async def open_environment(
     )
     stack.push_async_callback(driver.close)
     await driver.open()
-    opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)
+    if os.geteuid() == 0:
+        opening = Hub.open
+    else:
+        opening = partial(HelperHub.start, image=driver.image)
     hub = await opening(directory.run, directory.path)
     stack.push_async_callback(hub.close)
     return await connected(driver, hub, plan, directory, stack)

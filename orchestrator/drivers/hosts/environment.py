@@ -118,7 +118,10 @@ async def connected(
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
-    mtu = mtu_of(min(mtus.values()), key=bool(key)) if len(mtus) > 1 else MTU
+    if len(mtus) > 1:
+        mtu = mtu_of(min(mtus.values()), key=bool(key))
+    else:
+        mtu = MTU
     mtu = min(MTU, mtu) if key else mtu
     await driver.open_links(lambda host: setup_of(plan, driver.homes, directory.run, host, mtu, port, key))
     prober = HostsProber(agents, mtu)

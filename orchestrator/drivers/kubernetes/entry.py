@@ -21,7 +21,10 @@ def missing(plan: Plan | None = None) -> list[HostError]:
         found = inventory()
     except HostError as error:
         return [error]
-    away = sorted({node.host for node in plan.nodes} - {each.name for each in found.hosts}) if plan is not None else []
+    if plan is not None:
+        away = sorted({node.host for node in plan.nodes} - {each.name for each in found.hosts})
+    else:
+        away = []
     return [HostError(f"the node {host} of the cluster: {found.left_out.get(host, 'it is gone')}") for host in away]
 
 

@@ -182,7 +182,10 @@ class NamespacesDriver:
 
     def _rights(self, node: NodePlan) -> dict[str, Any]:
         """The fields of the node's `Confinement`, without its groups."""
-        user = own_user(self._directory.run, node.name) if self._own_users else None
+        if self._own_users:
+            user = own_user(self._directory.run, node.name)
+        else:
+            user = None
         checkpoints = hand_over(self._directory, node.name, self._data, user)
         return {"checkpoints": str(checkpoints), "user": None if user is None else [user.uid, user.gid]}
 

@@ -24,8 +24,14 @@ from orchestrator.planning.plan import Plan
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, for namespaces that this user may not make, for PyTorch and for accelerators."""
-    refused = refusal() if shutil.which("unshare") is not None else None
-    learning = [] if plan is None or plan.programs else missing_here(plan.accelerators)
+    if shutil.which("unshare") is not None:
+        refused = refusal()
+    else:
+        refused = None
+    if plan is None or plan.programs:
+        learning = []
+    else:
+        learning = missing_here(plan.accelerators)
     return absent() + ([refused] if refused is not None else []) + learning
 
 

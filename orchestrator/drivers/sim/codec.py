@@ -142,8 +142,14 @@ class _ArrayReader:
         found = {}
         for name, dtype, shape, place in _placed(_layout(data[8:]))[1]:
             count = math.prod(shape)
-            view = np.frombuffer(self._memory, dtype, count, start + place) if count else np.empty(0, dtype)
-            found[name] = view.reshape(shape).copy() if self._copy else view.reshape(shape)
+            if count:
+                view = np.frombuffer(self._memory, dtype, count, start + place)
+            else:
+                view = np.empty(0, dtype)
+            if self._copy:
+                found[name] = view.reshape(shape).copy()
+            else:
+                found[name] = view.reshape(shape)
         return found
 
 

@@ -78,7 +78,12 @@ class SimDriver:
     def _ended(self, node: str, handle: NodeHandle, task: asyncio.Task[int]) -> None:
         self._control.leave(node)
         del self._alive[node]
-        code = KILLED if task.cancelled() else FAILED if task.exception() else task.result()
+        if task.cancelled():
+            code = KILLED
+        elif task.exception():
+            code = FAILED
+        else:
+            code = task.result()
         self.exits.put_nowait(Exit(node, handle, code))
 
     def _freeze(self, node: str, frozen: bool) -> None:

@@ -73,11 +73,20 @@ class Nodes:
             make_deterministic()
         self.notes: list[str] = []
         most = self._at_once(plan)
-        self._shards = None if plan.population is None else _client_shards(plan.population, self._data)
-        kept = None if plan.population is None else _restored(assignments[POPULATION])
+        if plan.population is None:
+            self._shards = None
+        else:
+            self._shards = _client_shards(plan.population, self._data)
+        if plan.population is None:
+            kept = None
+        else:
+            kept = _restored(assignments[POPULATION])
         self.workers = Workers(workers, self.learner)
         self._pool: Pool = Batches(self.workers, most) if most > 1 else self.workers
-        self._crowd = None if plan.population is None else self._make_crowd(plan.population, fabric, kept)
+        if plan.population is None:
+            self._crowd = None
+        else:
+            self._crowd = self._make_crowd(plan.population, fabric, kept)
 
     def _at_once(self, plan: Plan) -> int:
         """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with

@@ -60,7 +60,10 @@ class Participation:
         moved: Counter[str] = Counter()
         for row in self.transport.traffic():
             moved[row.direction] += row.bytes
-        staleness = {} if not population.asynchronous else {"staleness": self.staleness}
+        if not population.asynchronous:
+            staleness = {}
+        else:
+            staleness = {"staleness": self.staleness}
         return {
             "client": self.name,
             "outcome": self.outcome,
@@ -83,7 +86,9 @@ class Participation:
     @property
     def staleness(self) -> int | None:
         """The number of rounds that its answer came late; None if it did not count."""
-        return None if self.used is None else self.used - self.round
+        if self.used is None:
+            return None
+        return self.used - self.round
 
 
 Notice = Callable[[str], None]  # with the name of a client

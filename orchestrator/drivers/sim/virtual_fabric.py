@@ -154,7 +154,10 @@ class ModelFabric:
     def admit(self, client: str, cloud: str, link: LinkShare, crossings: Ways, seed: int, round: int) -> None:
         """Give a client of a population its link for one round, with the channels that it crosses up and down."""
         (there, back), media = crossings, self._media
-        alone = (link.up, link.down) if media is None else (media.alone(link.up, there), media.alone(link.down, back))
+        if media is None:
+            alone = (link.up, link.down)
+        else:
+            alone = (media.alone(link.up, there), media.alone(link.down, back))
         for ends, ways, own, limited in (
             ((client, cloud), (there, back), (link.up, link.down), alone),
             ((cloud, client), (back, there), (link.down, link.up), alone[::-1]),
@@ -177,7 +180,10 @@ class ModelFabric:
             row = _row(total, flow.counted(now))
             if isinstance(flow, ClientFlow):
                 flow.close()
-            self._passed[total] = plus(row, self._passed[total]) if total in self._passed else row
+            if total in self._passed:
+                self._passed[total] = plus(row, self._passed[total])
+            else:
+                self._passed[total] = row
 
     def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
         ends = source, target

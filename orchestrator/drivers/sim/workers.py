@@ -209,7 +209,9 @@ def _become_worker(parent: int, link: socket.socket) -> None:
 
 def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
     """The learner of a node, or those of several that train together."""
-    return learner_of(nodes) if isinstance(nodes, str) else Crew([learner_of(each) for each in nodes])
+    if isinstance(nodes, str):
+        return learner_of(nodes)
+    return Crew([learner_of(each) for each in nodes])
 
 
 def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:
@@ -217,7 +219,10 @@ def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Call
         slot, head = _TOKEN.unpack(token)
         try:
             draws, node, name, *args = read(memory[slot][0], head, copy=False)
-            fn = name if node is None else getattr(_owner(node, learner_of), name)
+            if node is None:
+                fn = name
+            else:
+                fn = getattr(_owner(node, learner_of), name)
             answer = write((fn if draws is None else Seeded(fn, *draws))(*args), memory[slot][1])
         except Exception as error:
             answer = -1 - write(f"{type(error).__name__}: {error}"[:1000], memory[slot][1])

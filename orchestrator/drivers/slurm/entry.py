@@ -21,9 +21,15 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     error = refusal()
     if error is not None:
         return [error]
-    wanted = set() if plan is None else {node.host for node in plan.nodes}
+    if plan is None:
+        wanted = set()
+    else:
+        wanted = {node.host for node in plan.nodes}
     away = sorted(wanted - {each.name for each in hosts(memory=1)})
-    lacking = namespaces.missing() if HOST in os.environ else []
+    if HOST in os.environ:
+        lacking = namespaces.missing()
+    else:
+        lacking = []
     return [*lacking, *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
 
 

@@ -69,7 +69,10 @@ def read_hosts(nodes: str, environment: Mapping[str, str], memory: int) -> list[
         fields: dict[str, str] = dict(re.findall(r"(?:^| )(\w+)=(\S+)", line))
         machine = fields.get("Arch", "")
         own = int(fields.get("RealMemory", UNKNOWN))
-        of_job = cores[number] if number < len(cores) else int(fields["CPUTot"])
+        if number < len(cores):
+            of_job = cores[number]
+        else:
+            of_job = int(fields["CPUTot"])
         given = int(environment.get("SLURM_MEM_PER_NODE", 0)) or int(environment.get("SLURM_MEM_PER_CPU", 0)) * of_job
         found.append(
             HostFacts(

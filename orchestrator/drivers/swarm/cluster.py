@@ -221,7 +221,9 @@ class Cluster:
         """The labels of the agents of a run; None if it has none."""
         with plain_words(f"asking the swarm for the agents of {run}"):
             found = self._api.services(filters=_of(run))
-        return dict(found[0]["Spec"]["Labels"]) if found else None
+        if found:
+            return dict(found[0]["Spec"]["Labels"])
+        return None
 
     def mark(self, run: str, directory: Path) -> None:
         """Let the swarm know of a run that has no agents of its own. `dismiss_agents` ends that."""

@@ -69,7 +69,10 @@ async def examine(
             result.silent |= await wait_for_each(cluster, agents, run, names)
             ends = _ends(agents, hosts, result)
             # A host reaches itself over its loopback, whose packets may be larger than those of a network.
-            mtu = min(each.mtu for each in ends.values()) if len(ends) > 1 else MTU
+            if len(ends) > 1:
+                mtu = min(each.mtu for each in ends.values())
+            else:
+                mtu = MTU
             addresses = [each.address for each in ends.values()]
             hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), result)
             if len(hubs) > 1:
@@ -149,7 +152,10 @@ async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examinatio
         async with some:
             try:
                 if not await passes(one, other, prober, one.mtu):
-                    least = one.mtu if await passes(one, other, prober, SMALL) else SMALL
+                    if await passes(one, other, prober, SMALL):
+                        least = one.mtu
+                    else:
+                        least = SMALL
                     result.cut[one.name, other.name] = f"packets of {least} bytes"
             except OrchestratorError as error:
                 result.unmeasured[one.name, other.name] = str(getattr(error, "what", error))

@@ -292,4 +292,6 @@ def _bring(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str,
 def _number(version: str) -> tuple[int, int] | None:
     """The first two numbers of a version, such as 20.10.24+dfsg1."""
     found = re.match(r"(\d+)\.(\d+)", version)
-    return None if found is None else (int(found[1]), int(found[2]))
+    if found is None:
+        return None
+    return (int(found[1]), int(found[2]))

@@ -39,7 +39,10 @@ STEPS = 10  # of the progress that is told
 
 def images_of(plan: Plan) -> dict[str, set[str]]:
     """The images that each host of the plan needs."""
-    of_run = set() if plan.programs else {node_image.image_name()}
+    if plan.programs:
+        of_run = set()
+    else:
+        of_run = {node_image.image_name()}
     return {host.name: of_run | plan.images_of(plan.nodes_on(host.name)) for host in plan.hosts}
 
 
@@ -150,7 +153,10 @@ class CopyProgress:
         self._step = 0
 
     def at(self, done: int, whole: int) -> None:
-        step = min(STEPS - 1, done * STEPS // whole) if whole else 0
+        if whole:
+            step = min(STEPS - 1, done * STEPS // whole)
+        else:
+            step = 0
         if step > self._step:
             self._step = step
             self._tell(f"{step * 100 // STEPS}% ({text.size(done)} of about {text.size(whole)})")

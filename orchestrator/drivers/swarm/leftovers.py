@@ -38,7 +38,9 @@ def runs() -> dict[str, Path]:
 def hosts() -> list[str]:
     """The hosts of this host's swarm, whatever their state; empty without a swarm."""
     with cluster() as found, contextlib.suppress(HostError):
-        return [] if found is None else [each.name for each in found.members()]
+        if found is None:
+            return []
+        return [each.name for each in found.members()]
     return []
 
 

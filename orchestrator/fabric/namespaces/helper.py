@@ -61,7 +61,10 @@ class HelperHub(Hub):
         return HostError(f"the Docker Engine did not start the container that holds the links ({reason})")
 
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
-        inner = ["nsenter", "--target", str(pid), "--net", "--"] if pid is not None and network else []
+        if pid is not None and network:
+            inner = ["nsenter", "--target", str(pid), "--net", "--"]
+        else:
+            inner = []
         label = _environment(self._label)
         return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
 

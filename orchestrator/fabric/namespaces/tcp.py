@@ -123,12 +123,16 @@ async def in_force(hub: Hub) -> dict[str, str]:
     """The TCP settings of nodes by name, tried and read in the hub. Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
     settings = known(await hub.set_up(None, BUFFERS, read=True))
-    return settings if refused or not settings else settings | {CONGESTION: SETTINGS[CONGESTION]}
+    if refused or not settings:
+        return settings
+    return settings | {CONGESTION: SETTINGS[CONGESTION]}
 
 
 def congestion(settings: Mapping[str, str]) -> str | None:
     """The congestion control for the routes of nodes; None if this host's kernel does not have it."""
-    return SETTINGS[CONGESTION] if settings.get(CONGESTION) == SETTINGS[CONGESTION] else None
+    if settings.get(CONGESTION) == SETTINGS[CONGESTION]:
+        return SETTINGS[CONGESTION]
+    return None
 
 
 def known(settings: Mapping[str, str]) -> dict[str, str]:

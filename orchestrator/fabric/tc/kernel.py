@@ -172,7 +172,10 @@ class KernelFabric(Coalescing):
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
         remote = self._links.to_remote()
-        now = (await self._readings([DEVICE]))[DEVICE].links if remote else {}
+        if remote:
+            now = (await self._readings([DEVICE]))[DEVICE].links
+        else:
+            now = {}
         before = self._trunk
         self._trunk = replace(self._trunk, remotes=remotes)
         here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()

@@ -40,13 +40,17 @@ class KernelBuffers:
         """The command for a link that is cut: its policer drops nothing. None if there is none to give."""
         limited = self._set.get(link) is not None
         self._wanted[link] = self._set[link] = None
-        return police.change_command(self._links[link].policer, None) if limited else None
+        if limited:
+            return police.change_command(self._links[link].policer, None)
+        return None
 
     def restored(self, link: Pair) -> list[str] | None:
         """The command for a link that is empty after a cut. None if there is none to give."""
         self.made(link)
         bucket = self._set[link]
-        return None if bucket is None else police.change_command(self._links[link].policer, bucket)
+        if bucket is None:
+            return None
+        return police.change_command(self._links[link].policer, bucket)
 
     async def prepare(self, alterations: Sequence[Alteration]) -> None:
         """Add the command for the policer to each change of a profile that needs one: it gets the part of the new
@@ -56,10 +60,16 @@ class KernelBuffers:
         shown = await self._shown(limited)
         for each in changed:
             state = shown.get(each.interface or "", {}).get(each.link.index)
-            waiting = police.waiting_bytes(each.before, state.backlog) if state is not None else 0.0
+            if state is not None:
+                waiting = police.waiting_bytes(each.before, state.backlog)
+            else:
+                waiting = 0.0
             wanted = self._links.bucket(each.pair)
             self._wanted[each.pair] = wanted
-            self._set[each.pair] = None if wanted is None else wanted.rest(waiting, each.link.piece)
+            if wanted is None:
+                self._set[each.pair] = None
+            else:
+                self._set[each.pair] = wanted.rest(waiting, each.link.piece)
             each.police = police.change_command(each.link.policer, self._set[each.pair])
             self._interfaces[each.pair] = each.interface or ""
         if self._narrow():
@@ -90,7 +100,10 @@ class KernelBuffers:
     async def _shown(self, interfaces: Collection[str]) -> dict[str, dict[int, tc.KernelLinkState]]:
         """What tc shows of the links on each of these interfaces that is there."""
         names = sorted(name for name in interfaces if name)
-        replies = await self._tc.attempt([tc.show_command(name) for name in names]) if names else []
+        if names:
+            replies = await self._tc.attempt([tc.show_command(name) for name in names])
+        else:
+            replies = []
         return {name: tc.parse_qdiscs(reply.shown) for name, reply in zip(names, replies, strict=True) if reply.shown}
 
     def _state(self, link: Pair, shown: Mapping[str, Mapping[int, tc.KernelLinkState]]) -> tc.KernelLinkState | None:

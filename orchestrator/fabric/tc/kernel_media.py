@@ -170,7 +170,9 @@ class KernelMedia:
 
     def way(self, pair: Pair) -> list[Crossing]:
         """The channels that a link crosses."""
-        return [self._crossings[pair]] if pair in self._crossings else []
+        if pair in self._crossings:
+            return [self._crossings[pair]]
+        return []
 
     def _changes(self, name: str) -> list[list[str]]:
         """The commands that give a channel its profile, and each member its part of the buffer."""
@@ -198,7 +200,10 @@ class KernelMedia:
         """Redirect these links to their channels if their sources are attached. HostError after the others."""
         of: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in pairs:
-            is_now = self._crossed[self._flows[pair]] if pair in self._flows else None
+            if pair in self._flows:
+                is_now = self._crossed[self._flows[pair]]
+            else:
+                is_now = None
             if pair[0] in self._interfaces and self._crossings.get(pair) != is_now:
                 of[self._interfaces[pair[0]]].append(pair)
         errors = []

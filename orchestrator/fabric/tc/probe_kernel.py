@@ -86,7 +86,9 @@ def _without_policers() -> str:
 def _tc(*argv: str) -> str:
     """Run a command; returns its error message, empty if it succeeded."""
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return "" if result.returncode == 0 else result.stderr.strip() or f"exit code {result.returncode}"
+    if result.returncode == 0:
+        return ""
+    return result.stderr.strip() or f"exit code {result.returncode}"
 
 
 def _one_way() -> float:

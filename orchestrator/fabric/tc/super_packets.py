@@ -22,7 +22,10 @@ class SuperPackets:
         """Let nodes make no super-packets that a changed link would have no room for. Only a change that the plan does
         not know of needs it."""
         for change in changes:
-            most = None if change.profile is None else wiring.segments_of(change.profile)
+            if change.profile is None:
+                most = None
+            else:
+                most = wiring.segments_of(change.profile)
             if most is None or most >= self._links.most_segments(change.source) or change.source not in self.pids:
                 continue
             line = wiring.segments_line(most)

@@ -38,7 +38,9 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
     if unified.exists():
         offered = unified.read_text().split()
         controllers = tuple(name for name in ("cpu", "memory") if name in offered)
-        return [Hierarchy(root, controllers, 2)] if controllers and os.access(root, os.W_OK) else []
+        if controllers and os.access(root, os.W_OK):
+            return [Hierarchy(root, controllers, 2)]
+        return []
     return [
         Hierarchy(root / name, (name,), 1)
         for name in ("cpu", "memory")
@@ -120,7 +122,9 @@ def memory_kills(group: Path) -> int:
         with contextlib.suppress(OSError):
             text = (group / name).read_text()
             counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
-            return counts.get("oom_kill", 0) if counts.get("oom", 1) else 0
+            if counts.get("oom", 1):
+                return counts.get("oom_kill", 0)
+            return 0
     return 0
 
 
@@ -137,7 +141,9 @@ def memory_group(pid: int, container: str, proc: Path = PROC, root: Path = ROOT)
     parts = (version_1 or groups.get("", "")).strip("/").split("/")
     # Processes may be in a group below the one with the limit.
     named = next((place for place, part in enumerate(parts) if container in part), None)
-    return None if named is None else hierarchy.joinpath(*parts[: named + 1])
+    if named is None:
+        return None
+    return hierarchy.joinpath(*parts[: named + 1])
 
 
 def has_controller(name: str, root: Path = ROOT) -> bool:

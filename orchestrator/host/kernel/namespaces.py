@@ -31,7 +31,9 @@ def refusal() -> HostError | None:
     root = os.geteuid() == 0
     command = ["unshare", *(() if root else ("--user", "--map-root-user")), *KINDS, "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    return None if done.returncode == 0 else refused(done.stderr.strip(), root=root)
+    if done.returncode == 0:
+        return None
+    return refused(done.stderr.strip(), root=root)
 
 
 def refused(reason: str, *, root: bool, settings: Path = Path("/proc/sys")) -> HostError:

@@ -27,7 +27,10 @@ class ProcessUsage:
     pss: int | None = None
 
     def __add__(self, other: ProcessUsage) -> ProcessUsage:
-        pss = None if self.pss is None or other.pss is None else self.pss + other.pss
+        if self.pss is None or other.pss is None:
+            pss = None
+        else:
+            pss = self.pss + other.pss
         return ProcessUsage(self.cpu + other.cpu, self.rss + other.rss, pss)
 
 

@@ -93,7 +93,9 @@ def why(error: OSError) -> str:
 
 def _text(place: Place) -> str | OSError:
     try:
-        return place.read_text(encoding="ascii", errors="replace") if isinstance(place, Path) else _output(place)
+        if isinstance(place, Path):
+            return place.read_text(encoding="ascii", errors="replace")
+        return _output(place)
     except OSError as error:
         return error
 
@@ -112,4 +114,6 @@ def _output(command: Command) -> str:
 
 
 def _label(place: Place) -> str:
-    return str(place) if isinstance(place, Path) else " ".join(place)
+    if isinstance(place, Path):
+        return str(place)
+    return " ".join(place)

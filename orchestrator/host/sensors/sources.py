@@ -177,7 +177,10 @@ def rapl(sys: Path) -> Iterator[Sensor]:
                 continue
             of_driver.add(name)
             top = text_of(zone / "max_energy_range_uj") or ""
-            wraps_at = int(top) / 1e6 if top.isdecimal() else 0.0
+            if top.isdecimal():
+                wraps_at = int(top) / 1e6
+            else:
+                wraps_at = 0.0
             yield Sensor(ENERGY, "rapl", name, (zone / "energy_uj",), _micro, wraps_at=wraps_at)
         shown |= of_driver
 
@@ -241,7 +244,10 @@ def _bit(number: int) -> Value:
 def _battery(texts: Sequence[str]) -> float:
     status, *numbers = texts
     values = [abs(int(text)) / 1e6 for text in numbers]  # drivers differ in the sign
-    power = values[0] if len(values) == 1 else values[0] * values[1]
+    if len(values) == 1:
+        power = values[0]
+    else:
+        power = values[0] * values[1]
     return power if status.strip() == "Discharging" else 0.0 - power
 
 

@@ -69,7 +69,10 @@ def _for_all(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Without its owner; None if it is neither a file, nor a folder, nor a link."""
     if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
         return None
-    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    if member.isdir() or member.mode & 0o100:
+        member.mode = 0o755
+    else:
+        member.mode = 0o644
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

@@ -28,7 +28,10 @@ def keep_files(
     of files that are not read, by name."""
     for name, sha256 in _named(plan):
         try:
-            text = texts[name] if name in texts else (base / name).read_text(encoding="utf-8")
+            if name in texts:
+                text = texts[name]
+            else:
+                text = (base / name).read_text(encoding="utf-8")
             if _hash(text) != sha256:
                 raise RunError(f"{name} was changed after the scenario was read: start again")
             place = _place(directory, name, sha256)

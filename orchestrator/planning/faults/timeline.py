@@ -95,7 +95,10 @@ class Fault:
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
         sides = written["between"]
         links = written["links"]
-        between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
+        if sides is None:
+            between = None
+        else:
+            between = (tuple(sides[0]), tuple(sides[1]))
         crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))
         read = {"between": between, "links": tuple((a, b) for a, b in links), "crossings": crossings}
         read["upward"] = tuple((source, target) for source, target in written.get("upward", ()))
@@ -115,7 +118,9 @@ class Fault:
             return self.medium
         if self.program is not None:
             return f"program {self.program}"
-        return self.node if self.node is not None else " | ".join(_side(side) for side in self.between or ())
+        if self.node is not None:
+            return self.node
+        return " | ".join(_side(side) for side in self.between or ())
 
 
 def expand(
@@ -158,7 +163,9 @@ def joins(faults: Iterable[Fault]) -> dict[str, FaultTime]:
 
 
 def _side(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]} ({len(names)})"
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{names[0]} ... {names[-1]} ({len(names)})"
 
 
 def _content(spec: FaultSpec) -> str:
@@ -274,9 +281,15 @@ def _poisson(
     time = random.exponential(mean)
     while time < until:
         free = [position for position in range(len(targets)) if busy[position] <= time]
-        amount = (spec.count or 1) if spec.of is not None and spec.fraction is None else _amount(spec, len(targets))
+        if spec.of is not None and spec.fraction is None:
+            amount = spec.count or 1
+        else:
+            amount = _amount(spec, len(targets))
         for position in free if amount >= len(free) else sorted(random.choice(free, amount, replace=False)):
-            busy[position] = math.inf if lasts else time + (spec.for_ or 0.0)
+            if lasts:
+                busy[position] = math.inf
+            else:
+                busy[position] = time + (spec.for_ or 0.0)
             yield replace(targets[position], at=round(time, 3))
         time += random.exponential(mean)
 

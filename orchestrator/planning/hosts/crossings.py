@@ -46,7 +46,9 @@ class AskedLink:
     def rate(self) -> float | None:
         """The highest rate in bit/s; None if the link is not limited."""
         rates = [profile.rate for profile in self.profiles]
-        return None if None in rates else max(rate for rate in rates if rate is not None)
+        if None in rates:
+            return None
+        return max(rate for rate in rates if rate is not None)
 
     @property
     def real(self) -> bool:
@@ -96,7 +98,10 @@ def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: I
     for source, target in sorted(between):
         links = between[source, target]
         rates = [link.rate for link in links if not link.real]
-        total = None if None in rates else sum(rate for rate in rates if rate is not None)
+        if None in rates:
+            total = None
+        else:
+            total = sum(rate for rate in rates if rate is not None)
         underlay = inventory.underlay.get((source, target))
         found.append(HostCrossing(source, target, len(links), total, underlay, len(links) - len(rates)))
     return tuple(found)

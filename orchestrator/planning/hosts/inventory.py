@@ -193,4 +193,6 @@ def _hindrance(host: Any, where: str) -> str:
 
 
 def _lasting(host: Any) -> Any:
-    return {key: value for key, value in host.items() if key not in _PASSING} if isinstance(host, dict) else host
+    if isinstance(host, dict):
+        return {key: value for key, value in host.items() if key not in _PASSING}
+    return host

@@ -111,7 +111,10 @@ def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tup
 
 def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> Request:
     of_edge = node.parent is not None and plan.node(node.parent).tier == "edge"
-    group = node.parent if of_edge and node.parent is not None else node.name
+    if of_edge and node.parent is not None:
+        group = node.parent
+    else:
+        group = node.name
     return Request(node.name, node.tier, group, node.hardware, candidates, "", ("hosts", node.tier))
 
 

@@ -89,7 +89,9 @@ class Request:
 
     @property
     def cores(self) -> float:
-        return CORES if self.hardware.quota is None else self.hardware.quota
+        if self.hardware.quota is None:
+            return CORES
+        return self.hardware.quota
 
     @property
     def general(self) -> list[Candidate]:
@@ -126,7 +128,10 @@ def pack(
     for request in requests:
         groups[request.group, tuple(each.host.name for each in request.general)].append(request)
     cores = sum(request.cores for request in requests) + sum(each.used for each in general)
-    share = cores / sum(each.cores for each in general) if general else 0.0
+    if general:
+        share = cores / sum(each.cores for each in general)
+    else:
+        share = 0.0
     if share > 1:
         for each in general:
             each.cores *= share

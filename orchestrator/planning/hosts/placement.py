@@ -102,7 +102,10 @@ def _requests(
     path: KeyPath
     for member in members:
         parent = member.parent
-        group = parent if parent is not None and tiers[parent] == "edge" else member.name
+        if parent is not None and tiers[parent] == "edge":
+            group = parent
+        else:
+            group = member.name
         group = groups.get(group, group)
         key = member.name if member.name in pins else member.tier
         allowed = candidates

@@ -37,10 +37,16 @@ def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
 
 def _first(spec: DataSpec, base: Path, *, download: bool, store: Path | None = None) -> Prepared:
     cache = cache_directory()
-    search = [base / spec.path] if spec.path else [base]
+    if spec.path:
+        search = [base / spec.path]
+    else:
+        search = [base]
     if not os.path.exists(search[0]):  # False, too, where this user may not look, or for a name that is too long
         raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
-    columns = None if spec.columns is None else Columns(**spec.columns.model_dump())
+    if spec.columns is None:
+        columns = None
+    else:
+        columns = Columns(**spec.columns.model_dump())
     reasons = []
     for name in spec.dataset:
         last = name == spec.dataset[-1]

@@ -126,7 +126,10 @@ def lost_after(links: Iterable[LinkProfile]) -> float:
     may wait behind a full buffer, and once more after a loss, for some round trips."""
     waits = [0.0]
     for each in (ON_REAL if profile.real else profile for profile in links):
-        longest_queue = 8 * (each.buffer_limit or 0) / each.rate if each.rate else 0.0
+        if each.rate:
+            longest_queue = 8 * (each.buffer_limit or 0) / each.rate
+        else:
+            longest_queue = 0.0
         waits.append(math.ceil(8 * each.latency + 2 * longest_queue))
     return float(max(Timeouts.lost_after, *waits))
 

@@ -70,7 +70,10 @@ def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
         if entry is None:
             return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
         closed = entry.measure is not None and not form.tokens and not form.parts and scenario.model.lora is None
-        size = entry.size(form.shape, form.classes, params) if closed else Size(0)
+        if closed:
+            size = entry.size(form.shape, form.classes, params)
+        else:
+            size = Size(0)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
     return [size] if size.layers else []
@@ -115,7 +118,9 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
 def _closed(entry: ModelEntry, form: Form) -> Size:
     """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
     try:
-        return Size(0) if entry.measure is None or form.tokens or form.parts else entry.size(form.shape, form.classes)
+        if entry.measure is None or form.tokens or form.parts:
+            return Size(0)
+        return entry.size(form.shape, form.classes)
     except ValueError:  # it does not take such samples
         return Size(0)
 

@@ -62,7 +62,10 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         crossings=crossings_of(scenario.shared, scenario.routes),
     )
     if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
-        where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
+        if spec.samples is None:
+            where = ("data", "samples_per_client")
+        else:
+            where = ("clients", "samples")
         raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
     return population
 
@@ -77,7 +80,10 @@ def plan_clients(scenario: Scenario) -> dict[str, Any]:
     settings = spec.settings
     if settings is not None:
         every = settings.named or topology.population is not None
-        used = len(settings.rows) if every else len(clients_of(topology))
+        if every:
+            used = len(settings.rows)
+        else:
+            used = len(clients_of(topology))
         files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}
     if topology.population is None and spec.availability is not None and (table := spec.availability.table) is not None:
         nodes = by_node(table, topology)

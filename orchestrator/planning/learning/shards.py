@@ -72,7 +72,9 @@ class PreparedLabels:
     @property
     def counted(self) -> int:
         """The number of classes of which samples are counted; without classes, all samples are counted as one."""
-        return self.form.classes if self.form.task == "classification" else 1
+        if self.form.task == "classification":
+            return self.form.classes
+        return 1
 
     def test_counts(self, chosen: Indices | slice = slice(None)) -> tuple[int, ...]:
         """The number of labels of each class in these test samples; of sequences, of all tokens that count."""
@@ -157,13 +159,22 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     try:
         params = read_parameters(scheme.params, scenario.data.partition_params)
         seed = derive_seed(scenario.seed, "partition")
-        listed = None if lists is None else lists.training(names, len(data.train))
-        listed_tests = None if lists is None else lists.testing(names, len(data.test))
+        if lists is None:
+            listed = None
+        else:
+            listed = lists.training(names, len(data.train))
+        if lists is None:
+            listed_tests = None
+        else:
+            listed_tests = lists.testing(names, len(data.test))
         partition = divide(params, data.train, _groups(holders), seed, data.subjects, listed)
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     counts = _counts(holders, partition.label_counts(data.train, data.counted))
-    people = _people(holders, partition.parts, data) if partition.whole_people else {}
+    if partition.whole_people:
+        people = _people(holders, partition.parts, data)
+    else:
+        people = {}
     balanced = scenario.data.test == "balanced"
     tests = {} if listed_tests is None else _with_edges(holders, listed_tests)
     for node, held in counts.items() if not tests else ():

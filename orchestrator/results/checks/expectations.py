@@ -41,7 +41,10 @@ def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
     if spec.accuracy is not None:
         series = history.global_series("accuracy")
         measured = f"accuracy {series[-1].value:.1%}" if series else "no accuracy was reported"
-        covered = str(history.coverage() or "") if series else ""
+        if series:
+            covered = str(history.coverage() or "")
+        else:
+            covered = ""
         measured += f" ({covered})" if covered else ""
         met = bool(series) and series[-1].value >= spec.accuracy
         yield Compared(met, f"{measured}, expected {format_fraction(spec.accuracy)} at least")
@@ -52,7 +55,10 @@ def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
         yield _duration(history, spec.duration)
     delivered = volumes.bytes_by_class(history)
     for key, most in spec.bytes.given().items():
-        count = sum(delivered.values()) if key == "total" else delivered.get(key, 0)
+        if key == "total":
+            count = sum(delivered.values())
+        else:
+            count = delivered.get(key, 0)
         where = "over all links" if key == "total" else f"over {key} links"
         yield Compared(count <= most, f"{text.size(count)} {where}, expected {format_size(most)} at most")
     for metric in spec.metrics:

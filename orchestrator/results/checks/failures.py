@@ -82,7 +82,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
             f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
         )
     if not said:
-        by_hand = " or made manually" if any(span.by for span in history.faults()) else ""
+        if any(span.by for span in history.faults()):
+            by_hand = " or made manually"
+        else:
+            by_hand = ""
         return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
     stalled = _most(own + nodes) / training
     if lost or ends or stalled > SMALL_SHARE:

@@ -86,7 +86,10 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
     for span in spans:
         if span.action not in CUTS or span.start is None:
             continue
-        end = span.end if span.end is not None else history.seconds
+        if span.end is not None:
+            end = span.end
+        else:
+            end = history.seconds
         parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))
         for source, target in span.planned.get("links") or ():
             if "medium" in span.planned and (source, target) in moved:

@@ -36,7 +36,9 @@ class Chance(NamedTuple):
         return self.value + (1 if self.metric == "accuracy" else -1) * DEVIATIONS * self.deviation
 
     def surpassed_by(self, value: float) -> bool:
-        return value > self.limit if self.metric == "accuracy" else value < self.limit
+        if self.metric == "accuracy":
+            return value > self.limit
+        return value < self.limit
 
 
 class Best(NamedTuple):

@@ -50,7 +50,10 @@ def links_as_configured(history: Facts) -> Assessment:
         unclear = [probe for probe in probes if probe.verdict == "unknown"]
         which = text.some(map(_name, unclear)) + _time_needed(unclear)
         return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
-    measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
+    if len(found) > len(probes):
+        measured = text.count(len(found) - len(probes), "figure")
+    else:
+        measured = ""
     if not probes:
         return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
     configured = {probe.link_class for probe in probes}
@@ -245,7 +248,10 @@ def _name(probe: ProbeResult) -> str:
 
 def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe with the largest relative error, in words, and how busy this host was."""
-    busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
+    if any(BUSY_MEANWHILE in probe.detail for probe in failed):
+        busy = f"; {BUSY_MEANWHILE}"
+    else:
+        busy = ""
     probe = max(failed, key=_relative_error)
     values = (probe.measured, probe.asked, _expected(probe))
     measured, configured, expected = (text.quantity(probe.quantity, value) for value in values)

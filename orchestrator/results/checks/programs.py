@@ -71,7 +71,10 @@ def all_ended_idle(history: History) -> str | None:
     began = history.training_began
     if after is None or began is None or not _ended_with_all_programs(history):
         return None
-    given = parse_duration(after) if isinstance(after, str) else float(after)
+    if isinstance(after, str):
+        given = parse_duration(after)
+    else:
+        given = float(after)
     took = asked_to_end(history) - began
     expected = all(program.get("expected_to_end") for program in _programs(history))
     if expected or took >= given - TOLERANCE or _reported(history):

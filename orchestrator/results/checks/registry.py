@@ -71,7 +71,10 @@ def finished(history: History) -> Assessment:
     """Check that a stop rule of the scenario ended the run."""
     done = history.rounds_done()
     planned = history.rounds_planned
-    rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
+    if planned is not None:
+        rounds = f"{done} of {text.count(planned, 'round')}"
+    else:
+        rounds = text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
     rounds += f" ({abandoned} abandoned for lack of answers)" if abandoned else ""
     remedy = f"; `resume {history.run}` continues from there" if done else ""

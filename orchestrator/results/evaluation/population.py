@@ -49,7 +49,10 @@ def parts(history: History) -> list[Part]:
     for event in history.events(EVENT):
         if event.node == POPULATION and event.round is not None:
             data = event.data
-            kind = "" if data.get("hardware") is None else str(data["hardware"])
+            if data.get("hardware") is None:
+                kind = ""
+            else:
+                kind = str(data["hardware"])
             times = float(data["began"]), float(data["seconds"])
             round = event.round + int(data.get("staleness") or 0)
             found.append(Part(str(data["client"]), round, str(data["outcome"]), *times, kind, str(data["link"])))

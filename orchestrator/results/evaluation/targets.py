@@ -42,7 +42,10 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
     if judged == "global":
         return history.global_series("accuracy")
     if isinstance(judged, str):
-        judged = clients(history) if judged == "clients" else tier(history, "edge")
+        if judged == "clients":
+            judged = clients(history)
+        else:
+            judged = tier(history, "edge")
     return own_series(history, "accuracy", judged)
 
 

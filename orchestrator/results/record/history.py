@@ -63,7 +63,10 @@ class History(Facts):
             connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-            schema = None if empty else connection.execute("PRAGMA user_version").fetchone()[0]
+            if empty:
+                schema = None
+            else:
+                schema = connection.execute("PRAGMA user_version").fetchone()[0]
             odd = no_table(connection)
         except BROKEN as error:
             raise unreadable(database, error) from error
@@ -103,7 +106,9 @@ class History(Facts):
     @cached_property
     def effective(self) -> dict[str, Any]:
         """The scenario with every default filled in."""
-        return self._document("effective.json") if (self.directory / "effective.json").exists() else {}
+        if (self.directory / "effective.json").exists():
+            return self._document("effective.json")
+        return {}
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -111,7 +111,10 @@ class FaultSpan(NamedTuple):
     def __str__(self) -> str:
         """ "crash device-0, round 4, 3 s, manual (ada)"."""
         in_round = "" if self.round is None else f", round {self.round}"
-        lasted = "" if self.start is None or self.end is None else f", {text.duration(self.end - self.start)}"
+        if self.start is None or self.end is None:
+            lasted = ""
+        else:
+            lasted = f", {text.duration(self.end - self.start)}"
         return f"{self.action} {self.target}{in_round}{lasted}{f', manual ({self.by})' * bool(self.by)}"
 
 

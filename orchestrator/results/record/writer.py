@@ -310,7 +310,9 @@ def _text(value: object) -> str:
 def _storable(value: Any) -> Any:
     """Convert values that nodes report but SQLite cannot store: integers over 64 bits, broken UTF-16."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        if value.isascii():
+            return value
+        return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float(value)
     return value

@@ -76,7 +76,10 @@ def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: 
     last = began
     for t, seconds in occupied.items():
         place = bisect_left(times, t) - 1
-        since = max(last, times[place]) if place >= 0 else last
+        if place >= 0:
+            since = max(last, times[place])
+        else:
+            since = last
         if since > last:
             yield last, 0.0  # nothing was carried in the samples between
         if t > since:
@@ -104,7 +107,10 @@ def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str
                 needed = sums[first + length] - sums[first]
                 lasted = of[first + length].t - of[first].t
                 window = Window(channel.rate * needed, lasted, channel.rate * frame_seconds, unsure)
-                least = busiest_windows[name][1].least_rate if name in busiest_windows else 0.0
+                if name in busiest_windows:
+                    least = busiest_windows[name][1].least_rate
+                else:
+                    least = 0.0
                 if window.least_rate > least:
                     busiest_windows[name] = channel.rate, window
     return busiest_windows

@@ -36,7 +36,10 @@ class GrowingCount:
         self.total += grown
         self.grown += grown
         if not self.t or t - self.t >= SHORTEST:
-            self.rate = self.grown / (t - self.t) if self.t else 0.0
+            if self.t:
+                self.rate = self.grown / (t - self.t)
+            else:
+                self.rate = 0.0
             self.t = t
             self.grown = 0.0
 

@@ -83,7 +83,9 @@ class Commands:
             return {"error": "the run is ending"}
         waiting = self._pacing.set(str(to))
         self._run.view.line(f"pace: {to}")
-        return self._standing() if waiting is None else {"work": self._stepped(waiting)}
+        if waiting is None:
+            return self._standing()
+        return {"work": self._stepped(waiting)}
 
     async def _stepped(self, waiting: asyncio.Future[int]) -> Reply:
         await asyncio.wait([waiting])

@@ -47,7 +47,10 @@ class Pacing:
     def set(self, pace: str) -> asyncio.Future[int] | None:
         """Change the pace. For a step, returns the round that the run then stands at. ValueError if it is no pace."""
         speed = speed_of(pace)
-        rate = self._loop.pace.rate if pace in (PAUSE, STEP) else speed
+        if pace in (PAUSE, STEP):
+            rate = self._loop.pace.rate
+        else:
+            rate = speed
         self._loop.set_pace(rate, held=pace == PAUSE)
         self._drop_step()
         if pace == STEP:

@@ -46,7 +46,10 @@ class Glimpse(View):
         if self._cell is None:
             self._live.update(Text(said), refresh=True)
         else:
-            share = text.share(snapshot.round, snapshot.rounds_total) if snapshot.rounds_total else 0
+            if snapshot.rounds_total:
+                share = text.share(snapshot.round, snapshot.rounds_total)
+            else:
+                share = 0
             self._cell(f'<progress value="{share:.3f}"></progress> {escape(said)}')
 
     def close(self) -> None:

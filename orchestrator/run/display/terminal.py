@@ -52,7 +52,9 @@ def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = Fal
         return PlainView(sys.stderr, virtual=virtual)
     console = Console()
     live = console.is_terminal and not plain
-    return LiveView(console, virtual=virtual) if live else PlainView(sys.stdout, virtual=virtual)
+    if live:
+        return LiveView(console, virtual=virtual)
+    return PlainView(sys.stdout, virtual=virtual)
 
 
 class Stamp:
@@ -226,7 +228,10 @@ def _nodes(snapshot: Snapshot) -> Text:
 def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
     """The main metric with its small curve: of a fraction up to 1, of another up to its highest value."""
     latest = text.metric(snapshot.metric, snapshot.value)
-    top = 1.0 if text.is_fraction(snapshot.metric) else max((0.0, *curve.values())) or 1.0
+    if text.is_fraction(snapshot.metric):
+        top = 1.0
+    else:
+        top = max((0.0, *curve.values())) or 1.0
     values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
     marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) / top * len(BLOCKS)))] for value in values)
     loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""

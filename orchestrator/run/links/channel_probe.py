@@ -56,12 +56,16 @@ class ProbedChannel(NamedTuple):
 
 def measured_alone(link: LinkPlan, channels: Channels) -> LinkPlan:
     """A link with the profile that it shows while nothing else crosses its channels."""
-    return replace(link, profile=alone(_way(link), channels)) if link.crossings else link
+    if link.crossings:
+        return replace(link, profile=alone(_way(link), channels))
+    return link
 
 
 def others_of(link: LinkPlan, channels: Channels) -> list[tuple[float, float]]:
     """The queues that a link crosses besides the one of `measured_alone`: bit/s, and the longest delay in s."""
-    return other_queues(_way(link), channels) if link.crossings else []
+    if link.crossings:
+        return other_queues(_way(link), channels)
+    return []
 
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:

@@ -89,7 +89,10 @@ def figures(
     """The figures of the forward direction, including the round trip, and of the backward one. ``network``: seconds one
     way between the hosts of the nodes, as measured before; None on one host."""
     there = _direction(pair, pair.forward, plan, found.forward, plan.forward)
-    before = None if pair.forward.profile.real else pair.forward.profile
+    if pair.forward.profile.real:
+        before = None
+    else:
+        before = pair.forward.profile
     back = _direction(pair, pair.back, plan, found.back, plan.back, before)
     if not pair.real:
         trip = Figure.judged(judge_rtt(pair.forward.profile, pair.back.profile, plan, found))
@@ -117,7 +120,10 @@ def _direction(
 
 
 def _real(direction: OneWay, saturation: Saturation | None) -> list[Figure]:
-    lost = None if direction.received is None else direction.sent - direction.received
+    if direction.received is None:
+        lost = None
+    else:
+        lost = direction.sent - direction.received
     counts = [("loss", lost, direction.sent)]
     counts += [("duplicate", direction.duplicated, direction.received or 0)]
     counts += [("reorder", direction.reordered, direction.received or 0)]
@@ -142,7 +148,10 @@ def _round_trip(plan: ProbePlan, found: Measurement) -> Figure:
 
 def _beside_a_real_one(link: LinkPlan, plan: ProbePlan, found: Measurement, network: float | None) -> Figure:
     """The delay of an emulated direction whose way back is real."""
-    rest = None if found.rtt_median is None or network is None else max(0.0, found.rtt_median - network)
+    if found.rtt_median is None or network is None:
+        rest = None
+    else:
+        rest = max(0.0, found.rtt_median - network)
     way = replace(found.forward, delay=rest, received=found.rtt_samples)
     judged = Figure.judged(judge_delay(link.profile, plan, way))
     return replace(judged, detail=f"{judged.detail}; the round trip less the delay between the hosts")

@@ -73,7 +73,10 @@ class Media:
         assert self._powers is not None
         loop = asyncio.get_running_loop()
         began = loop.time() - elapsed
-        until = None if traffic.duration is None else began + traffic.at + traffic.duration
+        if traffic.duration is None:
+            until = None
+        else:
+            until = began + traffic.at + traffic.duration
         if until is not None and until <= loop.time():
             return
         facts = {"kind": traffic.traffic.kind, "rate": traffic.traffic.mean_rate(traffic.duration or float("inf"))}

@@ -96,7 +96,10 @@ async def probe_links(
 ) -> None:
     """Measure one link of each kind and record the verdicts. On one host, a failure while it was saturated is measured
     again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
-    delays = {} if network is None else {pair.hosts: pair.delay for pair in network.first.pairs}
+    if network is None:
+        delays = {}
+    else:
+        delays = {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles, engine, session.moves.elsewhere)
     run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
@@ -212,7 +215,10 @@ def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, rep
 
 
 def _as_measured(figure: Figure) -> str:
-    value = "nothing" if figure.measured is None else text.quantity(figure.quantity, figure.measured)
+    if figure.measured is None:
+        value = "nothing"
+    else:
+        value = text.quantity(figure.quantity, figure.measured)
     return f"{figure.quantity} {value}"
 
 

@@ -84,7 +84,9 @@ class LinkStates:
 
     def _crossings(self, pair: Ends) -> tuple[Crossing, ...]:
         handovers = self._handovers.get(pair)
-        return list(handovers.values())[-1] if handovers else self._planned.get(pair, ())
+        if handovers:
+            return list(handovers.values())[-1]
+        return self._planned.get(pair, ())
 
     def _across(self, channels: set[str]) -> list[Ends]:
         pairs = (self._planned.keys() | self._handovers.keys()) if channels else ()
@@ -98,7 +100,10 @@ class LinkStates:
         touched = self._across(opened)
         touched += [pair for pair, ways in self._handovers.items() if ways.pop(cause, None) is not None]
         for pair in self._profiles:
-            overlay = self._overlays[pair].pop(cause, None) if pair in self._overlays else None
+            if pair in self._overlays:
+                overlay = self._overlays[pair].pop(cause, None)
+            else:
+                overlay = None
             cut = pair in self._cuts and cause in self._cuts[pair]
             if cut:
                 self._cuts[pair].discard(cause)

@@ -165,7 +165,10 @@ _ROW: Mapping[str, Predicate] = {
 def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
     """Why a message is bad, in words; None if it is good. ``nodes`` are the names of all nodes."""
     kind = message.get("type")
-    checks = _MESSAGES.get(kind) if type(kind) is str else None
+    if type(kind) is str:
+        checks = _MESSAGES.get(kind)
+    else:
+        checks = None
     if checks is None:
         return f"there is no message of type {_shown(kind)}"
     if kind == UNREADABLE:
@@ -246,7 +249,10 @@ def _shown(value: Any) -> str:
         return f"an integer of {value.bit_length():,} bits"
     if value is None or isinstance(value, int | float):
         return repr(value)
-    size = f" of {len(value)}" if isinstance(value, dict | list | tuple) else ""
+    if isinstance(value, dict | list | tuple):
+        size = f" of {len(value)}"
+    else:
+        size = ""
     return f"{type(value).__name__}{size}"
 
 

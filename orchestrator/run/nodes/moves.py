@@ -49,7 +49,10 @@ class Moves:
         planned = {fault.id: fault for fault in self._plan.faults}
         moves = [span for span in past.faults if span.action == MOVE and span.start is not None]
         for span in sorted(moves, key=lambda span: span.start or 0.0):
-            fault = planned[span.id] if not span.by else Fault.from_json(span.planned)
+            if not span.by:
+                fault = planned[span.id]
+            else:
+                fault = Fault.from_json(span.planned)
             self._edges[fault.node or ""] = fault.to
         for device in {span.target for span in moves}:
             self._start_later_processes(device, self._edges[device] or "")

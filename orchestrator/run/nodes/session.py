@@ -105,7 +105,9 @@ class Session:
     @property
     def trained(self) -> float | None:
         """The seconds since training began, without those between an interruption and its continuation; None before."""
-        return None if self._began is None else self._clock() - self._began
+        if self._began is None:
+            return None
+        return self._clock() - self._began
 
     async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
         """Make a user's fault immediately; ``facts`` are recorded with it. OrchestratorError if it is not possible

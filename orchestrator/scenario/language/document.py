@@ -91,7 +91,10 @@ def _assign(data: dict[str, Any], path: KeyPath, value: Any, shorthand: Callable
     for part in path[:-1]:
         key = _key(container, exact, str(part))
         exact = (*exact, key)
-        child = container.get(key) if isinstance(container, dict) else container[key]
+        if isinstance(container, dict):
+            child = container.get(key)
+        else:
+            child = container[key]
         long_form = shorthand(exact)
         if child is None:
             child = {}

@@ -95,7 +95,9 @@ class Quorum:
     count: int | None = None
 
     def __str__(self) -> str:
-        return units.format_fraction(self.share) if self.share is not None else f"{self.count}"
+        if self.share is not None:
+            return units.format_fraction(self.share)
+        return f"{self.count}"
 
 
 def _read_quorum(value: Any) -> Quorum:

@@ -30,7 +30,9 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _long_form(cls, value: Any) -> Any:
-        return {cls.short: value} if cls.short is not None and isinstance(value, str) else value
+        if cls.short is not None and isinstance(value, str):
+            return {cls.short: value}
+        return value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -61,7 +63,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` if a known name is similar or means the same, else an empty text."""
     known = list(known)
     same = OTHER_NAMES.get(name)
-    near = [same] if same in known else difflib.get_close_matches(name, known, n=1)
+    if same in known:
+        near = [same]
+    else:
+        near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -120,7 +125,10 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, s
                 "less_than": "below",
             }[kind]
             limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
-            written = f"{limit:.0%}" if isinstance(value, str) and value.rstrip().endswith("%") else f"{limit:.15g}"
+            if isinstance(value, str) and value.rstrip().endswith("%"):
+                written = f"{limit:.0%}"
+            else:
+                written = f"{limit:.15g}"
             return path, f"must be {word} {written}, not {value}"
         case "too_short":
             return path, "give at least one, or leave it out"
@@ -181,7 +189,9 @@ def _at(kind: Any, path: KeyPath) -> type[Strict] | None:
         else:
             kind = (get_args(kind) or [None])[-1]
     found = _bare(kind)
-    return found if isinstance(found, type) and issubclass(found, Strict) else None
+    if isinstance(found, type) and issubclass(found, Strict):
+        return found
+    return None
 
 
 def _bare(kind: Any) -> Any:
@@ -189,4 +199,6 @@ def _bare(kind: Any) -> Any:
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
     inner = [argument for argument in get_args(kind) if argument is not NoneType]
-    return _bare(inner[0]) if NoneType in get_args(kind) else kind
+    if NoneType in get_args(kind):
+        return _bare(inner[0])
+    return kind

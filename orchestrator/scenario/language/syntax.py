@@ -181,7 +181,10 @@ class _Reader:
                 self.problems.append(Problem(self._place(key_node), dotted(path), "a key is a text, not a collection"))
                 continue
             is_word = key_node.tag == _BOOL and key_node.style is None
-            key = str(key_node.value) if is_word else self._value(loader, key_node, path)
+            if is_word:
+                key = str(key_node.value)
+            else:
+                key = self._value(loader, key_node, path)
             if not isinstance(key, str):
                 message = f"the key '{shortened(key_node.value)}' is {describe(key)} in YAML; put it in quotes"
                 self.problems.append(Problem(self._place(key_node), dotted(path), message))

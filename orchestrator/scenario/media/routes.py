@@ -89,7 +89,10 @@ class ResolvedMedia:
         them keeps its time or size, unless it is the default. No member keeps a rate above that of the channel.
         ValueError if no packet fits, or if the rate is above the planned one."""
         now = self.channels[medium][channel]
-        rate = parse_rate(keys["rate"]) if "rate" in keys else now.rate
+        if "rate" in keys:
+            rate = parse_rate(keys["rate"])
+        else:
+            rate = now.rate
         if rate > now.rate:
             raise ValueError(f"rate: {format_rate(rate)} is more than {channel} has, {format_rate(now.rate)}: lower it")
         found: dict[str, Any] = {"rate": rate} if "rate" in keys else {}
@@ -100,7 +103,9 @@ class ResolvedMedia:
         if now.size is not None:
             return found
         if now.buffer == buffer_of(None, now.rate):
-            return found if buffer_of(None, rate) == now.buffer else found | {"buffer": buffer_of(None, rate)}
+            if buffer_of(None, rate) == now.buffer:
+                return found
+            return found | {"buffer": buffer_of(None, rate)}
         buffer_of(format_duration(round(now.buffer, 9)), rate)
         return found
 

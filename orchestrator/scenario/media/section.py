@@ -97,7 +97,10 @@ def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
 
 def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
     """A channel with the lowest rate of its schedule."""
-    found = [] if schedule is None else schedule.extremes(link_like(channel))
+    if schedule is None:
+        found = []
+    else:
+        found = schedule.extremes(link_like(channel))
     return min([channel, *(channel_like(channel, each) for each in found)], key=lambda each: each.rate)
 
 
@@ -216,7 +219,11 @@ class MediumSpec(Strict):
     def _settled(self, key: str) -> Any:
         """The value of a key, given or of the named medium."""
         given = getattr(self, key)
-        return (MEDIA[self.profile].get(key) if self.profile else None) if given is None else given
+        if given is None:
+            if self.profile:
+                return MEDIA[self.profile].get(key)
+            return None
+        return given
 
     @property
     def half(self) -> bool:
@@ -293,7 +300,10 @@ class CrossTrafficSpec(Strict):
 
     def traffic(self) -> CrossTraffic:
         """It as the switch and the simulation take it."""
-        rows = [] if self._table is None else [(row.at, row.values.get("rate", 0.0)) for row in self._table.rows]
+        if self._table is None:
+            rows = []
+        else:
+            rows = [(row.at, row.values.get("rate", 0.0)) for row in self._table.rows]
         if rows and rows[0][0] > 0:
             rows.insert(0, (0.0, 0.0))
         return CrossTraffic(self.kind, self.rate or 0.0, self.on_for or 0.0, self.off_for or 0.0, tuple(rows))
@@ -301,9 +311,13 @@ class CrossTrafficSpec(Strict):
     @property
     def file(self) -> dict[str, str]:
         """The name and the hash of the trace's file, if it has one."""
-        return {} if self._table is None else {"csv": self._table.name, "sha256": self._table.sha256}
+        if self._table is None:
+            return {}
+        return {"csv": self._table.name, "sha256": self._table.sha256}
 
     @property
     def end(self) -> float:
         """When it ends, in seconds of training."""
-        return float("inf") if self.for_ is None else self.at + self.for_
+        if self.for_ is None:
+            return float("inf")
+        return self.at + self.for_

@@ -89,7 +89,9 @@ def _known(name: str, topology: Topology, place: str) -> str:
 
 def _after(data: Mapping[str, Any]) -> float | None:
     stop = data.get("stop")
-    return parse_duration(stop["after"]) if isinstance(stop, dict) and stop.get("after") is not None else None
+    if isinstance(stop, dict) and stop.get("after") is not None:
+        return parse_duration(stop["after"])
+    return None
 
 
 def _add_settings(
@@ -100,7 +102,10 @@ def _add_settings(
         raise ValueError(f"{settings.name}: has {len(settings.rows)} rows for {len(clients)} clients")
     members = {member.name: member for member in topology.members()}
     linked = {frozenset(key.split()) - {"->", "<->"}: key for key in data["links"] if isinstance(key, str)}
-    nodes = [row.node for row in settings.rows] if settings.named else clients
+    if settings.named:
+        nodes = [row.node for row in settings.rows]
+    else:
+        nodes = clients
     for row, node in zip(settings.rows, nodes, strict=False):
         member = members[_known(node, topology, row.place)]
         if row.hardware:
@@ -128,7 +133,12 @@ def _add_settings(
 
 def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
-    base = {"class": of_tier} if isinstance(of_tier, str) else of_tier if isinstance(of_tier, dict) else {}
+    if isinstance(of_tier, str):
+        base = {"class": of_tier}
+    elif isinstance(of_tier, dict):
+        base = of_tier
+    else:
+        base = {}
     kept = ("image", "accelerator") if "class" in own else base.keys()
     return {key: value for key, value in base.items() if key in kept} | dict(own)
 

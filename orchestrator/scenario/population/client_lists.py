@@ -36,7 +36,10 @@ class ClientLists:
             content = parse_json(text.removeprefix("\ufeff"))
         except ValueError as error:
             raise ValueError(f"{name} is not JSON: {error}") from None
-        parts = content if isinstance(content, dict) and content.keys() & {"train", "test"} else {"train": content}
+        if isinstance(content, dict) and content.keys() & {"train", "test"}:
+            parts = content
+        else:
+            parts = {"train": content}
         stray = parts.keys() - {"train", "test"}
         if stray:
             raise ValueError(f"{name} has the key '{shortened(min(stray))}' next to train or test: {_FORM}")
@@ -56,7 +59,9 @@ class ClientLists:
 
     def testing(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]] | None:
         """The test samples of each client; clients may share them. None if the file has none."""
-        return None if self.test is None else self._lists("test", self.test, clients, samples)
+        if self.test is None:
+            return None
+        return self._lists("test", self.test, clients, samples)
 
     def _lists(self, part: str, lists: Lists, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
         where = f"{self.name}: {part}"

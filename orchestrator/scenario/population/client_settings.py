@@ -80,7 +80,10 @@ class ClientSettings:
                     f"{name}:{skipped[0]}: has no settings: if it is a client's row, write one, else remove it"
                 )
             before = line
-            node = row[0] if named else str(len(rows))
+            if named:
+                node = row[0]
+            else:
+                node = str(len(rows))
             if not node:
                 raise ValueError(f"{place}: has no name of a node")
             if node in rows:
@@ -108,7 +111,10 @@ def _row(place: str, node: str, columns: list[Column], cells: list[str]) -> Clie
     links: dict[str, dict[str, Any]] = {}
     for column, cell in zip(columns, cells, strict=True):
         if cell:
-            target = hardware if column.key in HARDWARE_KEYS else links.setdefault(column.side, {})
+            if column.key in HARDWARE_KEYS:
+                target = hardware
+            else:
+                target = links.setdefault(column.side, {})
             target[column.key] = _value(column, cell)
     return ClientRow(place, node, hardware, links)
 
@@ -120,4 +126,6 @@ def _value(column: Column, cell: str) -> Any:
             return float(cell)
         except ValueError:
             return cell
-    return cell + column.unit if re.fullmatch(r"[-+.0-9eE]+", cell) else cell
+    if re.fullmatch(r"[-+.0-9eE]+", cell):
+        return cell + column.unit
+    return cell

@@ -68,7 +68,9 @@ class LognormalSpec(Strict):
 
     def draw(self, random: np.random.Generator, count: int) -> Numbers:
         numbers = self.median * np.exp(self.sigma * random.standard_normal(count))
-        return np.clip(numbers, self.low, self.high) if (self.low, self.high) != (None, None) else numbers
+        if (self.low, self.high) != (None, None):
+            return np.clip(numbers, self.low, self.high)
+        return numbers
 
 
 class UniformSpec(Strict):

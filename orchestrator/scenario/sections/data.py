@@ -95,5 +95,8 @@ class DataSpec(Strict):
     @property
     def partition_params(self) -> dict[str, Any]:
         """The given parameters of the partition, with ``samples_per_client``."""
-        own = {} if self.samples_per_client is None else {"samples_per_client": self.samples_per_client}
+        if self.samples_per_client is None:
+            own = {}
+        else:
+            own = {"samples_per_client": self.samples_per_client}
         return dict(self.partition.params) | own

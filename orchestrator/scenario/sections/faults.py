@@ -275,7 +275,9 @@ def visits(faults: Iterable[FaultSpec], topology: Topology) -> Iterator[Pair]:
 
 def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
     """The nodes that a rule may hit."""
-    return [spec.node] if spec.node is not None else spec.nodes or topology.group(spec.of or "")
+    if spec.node is not None:
+        return [spec.node]
+    return spec.nodes or topology.group(spec.of or "")
 
 
 def program_label(node: str, program: str) -> str:

@@ -46,7 +46,10 @@ class HostChoice:
 
 
 def _read_choice(value: Any) -> HostChoice:
-    match = _CHOICE.fullmatch(value) if isinstance(value, str) else None
+    if isinstance(value, str):
+        match = _CHOICE.fullmatch(value)
+    else:
+        match = None
     if match is None:
         raise ValueError(
             "write the name of a host, or a label and its value, like hardware=raspberry-pi-4, without blanks, not"

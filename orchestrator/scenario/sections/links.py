@@ -104,7 +104,10 @@ class LinkSpec(DirectionSpec):
         return self._schedule(self.up, upward=not level), self._schedule(self.down, upward=False)
 
     def _schedule(self, side: DirectionSpec | None, *, upward: bool) -> Schedule | None:
-        spec = side.schedule if side is not None and side.has_schedule else self.schedule
+        if side is not None and side.has_schedule:
+            spec = side.schedule
+        else:
+            spec = self.schedule
         return None if spec is None else spec.made(upward=upward)
 
 
@@ -221,7 +224,10 @@ def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str],
         up = both and direction in upward
         resolved.assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key))
         if spec.has_schedule or spec.profile is not None:
-            schedule = None if spec.schedule is None else spec.schedule.made(upward=up)
+            if spec.schedule is None:
+                schedule = None
+            else:
+                schedule = spec.schedule.made(upward=up)
             resolved.schedule(direction, schedule, ("links", key, "schedule"))
         if both and not up and "nat_timeout" in spec.model_fields_set:
             resolved.translate(direction, spec.nat_timeout)
@@ -264,7 +270,10 @@ def _lay_over(resolved: Resolved) -> None:
         elif schedule is not None:
             key = id(schedule), profile
             try:
-                found = known[key] if key in known else schedule.extremes(profile)
+                if key in known:
+                    found = known[key]
+                else:
+                    found = schedule.extremes(profile)
             except ProfileError as error:
                 _mistake(resolved, direction, str(error))
             known[key] = found

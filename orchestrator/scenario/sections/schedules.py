@@ -148,11 +148,10 @@ class ScheduleSpec(Strict):
             for key, path in files.given() if files is not None else ():
                 try:
                     text = named_text(path, info.context, "; take a part of it, traces repeat")
-                    self._files[key] = (
-                        Trace.read(text, path, WINDOW if self.window is None else self.window)
-                        if kind == "trace"
-                        else TraceTable.read(text, path, self.repeat, form)
-                    )
+                    if kind == "trace":
+                        self._files[key] = Trace.read(text, path, WINDOW if self.window is None else self.window)
+                    else:
+                        self._files[key] = TraceTable.read(text, path, self.repeat, form)
                 except ValueError as error:
                     inside = str(error).startswith(("window: ", "repeat: "))
                     place = "" if inside else f"{kind}: " if key == "file" else f"{kind}: {key}: "

@@ -54,7 +54,10 @@ class Pair:
 def unknown_node(name: str, names: Iterable[str]) -> str:
     """The error message for a node that does not exist."""
     names = sorted(names)
-    listed = names if len(names) <= 8 else [*names[:4], "...", *names[-3:]]
+    if len(names) <= 8:
+        listed = names
+    else:
+        listed = [*names[:4], "...", *names[-3:]]
     return f"there is no node '{shortened(name)}'{nearest(name, names)} (nodes: {', '.join(listed)})"
 
 
@@ -121,7 +124,9 @@ class Topology(Strict):
             return value
         if value.get("devices") is not None or value.get("population") is not None:
             return {"edges": 0} | value
-        return value if value.get("edges") == 0 else {"devices_per_edge": 2} | value
+        if value.get("edges") == 0:
+            return value
+        return {"devices_per_edge": 2} | value
 
     @model_validator(mode="after")
     def _check_sense(self) -> Topology:
@@ -164,7 +169,9 @@ class Topology(Strict):
 
     @property
     def device_count(self) -> int:
-        return 1 if self.population is not None else self.devices or sum(self.per_edge)
+        if self.population is not None:
+            return 1
+        return self.devices or sum(self.per_edge)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -188,7 +195,10 @@ class Topology(Strict):
     def members(self) -> list[Member]:
         """All nodes from the cloud down, in the order of their addresses."""
         cloud = "cloud" if self.cloud else None
-        members = [Member("cloud", "cloud", None)] if self.cloud else []
+        if self.cloud:
+            members = [Member("cloud", "cloud", None)]
+        else:
+            members = []
         members += [Member(f"edge-{edge}", "edge", cloud) for edge in range(self.edges)]
         members += [
             Member(f"device-{edge}-{device}", "device", f"edge-{edge}")
@@ -225,6 +235,9 @@ class Topology(Strict):
             for member in members
             if member.parent is not None
         ]
-        edges = [member.name for member in members if member.tier == "edge"] if mesh else []
+        if mesh:
+            edges = [member.name for member in members if member.tier == "edge"]
+        else:
+            edges = []
         pairs += [Pair(a, b, "edge-edge") for position, a in enumerate(edges) for b in edges[position + 1 :]]
         return pairs

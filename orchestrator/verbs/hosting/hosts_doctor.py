@@ -58,7 +58,10 @@ class HostReport:
         return usable(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        facts = None if self.facts is None else asdict(self.facts)
+        if self.facts is None:
+            facts = None
+        else:
+            facts = asdict(self.facts)
         return described(self.host) | {"facts": facts, "findings": [each.to_json() for each in self.findings]}
 
 
@@ -139,7 +142,10 @@ def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) ->
         for judge, pairs in ((findings.of_silent_pair, examined.unmeasured), (findings.of_cut_trunk, examined.cut)):
             for pair, said in pairs.items():
                 if host.name in pair:
-                    other = pair[0] if host.name == pair[1] else pair[1]
+                    if host.name == pair[1]:
+                        other = pair[0]
+                    else:
+                        other = pair[1]
                     found.append(judge(by_name[other], said))
         found.sort(key=lambda each: each.severity != UNUSABLE)
         reports.append(HostReport(host, facts, tuple(found)))
@@ -171,7 +177,9 @@ def print_report(found: Report, console: Console) -> None:
 
 
 def _rate(underlay: Underlay) -> str:
-    return "–" if underlay.rate is None else text.rate(underlay.rate)
+    if underlay.rate is None:
+        return "–"
+    return text.rate(underlay.rate)
 
 
 def _write_findings(hosts: Sequence[str], findings: Sequence[HostFinding], console: Console) -> None:

@@ -18,7 +18,10 @@ NEW = "its nodes are still being started, or it is ending"
 def fault_of(action: str, targets: Sequence[str], keys: Mapping[str, object]) -> dict[str, Any]:
     """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action. ``keys`` are
     its other ones; that of ``for`` is ``for_``."""
-    whom = {} if "medium" in keys and not targets else _target(action, targets)
+    if "medium" in keys and not targets:
+        whom = {}
+    else:
+        whom = _target(action, targets)
     return {"action": action, **whom, **{key.rstrip("_"): value for key, value in keys.items()}}
 
 

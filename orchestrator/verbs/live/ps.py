@@ -23,7 +23,10 @@ def running_runs(runs: Path) -> list[dict[str, Any]]:
 
 def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
     pids = _processes(run)
-    phase = "running" if directory is not None and directory.holder() is not None else "orphaned"
+    if directory is not None and directory.holder() is not None:
+        phase = "running"
+    else:
+        phase = "orphaned"
     states = _states(directory)
     if not states:
         states = {name: "unknown" for name in pids}

@@ -64,7 +64,10 @@ def _kernel_lines(plan: Plan) -> Iterator[str]:
     for group in alike([pair for pair in arriving if pair[1]], kind):
         yield f"  to {group[0][0].name}{_like_it(len(group), 'node')}"
         commands = kernel_commands(plan, group[0][0])
-        shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
+        if len(commands) <= FEW_COMMANDS:
+            shown = commands
+        else:
+            shown = commands[:3]
         yield from (f"    {command}" for command in shown)
         if len(shown) < len(commands):
             yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filters of each other link"

@@ -87,7 +87,10 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    stop = [text.count(plan.stop.rounds, "round")] if plan.stop.rounds is not None else []
+    if plan.stop.rounds is not None:
+        stop = [text.count(plan.stop.rounds, "round")]
+    else:
+        stop = []
     stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
     target = plan.stop.target
     if target is not None:
@@ -196,7 +199,10 @@ def _print_placement(console: Console, plan: Plan, placement: Placement, few: bo
 
 
 def _crossing_row(crossing: HostCrossing) -> list[str]:
-    requested = "not limited" if crossing.rate is None else text.rate(crossing.rate)
+    if crossing.rate is None:
+        requested = "not limited"
+    else:
+        requested = text.rate(crossing.rate)
     if crossing.real == crossing.links:
         requested = "–"
     network = ["not measured", "not measured"]
@@ -234,7 +240,10 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
     _title(console, _data_title(plan))
     data = plan.data
     counted = data.classes <= COUNTED_CLASSES
-    labels = [str(label) for label in range(data.classes)] if counted else ["labels"]
+    if counted:
+        labels = [str(label) for label in range(data.classes)]
+    else:
+        labels = ["labels"]
     labels = labels if data.task == "classification" else []
     room = min(MOST_LABELS, console.width // 2)
     rows = []
@@ -244,7 +253,10 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
         sizes = [node.samples for node in nodes]
         counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
         samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
-        shown = [str(count or "·") for count in counts] if counted else [_bars(counts, room)]
+        if counted:
+            shown = [str(count or "·") for count in counts]
+        else:
+            shown = [_bars(counts, room)]
         rows.append([_span([node.name for node in nodes]), samples, *shown[: len(labels)]])
     write_table(console, ("node", "samples", *labels), rows, right=range(1, 2 + len(labels)))
     if data.columns:
@@ -280,7 +292,10 @@ def _print_links(console: Console, plan: Plan) -> None:
 
     for links in alike(plan.links, kind_of_link):
         first = links[0]
-        ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
+        if len(links) == 1:
+            ends = (first.source, first.target)
+        else:
+            ends = (tiers[first.source], tiers[first.target])
         kind = link_kind(plan.driver, real=first.profile.real)
         crossed = [way(first)] if plan.media else []
         rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links), *crossed])
@@ -296,7 +311,10 @@ def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
         added = "" if nat is None else f", NAT forgets after {format_duration(nat)}"
         added += "" if mtu is None else f", MTU {mtu}"
         return links[0].profile.describe() + added
-    crossings = plan.placement.crossings if plan.placement is not None else ()
+    if plan.placement is not None:
+        crossings = plan.placement.crossings
+    else:
+        crossings = ()
     networks = {(each.source, each.target): each.underlay for each in crossings}
     found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]
     trips = [2 * each.delay for each in found if each is not None]
@@ -357,7 +375,10 @@ def _detail(fault: Fault) -> str:
         return f"to {fault.to}"
     profile = fault.profile or next((changed_words(each) for each in fault.channels.values()), {})
     if fault.direction is not None:
-        one_way = fault.profile_up if fault.direction == "up" and fault.profile_up is not None else profile
+        if fault.direction == "up" and fault.profile_up is not None:
+            one_way = fault.profile_up
+        else:
+            one_way = profile
         return f"{fault.direction} only {_changes(one_way)}".strip()
     if fault.profile_up is None:
         return _changes(profile)

@@ -26,7 +26,10 @@ def media_rows(media: Sequence[MediumPlan], homes: Mapping[str, str]) -> Iterato
         buffers = dict.fromkeys(text.duration(each.buffer) for each in channels)
         number = "clients" if any("*" in member for member in medium.members) else len(medium.members)
         members = f"{number}: {text.some(medium.members, limit=6)}" if medium.members else "none at first"
-        home = [homes.get(medium.name, "")] if homes else []
+        if homes:
+            home = [homes.get(medium.name, "")]
+        else:
+            home = []
         listed = text.some((f"{member} {format_rate(rate)}" for member, rate in first.rates.items()), limit=6)
         members += f" ({listed})" if listed else ""
         yield [medium.name, first.share, _rate(channels), ", ".join(buffers), *home, members]
@@ -34,7 +37,10 @@ def media_rows(media: Sequence[MediumPlan], homes: Mapping[str, str]) -> Iterato
 
 def cross_traffic_rows(cross_traffic: Sequence[CrossTrafficPlan]) -> Iterator[list[str]]:
     for each in cross_traffic:
-        until = "the run ends" if each.duration is None else format_duration(round(each.at + each.duration, 9))
+        if each.duration is None:
+            until = "the run ends"
+        else:
+            until = format_duration(round(each.at + each.duration, 9))
         yield [each.channel, f"from {format_duration(each.at)} until {until}", _traffic(each)]
 
 

@@ -150,7 +150,11 @@ def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, 
 
 def shown_setting(value: Any) -> str:
     """A setting's value as text; "–" for None."""
-    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def print_settings(compared: ManyRuns, names: Sequence[str], console: Console) -> None:
@@ -175,7 +179,11 @@ def _unit(column: str) -> str:
 def _heading(column: str) -> str:
     """ "accuracy" for the column accuracy.global, "device-edge" for bytes.device-edge, "time" for seconds."""
     kind, _, part = column.rpartition(".")
-    return part if kind == "bytes" else "time" if column == "seconds" else kind or part
+    if kind == "bytes":
+        return part
+    if column == "seconds":
+        return "time"
+    return kind or part
 
 
 @dataclass(frozen=True)
@@ -275,12 +283,16 @@ def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
 def _value(value: Any, unit: str) -> Cell:
     if value is None:
         return "–"
-    return Text(str(value), style=STYLES.get(str(value), "")) if unit == "text" else _WRITE[unit](value)
+    if unit == "text":
+        return Text(str(value), style=STYLES.get(str(value), ""))
+    return _WRITE[unit](value)
 
 
 def _change(row: ComparedFigure) -> str:
     if row.change is None:
-        return "" if row.a == row.b or row.unit != "text" else "differs"
+        if row.a == row.b or row.unit != "text":
+            return ""
+        return "differs"
     if row.change == 0:
         return "="
     if row.unit == "fraction":

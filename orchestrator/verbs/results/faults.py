@@ -56,7 +56,10 @@ def _joins(history: History, joined: Container[str]) -> Iterator[dict[str, Any]]
     """A rule for each planned join of a node that is not among those that ``joined`` manually."""
     for fault in history.plan["faults"]:
         if fault["action"] == "join" and fault["node"] not in joined:
-            when = {"round": fault["round"]} if fault["at"] is None else {"at": format_duration(fault["at"])}
+            if fault["at"] is None:
+                when = {"round": fault["round"]}
+            else:
+                when = {"at": format_duration(fault["at"])}
             yield {**when, "node": fault["node"], "action": "join"}
 
 
@@ -66,7 +69,9 @@ def _line(rule: Mapping[str, Any]) -> str:
 
 
 def _place(key: str) -> int:
-    return FIRST.index(key) if key in FIRST else len(FIRST)
+    if key in FIRST:
+        return FIRST.index(key)
+    return len(FIRST)
 
 
 def _row(span: FaultSpan, began: float) -> dict[str, Any]:

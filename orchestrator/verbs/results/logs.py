@@ -67,4 +67,6 @@ def _round(round: int | None) -> str:
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

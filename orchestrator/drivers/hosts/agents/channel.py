@@ -153,7 +153,10 @@ class AgentChannel:
 
     @property
     def _over(self) -> bool:
-        patience = self._lease if self.has_contact or self._waits is None else self._waits
+        if self.has_contact or self._waits is None:
+            patience = self._lease
+        else:
+            patience = self._waits
         return _now() - self._last_contact > patience
 
     def _read(self) -> None:

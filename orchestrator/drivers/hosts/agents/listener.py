@@ -276,5 +276,8 @@ def _resolve(waiting: asyncio.Future[Any], host: str, reply: Message) -> None:
     if "error" not in reply:
         waiting.set_result(reply["result"])
         return
-    kind = getattr(errors, reply["kind"]) if reply["kind"] in _ERRORS else DriverError
+    if reply["kind"] in _ERRORS:
+        kind = getattr(errors, reply["kind"])
+    else:
+        kind = DriverError
     waiting.set_exception(kind(f"{host}: {reply['error']}"))

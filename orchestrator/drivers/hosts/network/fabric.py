@@ -257,7 +257,9 @@ class HostsFabric(Coalescing):
     def _shaper(self, ends: Ends) -> str:
         """The host that shapes a link; empty if its media have no home."""
         crossings = self._links[ends].crossings
-        return self._home(crossings[0].channel) if crossings else self._hosts[ends[0]]
+        if crossings:
+            return self._home(crossings[0].channel)
+        return self._hosts[ends[0]]
 
     async def _make_channels(self, host: str, names: Iterable[str]) -> None:
         """Make those of these channels whose home this host is, with their cross traffic."""
@@ -296,7 +298,9 @@ class HostsFabric(Coalescing):
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         """The profile without what the network between the hosts of two nodes adds."""
         between = self._driver.between.get((self._hosts[source], self._hosts[target]))
-        return profile if between is None else replace(profile, latency=max(0.0, profile.latency - between.delay))
+        if between is None:
+            return profile
+        return replace(profile, latency=max(0.0, profile.latency - between.delay))
 
     def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:
@@ -322,10 +326,16 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
         drops.update({f"{where} on {host}": number for where, number in each.drops.items()})
         for row in each.links:
             ends = str(row["source"]), str(row["target"])
-            rows[ends] = plus(row, rows[ends]) if ends in rows else row
+            if ends in rows:
+                rows[ends] = plus(row, rows[ends])
+            else:
+                rows[ends] = row
         for row in each.channels:
             key = row["channel"], row["member"]
-            channels[key] = plus(row, channels[key]) if key in channels else row
+            if key in channels:
+                channels[key] = plus(row, channels[key])
+            else:
+                channels[key] = row
     engines = [each for _, each in counters]
     return Counted(
         links=list(rows.values()),

@@ -136,7 +136,10 @@ class SharedMedia:
         now = self.arrivals.loop.time()
         state = self._channels[channel]
         state.catch_up(now)
-        state.traffic = None if traffic is None else Occupation(traffic, seed, now)
+        if traffic is None:
+            state.traffic = None
+        else:
+            state.traffic = Occupation(traffic, seed, now)
         state.count(CROSS_TRAFFIC, 0, 0)
         self._touch(channel)
 
@@ -245,7 +248,10 @@ class SharedMedia:
                 used[name] += rates[each] * use.seconds / free[name]
         for name, channel in channels.items():
             self._expect(channel, rates.get(name), wakes[name])
-            channel.full_since = min(now, channel.full_since) if used[name] > FULL else math.inf
+            if used[name] > FULL:
+                channel.full_since = min(now, channel.full_since)
+            else:
+                channel.full_since = math.inf
         for flow in sending:
             fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
             flow.limit(now, max(rates[flow], shares[flow]), fullest)
@@ -255,7 +261,10 @@ class SharedMedia:
         channel.plan += 1
         traffic = channel.traffic
         if traffic is not None:
-            channel.traffic_most = rate if rate is not None and rate < traffic.rate else channel.profile.rate
+            if rate is not None and rate < traffic.rate:
+                channel.traffic_most = rate
+            else:
+                channel.traffic_most = channel.profile.rate
             wake = min(wake, traffic.until)
         if channel.sending and wake < math.inf:
             self.arrivals.add(wake, channel)

@@ -230,7 +230,10 @@ class ClientFlow:
             return alone
         bits = 8 * (size + (-(-size // SEGMENT) or 1) * (FULL_FRAME - SEGMENT))
         mean = bits / max(alone - before - self._link.latency, 1e-6)
-        window = self._flow.demand(now)[0] * self._round_trip if self._round_trip else math.inf
+        if self._round_trip:
+            window = self._flow.demand(now)[0] * self._round_trip
+        else:
+            window = math.inf
         self._parts.append(_Part(bits, alone, mean, window))
         self._arrivals.append(LATER)
         if self._class is None:

@@ -125,7 +125,10 @@ class SharedFlow:
         rate = self.share
         channel = self.narrowest
         self._waits = self.behind
-        self.waits_in = None if self.forward.rate is not None and self.forward.rate <= rate else channel
+        if self.forward.rate is not None and self.forward.rate <= rate:
+            self.waits_in = None
+        else:
+            self.waits_in = channel
         if channel is None:
             forward = self._media.alone(self.forward, self.crossings)
         else:

@@ -148,7 +148,12 @@ def _split(value: object, kind: str, example: str) -> tuple[Decimal, str]:
 
 
 def _multiplier(
-    number: Decimal, unit: str, units: Mapping[str, Decimal], value: object, kind: str, example: str
+    number: Decimal,
+    unit: str,
+    units: Mapping[str, Decimal],
+    value: object,
+    kind: str,
+    example: str,
 ) -> Decimal:
     allowed = " ".join(units)
     if unit:

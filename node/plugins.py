@@ -226,7 +226,13 @@ def _add(source: PluginSource, plugin: Plugin) -> None:
         _enter(source, _profiles, "link profile", profile, name)
 
 
-def _enter(source: PluginSource, registry: dict[str, Any], what: str, entry: Any, name: str = "") -> None:
+def _enter(
+    source: PluginSource,
+    registry: dict[str, Any],
+    what: str,
+    entry: Any,
+    name: str = "",
+) -> None:
     name = name or entry.name
     if name in registry:
         raise PluginError(_taken(source, what, name))

@@ -218,7 +218,13 @@ class Role:
         self._exchange.withdraw(kind)
 
     async def gather(
-        self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
+        self,
+        kind: str,
+        peers: Iterable[str],
+        *,
+        round: int,
+        quorum: float | None = None,
+        deadline: float | None = None,
     ) -> list[Message]:
         """Wait for a message of each present peer. Return the messages sorted by sender.
 
@@ -403,7 +409,12 @@ class Role:
         return [to] if isinstance(to, str) else to
 
     def _message(
-        self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any], owned: bool
+        self,
+        kind: str,
+        tensors: Tensors | None,
+        round: int | None,
+        fields: Mapping[str, Any],
+        owned: bool,
     ) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")

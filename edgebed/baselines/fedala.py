@@ -163,7 +163,12 @@ class Client(edgebed.Role):
         return own, weights, bool(self.restored.fields["once"]), self.restored.round
 
     async def adapt(
-        self, own: edgebed.State, start: edgebed.State, weights: edgebed.State, t: int, once: bool
+        self,
+        own: edgebed.State,
+        start: edgebed.State,
+        weights: edgebed.State,
+        t: int,
+        once: bool,
     ) -> edgebed.State:
         """W_i for the global model `start`."""
         p = self.params

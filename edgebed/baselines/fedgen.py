@@ -259,7 +259,11 @@ def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
 
 
 def distilled(
-    generator: edgebed.State, labels: NDArray[np.float32], params: FedGen, t: int, seed: int
+    generator: edgebed.State,
+    labels: NDArray[np.float32],
+    params: FedGen,
+    t: int,
+    seed: int,
 ) -> Distilled | None:
     """A client's terms in round t. None while G is untrained, and if both factors are 0."""
     decay = params.factor_decay ** (t - 1)

@@ -76,7 +76,11 @@ def first_moments(x: edgebed.State, trained: Collection[str], p: Params) -> Mome
 
 
 def stepped(
-    x: edgebed.State, mean: edgebed.State, moments: Moments, p: Params, trained: Collection[str]
+    x: edgebed.State,
+    mean: edgebed.State,
+    moments: Moments,
+    p: Params,
+    trained: Collection[str],
 ) -> tuple[edgebed.State, Moments]:
     """x_{t+1} and the moments, from the clients' mean model. Entries that are not trained are those of the mean."""
     found = dict(mean)

@@ -55,7 +55,11 @@ def mutual_loss(logits: Tensor, others: Tensor, y: Tensor, weight: float) -> Ten
 
 
 def learn_mutually(
-    learner: edgebed.Learner, own: edgebed.State, meme: edgebed.State, params: FML, round: int
+    learner: edgebed.Learner,
+    own: edgebed.State,
+    meme: edgebed.State,
+    params: FML,
+    round: int,
 ) -> tuple[edgebed.State, dict[str, float]]:
     """θ_k and φ_k after the local update, joined as `own` and `meme`, and θ_k's `mean_losses`."""
     learner.set(own)

@@ -135,7 +135,13 @@ def similar_means(models: Mapping[str, edgebed.State]) -> dict[str, edgebed.Stat
     }
 
 
-def next_mixing(mixing: float, rate: float, y: edgebed.State, g: edgebed.State, trained: edgebed.State) -> float:
+def next_mixing(
+    mixing: float,
+    rate: float,
+    y: edgebed.State,
+    g: edgebed.State,
+    trained: edgebed.State,
+) -> float:
     """λ_d after a round in which the edge's devices moved p_d to `trained`."""
     floats = [name for name in y if y[name].dtype.kind == "f"]
     p = {name: mixing * y[name] + (1 - mixing) * g[name] for name in floats}

@@ -64,7 +64,13 @@ def zeros(x: edgebed.State, names: Iterable[str]) -> edgebed.State:
     return {name: np.zeros_like(x[name]) for name in names}
 
 
-def renewed(x: edgebed.State, y: edgebed.State, c: edgebed.State, c_i: edgebed.State, rate: float) -> edgebed.State:
+def renewed(
+    x: edgebed.State,
+    y: edgebed.State,
+    c: edgebed.State,
+    c_i: edgebed.State,
+    rate: float,
+) -> edgebed.State:
     """c_i⁺ = c_i − c + (x − y_i) / (K η_ℓ) (line 12). ``rate``: K η_ℓ."""
     return {name: (c_i[name] - c[name] + (x[name] - y[name]) / rate).astype(c[name].dtype) for name in c}
 

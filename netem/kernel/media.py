@@ -206,7 +206,13 @@ def _rate(verb: str, device: str, profile: ChannelProfile) -> list[str]:
     ]
 
 
-def _queue(verb: str, device: str, profile: ChannelProfile, members: int, number: int = 0) -> list[str]:
+def _queue(
+    verb: str,
+    device: str,
+    profile: ChannelProfile,
+    members: int,
+    number: int = 0,
+) -> list[str]:
     """The queue of a member, with its part of the buffer."""
     parent = class_of(profile, number)
     handle = f"{0x10 + int(parent.removeprefix('10:'), 16):x}:"

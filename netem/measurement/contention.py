@@ -217,7 +217,11 @@ def judge_contention(
 
 
 def judge_queue_of_idle(
-    plan: Contention, profile: ChannelProfile, passes: int, quiet: Measurement, loaded: Measurement
+    plan: Contention,
+    profile: ChannelProfile,
+    passes: int,
+    quiet: Measurement,
+    loaded: Measurement,
 ) -> Judgement:
     """By how much the round trip of an idle member grows, which crosses the channel ``passes`` times."""
     frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
@@ -267,7 +271,12 @@ def jain(values: Iterable[float]) -> float:
 
 
 def _growth(
-    quantity: str, configured: float, low: float, high: float, quiet: Measurement, loaded: Measurement
+    quantity: str,
+    configured: float,
+    low: float,
+    high: float,
+    quiet: Measurement,
+    loaded: Measurement,
 ) -> Judgement:
     samples = min(quiet.rtt_samples, loaded.rtt_samples)
     if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
@@ -281,7 +290,14 @@ def _growth(
     return judged(quantity, configured, grown, low, high, detail, unsure=idle)
 
 
-def _judged(quantity: str, configured: float, measured: float, tolerance: float, detail: str, less: float) -> Judgement:
+def _judged(
+    quantity: str,
+    configured: float,
+    measured: float,
+    tolerance: float,
+    detail: str,
+    less: float,
+) -> Judgement:
     low = configured * (1 - tolerance) - less
     high = configured * (1 + tolerance)
     return judged(quantity, configured, measured, low, high, detail)

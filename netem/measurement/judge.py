@@ -183,7 +183,11 @@ def _trains(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> list[li
 
 
 def _crossed(
-    sent: Sequence[tuple[float, T]], way: LinkProfile, seed: int, size: int, plan: ProbePlan
+    sent: Sequence[tuple[float, T]],
+    way: LinkProfile,
+    seed: int,
+    size: int,
+    plan: ProbePlan,
 ) -> list[tuple[float, T]]:
     """When packets that are sent in order arrive (s), each with its label; without those that find a buffer full, which
     jitter may have filled."""
@@ -311,7 +315,13 @@ def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
     return profile.jitter * (quantile(profile.distribution, 1 - rare) - quantile(profile.distribution, rare))
 
 
-def _judge_fraction(quantity: str, configured: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
+def _judge_fraction(
+    quantity: str,
+    configured: float,
+    count: int | None,
+    number: int,
+    effect: float = 1.0,
+) -> Judgement:
     independent = round(number / max(1.0, effect))
     if count is None or independent == 0:
         return judged(quantity, configured, None, 0.0, 1.0, "no packet from the far end arrived")

@@ -250,7 +250,11 @@ def lost_fraction(profile: LinkProfile) -> float:
 
 
 def _plan_saturation(
-    profile: LinkProfile, seconds: float, latency: float, mtu: int, longest: float | None
+    profile: LinkProfile,
+    seconds: float,
+    latency: float,
+    mtu: int,
+    longest: float | None,
 ) -> Saturation | None:
     """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses. A TCP
     stream on a real link, of which no rate is known."""

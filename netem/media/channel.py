@@ -112,7 +112,14 @@ class Channel(Generic[Payload]):
         self._reached = 0.0  # the last event
         self._part = 0.0  # of a frame, which the mean has left over
 
-    def offer(self, now: float, member: str, size: int, packets: int, payload: Payload) -> None:
+    def offer(
+        self,
+        now: float,
+        member: str,
+        size: int,
+        packets: int,
+        payload: Payload,
+    ) -> None:
         """A packet of ``size`` bytes comes to the channel; ``packets`` > 1: a super-packet of that many segments."""
         self._catch_up(now)
         self._enter(now, self._member(member), size, packets, payload)
@@ -222,7 +229,14 @@ class Channel(Generic[Payload]):
     def _queue(self, member: str) -> _Queue[Payload]:
         return self._queues.setdefault(member if self.profile.rule.own_queues else "", _Queue())
 
-    def _enter(self, now: float, member: _Member[Payload], size: int, packets: int, payload: Payload | None) -> None:
+    def _enter(
+        self,
+        now: float,
+        member: _Member[Payload],
+        size: int,
+        packets: int,
+        payload: Payload | None,
+    ) -> None:
         packet = _Packet(next(self._numbers), member, size, packets, payload)
         while self._sending is not None and self._bytes + size / packets > self._limit:
             longest = max((queue for _, _, queue in self._order), key=_length, default=member.queue)

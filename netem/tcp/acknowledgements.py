@@ -12,7 +12,13 @@ from netem.tcp.path import Path
 from netem.tcp.sender import GIVE_UP, SETUP_ROUND_TRIPS, Beats, Sender, lost_at_end
 
 
-def acknowledge(sender: Sender, path: Path, period: float, arrived: int, hole: bool) -> None:
+def acknowledge(
+    sender: Sender,
+    path: Path,
+    period: float,
+    arrived: int,
+    hole: bool,
+) -> None:
     """Acknowledge the packets of a round that ``arrived``, less the acknowledgements that are lost. ``hole``: a packet
     is missing. ``period`` (s) is that of the peer's beats.
 
@@ -54,7 +60,13 @@ def _expected(sender: Sender, arrived: int, hole: bool) -> tuple[int, int, int]:
     return (first, arrived // 2, 2)
 
 
-def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) -> float:
+def beat(
+    sender: Sender,
+    path: Path,
+    beats: Beats,
+    now: float,
+    patience: float,
+) -> float:
     """Send the beats that are due before ``now``, in turn with acknowledgements of the peer's; returns when a message
     written at ``now`` can be released, infinity if never. A peer that hears nothing for ``patience`` s begins a new
     connection."""
@@ -85,7 +97,14 @@ def beat(sender: Sender, path: Path, beats: Beats, now: float, patience: float) 
     return now
 
 
-def _miss_beat(sender: Sender, path: Path, period: float, at: float, now: float, arrived: bool) -> float:
+def _miss_beat(
+    sender: Sender,
+    path: Path,
+    period: float,
+    at: float,
+    now: float,
+    arrived: bool,
+) -> float:
     """React to a beat that left at ``at`` and was lost, or ``arrived`` and its acknowledgement was lost; returns when
     the sender is free for a message written at ``now``.
 
@@ -110,7 +129,13 @@ def _miss_beat(sender: Sender, path: Path, period: float, at: float, now: float,
     return at
 
 
-def _retry(sender: Sender, path: Path, period: float, at: float, arrived: bool) -> float:
+def _retry(
+    sender: Sender,
+    path: Path,
+    period: float,
+    at: float,
+    arrived: bool,
+) -> float:
     """Send a packet again whenever the timer expires, after a probe at ``at``; returns when an acknowledgement leaves.
     If the packet has ``arrived``, beats of the peer acknowledge it too."""
     while sender.backoff <= GIVE_UP:

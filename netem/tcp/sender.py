@@ -129,7 +129,15 @@ class Sender:
         self.probing = False
         return start, room
 
-    def let_go(self, start: float, begin: float, count: int, dropped: int, short: float, path: Path) -> None:
+    def let_go(
+        self,
+        start: float,
+        begin: float,
+        count: int,
+        dropped: int,
+        short: float,
+        path: Path,
+    ) -> None:
         """Release packets at ``start``; all but the dropped ones leave from ``begin`` on. The last one takes
         ``short`` s less than a full one."""
         room = self.limit - self.used
@@ -306,7 +314,14 @@ class Sender:
             return 0
         return min(int(excess), count if queue else count - 1)
 
-    def miss(self, lost: Sequence[int], dropped: int, count: int, more: bool, path: Path) -> None:
+    def miss(
+        self,
+        lost: Sequence[int],
+        dropped: int,
+        count: int,
+        more: bool,
+        path: Path,
+    ) -> None:
         """React to losses among the ``count`` packets just released; ``more``: further packets follow."""
         first = lost[0] if lost else count - dropped
         everything = len(lost) + dropped == count == self.used

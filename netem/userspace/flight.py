@@ -42,7 +42,14 @@ class Flight:
         self._bytes = 0
         self._order = count()  # packets due at the same time leave in order of arrival
 
-    def offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
+    def offer(
+        self,
+        link: Link,
+        now: float,
+        packet: bytes,
+        size: int,
+        packets: int,
+    ) -> None:
         """A packet comes to a link; ``size`` and ``packets`` as `netem.userspace.frame.link_size` counts them."""
         if link.cut:
             link.cut_dropped += packets

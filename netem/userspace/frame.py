@@ -195,7 +195,13 @@ def _leads_to(packet: bytes, network: int, transport: int, protocol: int) -> boo
     return at == transport and following == protocol
 
 
-def _set_length(frame: bytearray, network: int, transport: int, packets: int, payload: int) -> None:
+def _set_length(
+    frame: bytearray,
+    network: int,
+    transport: int,
+    packets: int,
+    payload: int,
+) -> None:
     """Adapt the copied IP header to the piece that begins `packets` segments further on."""
     length = len(frame) - network + payload
     if frame[network - 2 : network] == _IPV6:
@@ -207,7 +213,14 @@ def _set_length(frame: bytearray, network: int, transport: int, packets: int, pa
     struct.pack_into("!H", frame, network + 10, internet_checksum(frame[network:transport]))
 
 
-def _renumber(frame: bytearray, transport: int, piece: int, skipped: int, *, last: bool) -> None:
+def _renumber(
+    frame: bytearray,
+    transport: int,
+    piece: int,
+    skipped: int,
+    *,
+    last: bool,
+) -> None:
     """Adapt the copied TCP header to the piece of this number, from 0, that begins `skipped` bytes further on."""
     (sequence,) = struct.unpack_from("!I", frame, transport + 4)
     struct.pack_into("!I", frame, transport + 4, sequence + skipped & 0xFFFFFFFF)

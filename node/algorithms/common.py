@@ -28,7 +28,12 @@ MEAN_SCOPES = ("global", "own")
 
 
 async def train(
-    role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None, beside: float = 0.0
+    role: Role,
+    w: State,
+    round: int,
+    params: LocalTraining,
+    extra: ExtraLoss | None = None,
+    beside: float = 0.0,
 ) -> TrainResult:
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
     takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
@@ -52,7 +57,11 @@ def params_at(role: Role, params: Parameters, round: int) -> Parameters:
 
 
 async def evaluated(
-    role: Role, w: State, scope: Scope, limit: int | None = None, forward: Forward | None = None
+    role: Role,
+    w: State,
+    scope: Scope,
+    limit: int | None = None,
+    forward: Forward | None = None,
 ) -> Evaluation:
     """The evaluation of `w` on one of the node's test sets, or on `limit` samples of it."""
     samples = role.learner.test_samples(scope, limit)
@@ -113,7 +122,13 @@ def _class_means(role: Role, scope: str) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
-def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:
+def drawn(
+    role: Role,
+    nodes: Sequence[str],
+    count: int,
+    purpose: str,
+    round: int,
+) -> list[str]:
     """Draw `count` of the nodes at random, seeded by this node, the purpose and the round."""
     random = role.learner.random(purpose, round)
     return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]

@@ -36,7 +36,11 @@ def accumulated(tau: int, rho: float) -> float:
 
 
 def normalised_average(
-    learner: Learner, w: State, states: Sequence[State], samples: Sequence[int], a: Sequence[float]
+    learner: Learner,
+    w: State,
+    states: Sequence[State],
+    samples: Sequence[int],
+    a: Sequence[float],
 ) -> State:
     """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for the rest of its state."""
     p = [n / sum(samples) for n in samples]

@@ -76,7 +76,13 @@ def tiny_resnet(network: Layers, classes: int, _: Any) -> Layers:
     return _residual(network, classes, 16, [16, 32, 64], "fixup")
 
 
-def _residual(network: Layers, classes: int, stem: int, widths: Sequence[int], initialisation: str) -> Layers:
+def _residual(
+    network: Layers,
+    classes: int,
+    stem: int,
+    widths: Sequence[int],
+    initialisation: str,
+) -> Layers:
     needs_pictures(network.shape, 8)
     network.convolution(stem, 3, padding=1).activation()
     for width in widths:

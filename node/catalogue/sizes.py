@@ -82,7 +82,13 @@ class Layers:
         return self
 
     def convolution(
-        self, width: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1, bias: bool = True
+        self,
+        width: int,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        groups: int = 1,
+        bias: bool = True,
     ) -> Self:
         inside, *sides = self.shape
         weights = inside // groups * kernel ** len(sides)

@@ -229,7 +229,13 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Parts]] = {
 }
 
 
-def build(name: str, shape: Any, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
+def build(
+    name: str,
+    shape: Any,
+    classes: int,
+    seed: int,
+    params: Mapping[str, Any] | None = None,
+) -> Model:
     """Model `name` for samples of `shape` (`Form.model_shape`) and `classes` classes, with weights drawn from `seed`.
     `params`: its own parameters, and `lora`, the arguments of `adapt`.
 

@@ -74,7 +74,13 @@ class Guarantee:
     rounds: int
 
 
-def guarantee(noise: str, epsilon: float, delta: float, clip_norm: float | None, rounds: int) -> Guarantee | None:
+def guarantee(
+    noise: str,
+    epsilon: float,
+    delta: float,
+    clip_norm: float | None,
+    rounds: int,
+) -> Guarantee | None:
     """The guarantee for vectors clipped to ``clip_norm``, with noise for Δ = 2 ``clip_norm``, the largest difference of
     two vectors. None without clipping or noise. The norm is the L2 norm for Gaussian noise, the L1 norm for Laplace's.
 

@@ -78,7 +78,13 @@ class _Recomputed(torch.autograd.Function):
     """``forward`` of a block as one operation with the input x and the block's parameters."""
 
     @staticmethod
-    def forward(ctx: Any, block: nn.Module, forward: Forward, x: Tensor, *weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        block: nn.Module,
+        forward: Forward,
+        x: Tensor,
+        *weights: Tensor,
+    ) -> Tensor:
         ctx.block, ctx.of_block, ctx.draws = block, forward, _generators(x.device)
         kind = x.device.type
         ctx.casting = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)

@@ -226,7 +226,14 @@ class _ClientLoss(nn.Module):
         self.term = term
         self.own = own
 
-    def forward(self, constants: Stacked, x: Any, y: Tensor, weight: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        constants: Stacked,
+        x: Any,
+        y: Tensor,
+        weight: Tensor,
+        share: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         logits = self.model(x)
         loss = (sample_losses(logits, y) * weight).sum()
         objective = self.own * loss

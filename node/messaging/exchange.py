@@ -115,7 +115,14 @@ class Exchange:
                 self.abandon(kind, round, min(gather.peers), gather.answers, need)
         return messages
 
-    def abandon(self, kind: str, round: int | None, peer: str, have: Collection[str], need: int) -> None:
+    def abandon(
+        self,
+        kind: str,
+        round: int | None,
+        peer: str,
+        have: Collection[str],
+        need: int,
+    ) -> None:
         """Report that a gathering of ``peer`` and others, which ``have`` answered, was abandoned. The round goes on
         without it."""
         self.abandoned += 1

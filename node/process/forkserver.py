@@ -308,7 +308,13 @@ class ForkServer:
             _write({**exit, "signal": -code if code < 0 else None})
 
 
-def _become_node(server: ForkServer, start: Start, turn: Turn, report_end: int, line: Connection | None) -> NoReturn:
+def _become_node(
+    server: ForkServer,
+    start: Start,
+    turn: Turn,
+    report_end: int,
+    line: Connection | None,
+) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
         os.write(report_end, f"{os.readlink('/proc/self')}\n".encode())  # its id in the namespace of the host's /proc

@@ -183,7 +183,11 @@ def _make_role(
 
 
 async def _run(
-    assignment: Assignment, role: Role, transport: ZmqTransport, compute: WorkerCompute, control: ControlClient
+    assignment: Assignment,
+    role: Role,
+    transport: ZmqTransport,
+    compute: WorkerCompute,
+    control: ControlClient,
 ) -> None:
     """Perform the role from the start message until its end. An error in a concurrent task ends it, too."""
     orders = UnderOrders(role, compute)

@@ -187,7 +187,13 @@ def change_root(target: Path) -> None:
     os.chdir("/")
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str) -> None:
+def _mount(
+    source: str | None,
+    target: str,
+    kind: str | None,
+    flags: int,
+    options: str,
+) -> None:
     encoded = [None if each is None else os.fsencode(each) for each in (source, target, kind)]
     what = f"mount {target}" if kind is None else f"mount {kind} at {target}"
     _check(_libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(options)), what)

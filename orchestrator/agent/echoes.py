@@ -53,7 +53,13 @@ class EchoResponder:
                     self._socket.sendto(_PACKET.pack(token, number, sent + time.time() - arrived), sender)
 
 
-async def ask(address: str, port: int, token: bytes, count: int, spacing: float) -> list[float]:
+async def ask(
+    address: str,
+    port: int,
+    token: bytes,
+    count: int,
+    spacing: float,
+) -> list[float]:
     """Request ``count`` echoes, one each ``spacing`` seconds. Returns the round trips in s of those that came."""
     times: dict[int, float] = {}
     complete = asyncio.Event()

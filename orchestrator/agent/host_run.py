@@ -66,7 +66,11 @@ async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, s
 
 
 async def with_links(
-    setup: HostSetup, driver: Driver, hub: Hub, directory: RunDirectory, stack: AsyncExitStack
+    setup: HostSetup,
+    driver: Driver,
+    hub: Hub,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
 ) -> HostRun:
     """The run on this host with an open driver: open its links."""
     carrier = None

@@ -53,7 +53,13 @@ async def _serve(host: str, folder: Path, runs: Path, line: bytes | None = None)
     return await work(host, folder, make, line)
 
 
-async def _open(runs: Path, setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
+async def _open(
+    runs: Path,
+    setup: HostSetup,
+    directory: RunDirectory,
+    data: Path,
+    stack: AsyncExitStack,
+) -> HostRun:
     """See `orchestrator.agent.worker.Open`, and `_serve`."""
     stack.push_async_callback(sweep, directory.run, directory.path)
     hub = await Hub.open(directory.run, directory.path)

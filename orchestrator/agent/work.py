@@ -46,7 +46,13 @@ async def work(host: str, folder: Path, make: Make, line: bytes | None = None) -
     return code
 
 
-async def _serve(settings: Settings, host: str, folder: Path, make: Make, end: asyncio.Task[bytes]) -> int | None:
+async def _serve(
+    settings: Settings,
+    host: str,
+    folder: Path,
+    make: Make,
+    end: asyncio.Task[bytes],
+) -> int | None:
     """Serve one orchestrator, at most until ``end``. Returns the exit code; None to say hello again."""
     async with AsyncExitStack() as stack:
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: worker.notice(message))

@@ -196,7 +196,14 @@ class Worker:
             self._stack.push_async_callback(self._echoes.close)
         return self._echoes.port, self._echoes.token
 
-    async def echo(self, address: str, port: int, token: bytes, count: int, spacing: float) -> list[float]:
+    async def echo(
+        self,
+        address: str,
+        port: int,
+        token: bytes,
+        count: int,
+        spacing: float,
+    ) -> list[float]:
         """See `orchestrator.agent.echoes.ask`."""
         return await ask(address, port, token, count, spacing)
 

@@ -92,7 +92,14 @@ def reproduce(
     return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=lambda _: None))
 
 
-def repeat(file: Path, runs: Path, *, trust: bool, workers: int | None, tell: Callable[[str], None]) -> Reproduction:
+def repeat(
+    file: Path,
+    runs: Path,
+    *,
+    trust: bool,
+    workers: int | None,
+    tell: Callable[[str], None],
+) -> Reproduction:
     """`reproduce`, which prints a line about each run with ``tell``."""
     check_folder(runs, "choose another folder for runs")
     result = Reproduction()
@@ -170,7 +177,12 @@ def _images(data: Any) -> Iterator[str]:
 
 
 def _run_again(
-    archived: RunDirectory, plugins: Sequence[str], base: Path, target: Path, name: str, workers: int | None
+    archived: RunDirectory,
+    plugins: Sequence[str],
+    base: Path,
+    target: Path,
+    name: str,
+    workers: int | None,
 ) -> tuple[RunDirectory, list[RunDifference]]:
     """Repeat an archived run below ``target``. Returns the new run, and how its plan differs.
 
@@ -200,7 +212,11 @@ def _run_again(
 
 
 def _compare(
-    archived: RunDirectory, repeated: RunDirectory, expected: Expected, name: str, result: Reproduction
+    archived: RunDirectory,
+    repeated: RunDirectory,
+    expected: Expected,
+    name: str,
+    result: Reproduction,
 ) -> Iterator[RunDifference]:
     """The differences between the figures of a repeated run and the expected ones."""
     with History.open(archived.path) as original, History.open(repeated.path) as history:

@@ -77,7 +77,13 @@ def recorded_rows(papers: list[Paper]) -> list[Row]:
 
 
 def reproduce(
-    paper: Paper, name: str, runs: Path, *, driver: str | None, workers: int | None, tell: Callable[[str], None]
+    paper: Paper,
+    name: str,
+    runs: Path,
+    *,
+    driver: str | None,
+    workers: int | None,
+    tell: Callable[[str], None],
 ) -> Row:
     """Run the cases of a claim's sweep in the sweep's folder in ``runs``, and compare their figures with the claim.
     Complete runs are not repeated. Tables of the sweep are left as they are.

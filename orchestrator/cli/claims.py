@@ -92,7 +92,14 @@ def reproduce_claims(
     sys.exit(0 if all(each.as_recorded for each in checked) else 3)
 
 
-def _reproduce_archive(file: Path, runs: Path, *, trust: bool, workers: int | None, as_json: bool) -> NoReturn:
+def _reproduce_archive(
+    file: Path,
+    runs: Path,
+    *,
+    trust: bool,
+    workers: int | None,
+    as_json: bool,
+) -> NoReturn:
     from orchestrator.archive.reproduction import EXIT_CODES, print_reproduction, repeat
 
     tell = printer(err=as_json)

@@ -23,7 +23,13 @@ SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 @run_option()
 @runs_option
 @json_option
-def run_inside(node: str, command: tuple[str, ...], run: str | None, runs: Path, as_json: bool) -> None:
+def run_inside(
+    node: str,
+    command: tuple[str, ...],
+    run: str | None,
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Run COMMAND inside NODE of a running run, with the node's network and files, and return its exit code.
 
     \b

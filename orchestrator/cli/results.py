@@ -30,7 +30,13 @@ from orchestrator.layout import open_console
 )
 @runs_option
 @json_option
-def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bool) -> None:
+def list_faults(
+    run: str | None,
+    as_yaml: bool,
+    by: str,
+    runs: Path,
+    as_json: bool,
+) -> None:
     """List the planned and the manual faults of RUN, by default the latest, with their effects."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.record.history import History
@@ -78,7 +84,13 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 )
 @runs_option
 @json_option
-def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: bool) -> None:
+def serve_runs(
+    runs: Path,
+    host: str,
+    port: int,
+    faults: bool | None,
+    as_json: bool,
+) -> None:
     """Show the runs in a folder on a local web page, live, until Ctrl-C.
 
     Anyone with the printed address, which has a token, can see each run in the folder, and can make faults in your
@@ -105,7 +117,13 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
 )
 @runs_option
 @json_option
-def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, figures: Path | None, as_json: bool) -> None:
+def compare_runs(
+    names: tuple[str, ...],
+    runs: Path,
+    as_latex: bool,
+    figures: Path | None,
+    as_json: bool,
+) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_each
     from orchestrator.results.record.history import History
@@ -150,7 +168,13 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_latex: bool, figures: Pa
 @run_option("names", many=True)
 @runs_option
 @json_option
-def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
+def export_runs(
+    names: tuple[str, ...],
+    place: str,
+    kind: str,
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Write the results of runs to DIR, in a format of other tools.
 
     pdf is the figures of the report, for papers.

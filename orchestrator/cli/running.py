@@ -57,7 +57,12 @@ def list_runs(runs: Path, as_json: bool) -> None:
 @runs_option
 @json_option
 def inject_fault(
-    action: str, targets: tuple[str, ...], run: str | None, runs: Path, as_json: bool, **options: str | None
+    action: str,
+    targets: tuple[str, ...],
+    run: str | None,
+    runs: Path,
+    as_json: bool,
+    **options: str | None,
 ) -> None:
     """Make a fault in a running run now; ACTION and the options are the keys of `faults` in a scenario.
 
@@ -119,7 +124,14 @@ def set_pace(pace: str, run: str | None, runs: Path, as_json: bool) -> None:
 @click.option("--record", is_flag=True, help="Print what the record has of NODE: states, events, metrics.")
 @runs_option
 @json_option
-def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_json: bool) -> None:
+def logs(
+    node: str,
+    run: str | None,
+    follow: bool,
+    record: bool,
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Print the log of NODE, or of `switch` or `forkserver`; of a simulated node, what the record has of it."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of

@@ -96,7 +96,13 @@ def up(
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @junit_option
 @json_option
-def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
+def resume_run(
+    run: str | None,
+    runs: Path,
+    workers: int | None,
+    junit: Path | None,
+    as_json: bool,
+) -> None:
     """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
@@ -206,7 +212,13 @@ def _check_job(on: str | None, printing: bool, image: str | None) -> None:
 
 
 def _swept(
-    sweeper: Sweeper, arguments: Sequence[str], image: str, *, on: str | None, parallel: int | None, collecting: bool
+    sweeper: Sweeper,
+    arguments: Sequence[str],
+    image: str,
+    *,
+    on: str | None,
+    parallel: int | None,
+    collecting: bool,
 ) -> SweepOutcome:
     from orchestrator.sweep.running import carry_out, carry_out_in_parallel, carry_out_on, collect
 
@@ -304,7 +316,12 @@ def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destina
 
 
 def _tell(
-    outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool, printed: bool = True
+    outcome: Conclusion,
+    directory: RunDirectory,
+    junit: Path | None,
+    *,
+    as_json: bool,
+    printed: bool = True,
 ) -> None:
     """Report the result of a run in each requested form."""
     from orchestrator.results.junit import write_junit

@@ -215,7 +215,12 @@ class DriverEntry(Protocol):
         empty if a run can begin. Makes nothing."""
 
     async def open_environment(
-        self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+        self,
+        plan: Plan,
+        directory: RunDirectory,
+        stack: AsyncExitStack,
+        workers: int,
+        tell: Tell,
     ) -> Environment:
         """Open the environment of a run; ``stack`` closes it in the reverse order. ``workers`` is the number of
         processes that train simulated nodes. ``tell`` receives what takes long, in words. HostError if this host cannot

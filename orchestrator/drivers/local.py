@@ -34,7 +34,11 @@ async def sweep(run: str, directory: Path | None = None) -> None:
 
 
 async def connected(
-    driver: Driver, hub: Hub, plan: Plan, directory: RunDirectory, stack: AsyncExitStack
+    driver: Driver,
+    hub: Hub,
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
 ) -> Environment:
     """The environment of an open driver, with its links and the control plane in the run's directory."""
     fabric = await open_fabric(wires_of(plan), hub, directory)

@@ -42,7 +42,13 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
     return fabric
 
 
-async def _open_kernel(hub: Hub, run: str, directory: Path, wires: Wires, trunk: Trunk | None) -> Fabric:
+async def _open_kernel(
+    hub: Hub,
+    run: str,
+    directory: Path,
+    wires: Wires,
+    trunk: Trunk | None,
+) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
     if not tried["netem"]:

@@ -175,7 +175,13 @@ class ProcessCarrier:
         await self._child.close()
 
 
-async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
+async def create_trunk(
+    trunk: Trunk,
+    hub: Hub,
+    run: str,
+    directory: Path,
+    host: int | None = None,
+) -> Carrier:
     """Make the trunk in the hub. The hub's anchor must be a process of this host. HostError if this host refuses.
     ``host``: a process in its network namespace, by default this one. ``directory``: of the run here."""
     pid = os.getpid() if host is None else host
@@ -192,7 +198,13 @@ async def create_trunk(trunk: Trunk, hub: Hub, run: str, directory: Path, host: 
     return await create_trunk_by_process(trunk, hub, run, directory, pid)
 
 
-async def create_trunk_by_process(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
+async def create_trunk_by_process(
+    trunk: Trunk,
+    hub: Hub,
+    run: str,
+    directory: Path,
+    host: int,
+) -> Carrier:
     """As `create_trunk`, without VXLAN in the kernel."""
     await hub.run(["ip", "-batch", "-"], stdin=pair_lines(trunk))
     arguments = (hub.anchor.pid, DEVICE, FAR, trunk.local, trunk.port, trunk.id)

@@ -28,7 +28,14 @@ def hub_lines(number: int, count: int) -> str:
     return own + "".join(known)
 
 
-async def create_trial(run: str, number: int, hosts: Sequence[str], mtu: int, hub: Hub, directory: Path) -> Carrier:
+async def create_trial(
+    run: str,
+    number: int,
+    hosts: Sequence[str],
+    mtu: int,
+    hub: Hub,
+    directory: Path,
+) -> Carrier:
     """Create the trunk in the hub of one of the hosts, see `trunk_of`. HostError if this host refuses."""
     carrier = await create_trunk(trunk_of(run, number, hosts, mtu), hub, run, directory)
     try:

@@ -65,7 +65,12 @@ class UserspaceFabric(Coalescing):
 
     @classmethod
     async def open(
-        cls, hub: Hub, run: str, directory: Path, wires: wiring.Wires, trunk: Trunk | None = None
+        cls,
+        hub: Hub,
+        run: str,
+        directory: Path,
+        wires: wiring.Wires,
+        trunk: Trunk | None = None,
     ) -> UserspaceFabric:
         """``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
         switch = await JsonChild.start(

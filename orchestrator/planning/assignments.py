@@ -78,7 +78,13 @@ def handed_out(assignment: Assignment | None, path: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys, address: str) -> Assignment:
+def _assignment(
+    plan: Plan,
+    node: NodePlan,
+    directory: RunDirectory,
+    keys: RunKeys,
+    address: str,
+) -> Assignment:
     related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
     related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
     related += [("elsewhere" if node.tier == "device" else "child", name) for name in node.visits]

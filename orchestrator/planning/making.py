@@ -323,7 +323,11 @@ def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
 
 
 def _round_work(
-    scenario: Scenario, system: _System, sizes: list[Size], form: Form, data: PreparedLabels | None
+    scenario: Scenario,
+    system: _System,
+    sizes: list[Size],
+    form: Form,
+    data: PreparedLabels | None,
 ) -> RoundWork:
     devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
     test = 0 if data is None else len(data.test)

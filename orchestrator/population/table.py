@@ -121,7 +121,13 @@ def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]
     return device
 
 
-def _default(name: str, repeat: float | None, last: float, devices: int, periods: Mapping[int, float]) -> float | None:
+def _default(
+    name: str,
+    repeat: float | None,
+    last: float,
+    devices: int,
+    periods: Mapping[int, float],
+) -> float | None:
     """The period of devices without one of their own."""
     if len(periods) < devices:
         return last if repeat is None else repeat

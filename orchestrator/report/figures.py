@@ -128,7 +128,13 @@ def _by_node(history: Facts, name: str) -> Figure:
     return _drawn(history, name, series, "nodes", axis(name))
 
 
-def _drawn(history: Facts, title: str, series: dict[str, list[Metric]], what: str, y: dict[str, Any]) -> Figure:
+def _drawn(
+    history: Facts,
+    title: str,
+    series: dict[str, list[Metric]],
+    what: str,
+    y: dict[str, Any],
+) -> Figure:
     began = history.training_began or 0.0
     group = f"{len(series)} {what}" if len(series) > len(SERIES) else None
     coloured = _coloured(series)
@@ -308,7 +314,11 @@ def rounds_over_time(story: Story) -> Figure:
 
 
 def bars_of_nodes(
-    story: Story, title: str, unit: str, values: Mapping[str, float], words: Callable[[float], str]
+    story: Story,
+    title: str,
+    unit: str,
+    values: Mapping[str, float],
+    words: Callable[[float], str],
 ) -> Figure:
     """An upright bar for each node. ``words``: a value in words."""
     place = {name: number for number, name in enumerate(story.nodes)}

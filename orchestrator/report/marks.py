@@ -29,7 +29,14 @@ Mark = dict[str, Any]
 Format = Literal["number", "percent", "bytes", "rate"]  # a rate in bit/s
 
 
-def figure(title: str, x: dict[str, Any], y: dict[str, Any], marks: Iterable[Mark], height: int, **more: Any) -> Figure:
+def figure(
+    title: str,
+    x: dict[str, Any],
+    y: dict[str, Any],
+    marks: Iterable[Mark],
+    height: int,
+    **more: Any,
+) -> Figure:
     """A figure of these marks; ``more``: ``lanes``, ``shades``, ``rules``, ``hover``."""
     return {"title": title, "x": x, "y": y, "marks": list(marks), "height": height, **_given(more)}
 
@@ -68,7 +75,13 @@ def line(
     }
 
 
-def area(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, name: str = "") -> Mark:
+def area(
+    x: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    colour: str,
+    name: str = "",
+) -> Mark:
     """A band between two lines."""
     return {"mark": "area", "name": name, "x": list(x), "low": list(low), "high": list(high), "colour": colour}
 

@@ -36,7 +36,15 @@ class Bars:
         self._half = thick / 2
         self._of: dict[str, list[tuple[list[float], str, str]]] = {group: [] for group in colours}
 
-    def add(self, group: str, row: int | None, start: float, end: float, hover: str, text: str = "") -> None:
+    def add(
+        self,
+        group: str,
+        row: int | None,
+        start: float,
+        end: float,
+        hover: str,
+        text: str = "",
+    ) -> None:
         """Times are those of the record. A period without a row, or of no group, is left out."""
         if row is not None and group in self._of:
             box = rounded((start - self._began, end - self._began, row - self._half, row + self._half))

@@ -281,7 +281,15 @@ class Story(Facts):
                 return NextFault(fault, None, fault["round"])
         return None
 
-    def _add_metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float | None) -> None:
+    def _add_metric(
+        self,
+        t: float,
+        node: str,
+        round: int | None,
+        scope: str,
+        name: str,
+        value: float | None,
+    ) -> None:
         if scope == "train" and round is not None:
             self._trained_in[node] = round
         value = math.nan if value is None else value  # the record has NULL for NaN
@@ -306,7 +314,14 @@ class Story(Facts):
         self._states.append(found)
 
     def _add_fault(
-        self, t: float, fault: int, action: str, target: str, phase: str, round: int | None, detail: str
+        self,
+        t: float,
+        fault: int,
+        action: str,
+        target: str,
+        phase: str,
+        round: int | None,
+        detail: str,
     ) -> None:
         self._phases.append((t, fault, action, target, phase, round, detail))
         if phase != "end":

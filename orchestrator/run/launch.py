@@ -60,7 +60,11 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
 
 
 def launch(
-    plan: Plan, origin: Origin, runs: Path, open_view: OpenView, options: RunOptions = DEFAULTS
+    plan: Plan,
+    origin: Origin,
+    runs: Path,
+    open_view: OpenView,
+    options: RunOptions = DEFAULTS,
 ) -> tuple[Conclusion, RunDirectory]:
     """Execute the plan of a scenario, in a fresh directory below ``runs``.
 

@@ -40,7 +40,12 @@ CHECK_SHARE = 0.05  # of a processor that the checks of a running run may take
 
 @contextlib.asynccontextmanager
 async def watch(
-    run: RunContext, session: Session, fabric: Fabric, network: HostsNetwork | None = None, *, virtual: bool
+    run: RunContext,
+    session: Session,
+    fabric: Fabric,
+    network: HostsNetwork | None = None,
+    *,
+    virtual: bool,
 ) -> AsyncIterator[None]:
     """Sample and show while the body runs, and once more at its end. Record what becomes of the network between hosts.
     On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever."""

@@ -48,7 +48,13 @@ neither read runs nor change them."""
 
 
 def make_app(
-    folder: Path, token: str, port: int, closing: threading.Event, *, loopback: bool, key: str | None
+    folder: Path,
+    token: str,
+    port: int,
+    closing: threading.Event,
+    *,
+    loopback: bool,
+    key: str | None,
 ) -> ASGIApp:
     """The application that shows the runs of a folder to whoever has the token. Streams end when ``closing`` is set.
     ``loopback``, ``key``: see `Guard`. Without a key, the page cannot change a run."""

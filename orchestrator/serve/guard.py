@@ -49,7 +49,15 @@ class Guard:
     request that changes a run must bring in the header ``KEY``; without a key, all requests can only read.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int, *, loopback: bool, key: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str,
+        port: int,
+        *,
+        loopback: bool,
+        key: str | None = None,
+    ) -> None:
         self._app = app
         self._token = token
         self._cookie = f"edgebed-{port}"

@@ -131,7 +131,13 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
 
 
 def _flow(
-    story: Story, ends: Ends, most: float | None, cut: Collection[Ends], changed: Collection[Ends], *, running: bool
+    story: Story,
+    ends: Ends,
+    most: float | None,
+    cut: Collection[Ends],
+    changed: Collection[Ends],
+    *,
+    running: bool,
 ) -> list[Any]:
     flow = story.usage.links.get(ends)
     dropped = story.usage.dropped.get(ends)

@@ -86,7 +86,14 @@ class PromptProtocol(H11Protocol):
             self.transport.abort()
 
 
-def serve(folder: Path, host: str, port: int, tell: Callable[[str], object], *, faults: bool | None = None) -> None:
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    tell: Callable[[str], object],
+    *,
+    faults: bool | None = None,
+) -> None:
     """Serve the runs in a folder until Ctrl-C. ``tell`` receives the address as soon as somebody may open it."""
     os.nice(NICE)
     with Server(folder, host, port, faults=faults) as server, contextlib.suppress(KeyboardInterrupt):

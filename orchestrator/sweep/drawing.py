@@ -81,7 +81,13 @@ def _mean(look: Look, band: CurveBand, write: Callable[[float], str]) -> Mark:
     return line(look.case, rounded(band.x), y, look.colour, width=2, dash=look.dash or None, notes=notes)
 
 
-def bars(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], name: str, label: str, write: Write) -> Figure:
+def bars(
+    cases: Sequence[Look],
+    runs: Mapping[str, Sequence[Figures]],
+    name: str,
+    label: str,
+    write: Write,
+) -> Figure:
     """The mean of a figure for each case, with an error bar from the lowest to the highest run."""
     values = [[each[name] for each in restrict(runs[look.case]) if name in each] for look in cases]
     means = [sum(of) / len(of) if of else 0.0 for of in values]

@@ -84,7 +84,13 @@ def execute_in_parallel(
 
 
 def write_job(
-    scheduler: str, sweep: Sweep, directory: Path, arguments: Sequence[str], *, workers: int | None, image: str
+    scheduler: str,
+    sweep: Sweep,
+    directory: Path,
+    arguments: Sequence[str],
+    *,
+    workers: int | None,
+    image: str,
 ) -> tuple[Job, Path]:
     """Write the description of the sweep as a job into ``directory``. Returns the job, and the path of the description.
 
@@ -111,7 +117,13 @@ def write_job(
     return job, file
 
 
-def execute_job(scheduler: str, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+def execute_job(
+    scheduler: str,
+    sweep: Sweep,
+    job: Job,
+    file: Path,
+    tell: Callable[[str], None],
+) -> None:
     """Submit a job, and follow it until no task waits or runs. ``tell`` prints a line for each new state of a task.
 
     HostError if a command of the scheduler fails. A command that lists the tasks may fail several times before. The job
@@ -128,7 +140,13 @@ def execute_job(scheduler: str, sweep: Sweep, job: Job, file: Path, tell: Callab
         raise
 
 
-def _follow(kind: Scheduler, sweep: Sweep, job: Job, file: Path, tell: Callable[[str], None]) -> None:
+def _follow(
+    kind: Scheduler,
+    sweep: Sweep,
+    job: Job,
+    file: Path,
+    tell: Callable[[str], None],
+) -> None:
     states: dict[int, str] = {}
     quiet = failed = 0
     while quiet < 2:  # a scheduler may take a moment to list a task, or its next attempt

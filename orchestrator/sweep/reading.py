@@ -161,7 +161,11 @@ def assignment(path: str, value: Any) -> str:
 
 
 def _combinations(
-    read: SweepFile, source: Document, scenario: Path, text: str, common: Sequence[str]
+    read: SweepFile,
+    source: Document,
+    scenario: Path,
+    text: str,
+    common: Sequence[str],
 ) -> tuple[Combination, ...]:
     """All combinations, with checked scenarios. Problems are reported with their place in the sweep file."""
     combinations: list[Combination] = []

@@ -136,7 +136,14 @@ async def _load() -> Trial:
     return Trial("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
 
 
-def _installed(name: str, used_by: str, packages: Sequence[str], ok: bool | None, remedy: str, command: str) -> Trial:
+def _installed(
+    name: str,
+    used_by: str,
+    packages: Sequence[str],
+    ok: bool | None,
+    remedy: str,
+    command: str,
+) -> Trial:
     """Whether these packages are installed. ``command`` installs the missing ones, in the place of {}."""
     found = {each: installed_version(each) for each in packages}
     missing = [each for each, version in found.items() if version is None]

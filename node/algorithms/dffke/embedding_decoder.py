@@ -136,7 +136,11 @@ def train_decoder(
 
 
 def synthesise(
-    decoder: State, embeddings: Embeddings, pictures: Pictures, params: DFFKE, device: str = PROCESSOR
+    decoder: State,
+    embeddings: Embeddings,
+    pictures: Pictures,
+    params: DFFKE,
+    device: str = PROCESSOR,
 ) -> Tensor:
     """D̂ = Dec(Ẽ) as a model's input (N, *shape), on ``device``. A picture depends only on the decoder and its own
     embedding, so all nodes that hold both make the same picture."""

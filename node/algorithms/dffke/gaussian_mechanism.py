@@ -50,7 +50,11 @@ def clipped_share(x: Tensor, norm: float) -> float:
 
 
 def release(
-    values: Tensor, changed: Callable[[], Tensor], params: DFFKE, samples: int, random: torch.Generator
+    values: Tensor,
+    changed: Callable[[], Tensor],
+    params: DFFKE,
+    samples: int,
+    random: torch.Generator,
 ) -> Release:
     """Clip ``values`` (n, d) and add noise as ``privacy`` says, before they are sent. ``samples``: number of the
     client's samples. ``changed`` returns the values of the same samples with one pixel changed. δ is 1 / samples unless

@@ -51,7 +51,12 @@ class Score:
 
 
 def invert(
-    learner: Learner, client: ClientModel, embeddings: Embeddings, synthetic: Transfer, params: DFFKE, seed: int
+    learner: Learner,
+    client: ClientModel,
+    embeddings: Embeddings,
+    synthetic: Transfer,
+    params: DFFKE,
+    seed: int,
 ) -> dict[str, Bytes]:
     """Attack a client at the coordinator, whose ``learner`` this is. Return "reconstructed", the pictures guessed from
     ``embeddings`` (n, d), and "synthetic", the client's synthetic pictures; each (n, *shape)."""
@@ -85,7 +90,13 @@ def noise_deviation(sent: Tensor, known: Tensor) -> float:
     return float(more.clamp(min=0).sqrt())
 
 
-def train_inversion(known: Tensor, mine: Tensor, noise: float, params: DFFKE, seed: int) -> Decoder:
+def train_inversion(
+    known: Tensor,
+    mine: Tensor,
+    noise: float,
+    params: DFFKE,
+    seed: int,
+) -> Decoder:
     """G ← min MSE(G(known + N(0, noise² I)), mine) for pictures (m, *shape) with values from 0 to 1 and their
     embeddings (m, d), by Adam over ``inversion_epochs`` passes."""
     random = torch.Generator().manual_seed(seed)

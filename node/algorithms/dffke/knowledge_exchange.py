@@ -58,7 +58,13 @@ def pictures_of(learner: Learner) -> Pictures:
     return Pictures(data.shape, data.classes, data.mean, data.std)
 
 
-def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, seed: int) -> Epoch:
+def train_epoch(
+    learner: Learner,
+    state: State,
+    moments: State,
+    params: DFFKE,
+    seed: int,
+) -> Epoch:
     """Make one pass of Adam over the client's data, min CE(f(x; θ_k), y). ``moments``: those of the previous pass."""
     learner.set(state)
     model = learner.model.train()
@@ -101,7 +107,13 @@ def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
     return torch.randperm(count, generator=random)[: params.embeddings].sort().values
 
 
-def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params: DFFKE, seed: int) -> list[Release]:
+def teach(
+    learner: Learner,
+    state: State,
+    transfers: Sequence[Transfer],
+    params: DFFKE,
+    seed: int,
+) -> list[Release]:
     """Ŷ_k = f(D̂_k; θ_k) (n, classes) on each of the client's own sets of synthetic pictures."""
     learner.set(state)
     model = learner.model.eval()
@@ -118,13 +130,25 @@ def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params:
 
 
 def exchange(
-    learner: Learner, state: State, lessons: Sequence[Lesson], reviews: Sequence[Lesson], params: DFFKE, seed: int
+    learner: Learner,
+    state: State,
+    lessons: Sequence[Lesson],
+    reviews: Sequence[Lesson],
+    params: DFFKE,
+    seed: int,
 ) -> Exchanged:
     """Learn from the other clients: lessons are on the current synthetic pictures, reviews on those of the memory."""
     return learn(learner, state, _joined(learner, lessons, params), _joined(learner, reviews, params), params, seed)
 
 
-def learn(learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int) -> Exchanged:
+def learn(
+    learner: Learner,
+    state: State,
+    current: Taught,
+    past: Taught,
+    params: DFFKE,
+    seed: int,
+) -> Exchanged:
     """Train in ``exchange_epochs`` passes. Every step of Adam on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is
     followed by a step on past pictures, min KL[Ŷ_i ‖ f(B_i; θ_k)], and by ``private_steps`` steps on the client's own
     data, min CE(f(X_k; θ_k), Y_k).

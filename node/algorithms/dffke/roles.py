@@ -275,7 +275,12 @@ class Client(Role):
         return Synthetic(synthetic.decoder, chosen)
 
     async def exchange_knowledge(
-        self, now: Synthetic, past: Mapping[int, Synthetic], participants: list[str], identity: str, t: int
+        self,
+        now: Synthetic,
+        past: Mapping[int, Synthetic],
+        participants: list[str],
+        identity: str,
+        t: int,
     ) -> None:
         """Lines 16 to 20: send Ŷ_k to the peers, gather theirs, and learn from current and past ones alternately."""
         sets = {t: now, **past}

@@ -209,7 +209,13 @@ class Reinforcement:
         return {}
 
 
-def reinforcement_work(learner: Learner, hidden: int, batch: int, samples: int, agreement: bool) -> float:
+def reinforcement_work(
+    learner: Learner,
+    hidden: int,
+    batch: int,
+    samples: int,
+    agreement: bool,
+) -> float:
     """The time that `Reinforcement` takes in a mini-batch of `samples`, as a multiple of that without it: the passes
     through a generator that is `hidden` wide and through the classifier, and the losses."""
     classes = learner.data.classes

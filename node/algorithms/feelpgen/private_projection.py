@@ -37,7 +37,11 @@ def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDA
 
 
 def private_basis(
-    m: Matrix, components: int, epsilon: float, delta: float, random: np.random.Generator
+    m: Matrix,
+    components: int,
+    epsilon: float,
+    delta: float,
+    random: np.random.Generator,
 ) -> NDArray[np.float64]:
     """B (d, components) of `m` (n, d), whose rows are clipped first. The sign of an eigenvector is arbitrary, so each
     column gets the sign that makes its entry of largest absolute value positive."""

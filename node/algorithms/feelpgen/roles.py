@@ -189,7 +189,13 @@ def guarantee(p: FEELPGenPlus) -> str:
     return f"principal components are {budget}, but Z projected on them travels, for which no guarantee holds"
 
 
-def reinforcement(p: FEELPGenMinus, generator: State, r: int, samples: int, seed: int) -> Reinforcement:
+def reinforcement(
+    p: FEELPGenMinus,
+    generator: State,
+    r: int,
+    samples: int,
+    seed: int,
+) -> Reinforcement:
     """Knowledge reinforcement in inner round r, for a client with `samples` samples."""
     b = p.generated_batch
     if p.generated_weight == "batch":

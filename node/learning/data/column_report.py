@@ -32,7 +32,12 @@ class Table(Protocol):
 
 
 def report(
-    table: Table, columns: Columns, target: str, inputs: Sequence[str], y: NDArray[Any], label_names: Collection[str]
+    table: Table,
+    columns: Columns,
+    target: str,
+    inputs: Sequence[str],
+    y: NDArray[Any],
+    label_names: Collection[str],
 ) -> tuple[tuple[str, str], ...]:
     """Each column, in the order of the table, with what it became."""
     found = []

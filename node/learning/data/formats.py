@@ -283,7 +283,11 @@ def with_targets(entries: Mapping[str, Any], path: str, *, normalised: bool = Fa
 
 
 def targets_of(
-    x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any], path: str
+    x_train: NDArray[Any],
+    y_train: NDArray[Any],
+    x_test: NDArray[Any],
+    y_test: NDArray[Any],
+    path: str,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The targets of the training and of the test part. Raises DataError."""
     if _are_sequences(parts_of(x_train).values(), y_train):

@@ -171,7 +171,11 @@ def _few_samples(scheme: PartitionParameters) -> str:
 
 
 def _with_enough_people(
-    name: str, scheme: PartitionParameters, parts: Parts, task: Task, random: np.random.Generator
+    name: str,
+    scheme: PartitionParameters,
+    parts: Parts,
+    task: Task,
+    random: np.random.Generator,
 ) -> tuple[Parts, list[str]]:
     """The parts in which each client has `min_samples`, and notes on the people who were left out or moved."""
     assert task.subjects is not None
@@ -386,7 +390,12 @@ def own_test(
 
 
 def own_test_of(
-    people: Indices, test_subjects: Indices, test_labels: NDArray[np.int64], seed: int, *, balanced: bool = False
+    people: Indices,
+    test_subjects: Indices,
+    test_labels: NDArray[np.int64],
+    seed: int,
+    *,
+    balanced: bool = False,
 ) -> Indices:
     """The test samples of these people: all of them, or `MOST_OWN` of them with every label in its proportion. With
     `balanced` they are drawn equally from the people's labels."""

@@ -12,7 +12,11 @@ APART = 5  # one row in five, or the rows of one person in five, is in the test 
 
 
 def split(
-    rows: int, first_part: int, how: str, people: NDArray[np.intp] | None, source: str
+    rows: int,
+    first_part: int,
+    how: str,
+    people: NDArray[np.intp] | None,
+    source: str,
 ) -> tuple[Indices, Indices]:
     """The rows of the training part and of the test part, ascending. Of the ``rows``, the first ones belong to a
     training part of its own if there are fewer of them. ``people`` (N,): the person of each row."""

@@ -33,7 +33,11 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 
 
 async def open_environment(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    workers: int,
+    tell: Tell,
 ) -> Environment:
     """Connect to an Engine that has the images, and open a hub: as root on the host, else in a helper container."""
     from orchestrator.drivers.docker.driver import DockerDriver

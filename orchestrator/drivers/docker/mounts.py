@@ -18,7 +18,14 @@ from orchestrator.drivers.user import User
 from orchestrator.host.directory import RunDirectory
 
 
-def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User, group: int) -> list[Mount]:
+def lay_out(
+    directory: RunDirectory,
+    node: str,
+    assignment: Path,
+    data: Path,
+    user: User,
+    group: int,
+) -> list[Mount]:
     """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`. ``group``:
     of all nodes, since images may have different users. HostError if ``user`` cannot read the prepared data, which do
     not belong to the run."""

@@ -79,7 +79,11 @@ async def with_agents(
 
 
 def open_agents(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, server: Keypair, keys: str
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    server: Keypair,
+    keys: str,
 ) -> tuple[HostsDriver, Agents]:
     """The driver of a run, and the channel to its agents. ``keys``: the public key of the agents."""
     driver = (HostsProgramsDriver if plan.programs else HostsDriver)(plan, directory)
@@ -91,7 +95,11 @@ def open_agents(
 
 
 async def wait_for(
-    agents: Agents, hosts: Sequence[str], end: asyncio.Future[str], patience: float, remedy: str
+    agents: Agents,
+    hosts: Sequence[str],
+    end: asyncio.Future[str],
+    patience: float,
+    remedy: str,
 ) -> None:
     """Wait until the agents of these hosts are there. ``end``: that of the agents. HostError if one does not start."""
     there = asyncio.ensure_future(agents.wait_for(hosts, patience))
@@ -139,7 +147,13 @@ async def connected(
 
 
 def setup_of(
-    plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int, port: int = PORT, key: str = ""
+    plan: Plan,
+    homes: Mapping[str, str],
+    run: str,
+    host: str,
+    mtu: int,
+    port: int = PORT,
+    key: str = "",
 ) -> HostSetup:
     """What a host needs to open its driver, hub and links. ``homes``: the present host of each node. ``mtu``: the
     largest packet of a node. There is no trunk if the plan has one host."""

@@ -36,7 +36,11 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 
 
 async def open_environment(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    workers: int,
+    tell: Tell,
 ) -> Environment:
     """Open a hub and a fork server. The fork server warms up while the link engine starts."""
     stack.push_async_callback(sweep, directory.run)

@@ -23,7 +23,11 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 
 
 async def open_environment(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    workers: int,
+    tell: Tell,
 ) -> Environment:
     """Make the driver, the links and the control plane, all in this process. The results do not depend on the number
     of ``workers``."""

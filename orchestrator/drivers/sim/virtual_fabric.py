@@ -151,7 +151,15 @@ class ModelFabric:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def admit(self, client: str, cloud: str, link: LinkShare, crossings: Ways, seed: int, round: int) -> None:
+    def admit(
+        self,
+        client: str,
+        cloud: str,
+        link: LinkShare,
+        crossings: Ways,
+        seed: int,
+        round: int,
+    ) -> None:
         """Give a client of a population its link for one round, with the channels that it crosses up and down."""
         (there, back), media = crossings, self._media
         if media is None:

@@ -174,7 +174,13 @@ class Cluster:
             self._api.create_service(template, name=run, labels=labels, mode=ServiceMode("global"))
 
     def run_once(
-        self, run: str, directory: Path, image: str, arguments: Sequence[str], hosts: Collection[str], **others: Any
+        self,
+        run: str,
+        directory: Path,
+        image: str,
+        arguments: Sequence[str],
+        hosts: Collection[str],
+        **others: Any,
     ) -> dict[str, str]:
         """Run a task to its end on each host, see `start_agents`. Returns where it failed, and why."""
         try:

@@ -55,7 +55,11 @@ def inventory() -> Inventory:
 
 
 async def open_environment(
-    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+    plan: Plan,
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+    workers: int,
+    tell: Tell,
 ) -> Environment:
     """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
     from orchestrator.drivers.hosts.environment import connected, open_agents

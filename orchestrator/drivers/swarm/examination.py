@@ -50,7 +50,11 @@ class Examination:
 
 
 async def examine(
-    cluster: Cluster, hosts: Sequence[SwarmHost], agent_image: str, image: str, tell: Tell
+    cluster: Cluster,
+    hosts: Sequence[SwarmHost],
+    agent_image: str,
+    image: str,
+    tell: Tell,
 ) -> Examination:
     """Examine these usable hosts. ``image``: that of nodes. OrchestratorError if no agents can be started at all."""
     result = Examination()
@@ -122,7 +126,11 @@ async def _measure_delays(agents: Agents, ends: Sequence[HostEnd], result: Exami
 
 
 async def _measure_rates(
-    agents: Agents, ends: Sequence[HostEnd], result: Examination, others: Callable[[], tuple[str, ...]], tell: Tell
+    agents: Agents,
+    ends: Sequence[HostEnd],
+    result: Examination,
+    others: Callable[[], tuple[str, ...]],
+    tell: Tell,
 ) -> None:
     """One pair of hosts at a time, because pairs may share a wire. ``others`` tells the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""

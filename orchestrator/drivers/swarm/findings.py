@@ -204,7 +204,13 @@ def _image(host: SwarmHost, facts: HostState, wanted: Wanted) -> Iterator[HostFi
         yield HostFinding(LOOK, note, source.remedy, source.commands)
 
 
-def _on_its_way(host: SwarmHost, facts: HostState, source: Archive | Pinned, name: str, lacks: str) -> HostFinding:
+def _on_its_way(
+    host: SwarmHost,
+    facts: HostState,
+    source: Archive | Pinned,
+    name: str,
+    lacks: str,
+) -> HostFinding:
     """The finding for an image that a host lacks, or has another one of, and which a run gives it."""
     if facts.disk_free is not None:
         stands = obstacle(name, source, host.name, host.architecture, facts.disk_free, facts.image)

@@ -133,7 +133,14 @@ async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell)
     tell(f"{where}: the image {name} is there")
 
 
-async def _pull(host: str, name: str, source: Pinned, login: str | None, agents: Agents, tell: Tell) -> None:
+async def _pull(
+    host: str,
+    name: str,
+    source: Pinned,
+    login: str | None,
+    agents: Agents,
+    tell: Tell,
+) -> None:
     tell(f"{host} pulls the image {source.reference}")
     progress = CopyProgress(lambda share: tell(f"{host} pulls {name}: {share}"))
     repository, digest = split(source.reference)

@@ -194,7 +194,12 @@ def deliveries(
 
 
 def obstacle(
-    name: str, source: Archive | Pinned, host: str, architecture: str, free: int, image: Mapping[str, Any] | None
+    name: str,
+    source: Archive | Pinned,
+    host: str,
+    architecture: str,
+    free: int,
+    image: Mapping[str, Any] | None,
 ) -> HostError | None:
     """Why a host cannot get an image, or None. ``image`` is what it has under this name, which may share layers."""
     if isinstance(source, Pinned):

@@ -53,7 +53,12 @@ async def start_agents(
 
 
 async def leave_agents(
-    cluster: Cluster, agents: Agents, directory: Path, image: str, access: Access, labels: Mapping[str, str]
+    cluster: Cluster,
+    agents: Agents,
+    directory: Path,
+    image: str,
+    access: Access,
+    labels: Mapping[str, str],
 ) -> None:
     """Have the swarm start the agents that are to be left running, on each host that is in it or joins it."""
     _, address = await asyncio.to_thread(cluster.here)

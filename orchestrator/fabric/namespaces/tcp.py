@@ -101,7 +101,12 @@ async def readdress(
 
 
 async def _introduce(
-    hub: Hub, node: NodePlan, peer: NodePlan, pid: int, mtus: Mapping[str, int], congestion: str | None
+    hub: Hub,
+    node: NodePlan,
+    peer: NodePlan,
+    pid: int,
+    mtus: Mapping[str, int],
+    congestion: str | None,
 ) -> None:
     """Let a peer, with its process ``pid`` and its ``mtus``, know the addresses of a node."""
     lines = [f"{line}\n" for line in path_routes(peer, congestion, [node], mtus)]

@@ -111,7 +111,13 @@ def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
     return [each for each in nodes if each.name in names]
 
 
-def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu: int = MTU) -> str:
+def hub_lines(
+    node: NodePlan,
+    pid: int,
+    interface: str,
+    bridge: str | None,
+    mtu: int = MTU,
+) -> str:
     """Lines for the hub: make the pair, with one end directly in the namespace of ``pid``."""
     lines = [
         f"link add {interface} mtu {mtu} type veth peer name data0 address {node.mac} mtu {mtu} netns {pid}",

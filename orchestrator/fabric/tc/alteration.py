@@ -66,7 +66,11 @@ async def run(alterations: Sequence[Alteration], control: TrafficControl) -> lis
 
 
 def finish(
-    done: Alteration, reply: Reply, shown: Reply, links: KernelLinks, ledger: kernel_counters.Ledger
+    done: Alteration,
+    reply: Reply,
+    shown: Reply,
+    links: KernelLinks,
+    ledger: kernel_counters.Ledger,
 ) -> Exception | None:
     """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
     source, target = done.pair

@@ -129,10 +129,16 @@ def cpufreq(sys: Path) -> Iterator[Sensor]:
         if (file := policy / "scaling_cur_freq").exists()
     )
     if files:
-        slowest = lambda texts: 1e3 * min(map(int, texts))
-        fastest = lambda texts: 1e3 * max(map(int, texts))
-        yield Sensor(FREQUENCY, "cpufreq", "slowest core", files, slowest, partial=True)
-        yield Sensor(FREQUENCY, "cpufreq", "fastest core", files, fastest, partial=True)
+        yield Sensor(FREQUENCY, "cpufreq", "slowest core", files, _slowest, partial=True)
+        yield Sensor(FREQUENCY, "cpufreq", "fastest core", files, _fastest, partial=True)
+
+
+def _slowest(kilohertz: Iterable[str]) -> float:
+    return 1e3 * min(map(int, kilohertz))
+
+
+def _fastest(kilohertz: Iterable[str]) -> float:
+    return 1e3 * max(map(int, kilohertz))
 
 
 def throttle_counts(sys: Path) -> Iterator[Sensor]:

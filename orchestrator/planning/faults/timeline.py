@@ -243,7 +243,11 @@ def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: ResolvedMedia)
 
 
 def _expand_one(
-    spec: FaultSpec, targets: _Targets, random: np.random.Generator, rounds: int, after: float | None
+    spec: FaultSpec,
+    targets: _Targets,
+    random: np.random.Generator,
+    rounds: int,
+    after: float | None,
 ) -> Iterator[Fault]:
     """The faults of one rule."""
     if spec.random is not None:
@@ -273,7 +277,11 @@ def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[F
 
 
 def _poisson(
-    spec: FaultSpec, targets: _Targets, mean: float, until: float, random: np.random.Generator
+    spec: FaultSpec,
+    targets: _Targets,
+    mean: float,
+    until: float,
+    random: np.random.Generator,
 ) -> Iterator[Fault]:
     """Draw events at exponential intervals. An event hits only targets whose earlier faults of this rule are over."""
     busy = [0.0] * len(targets)

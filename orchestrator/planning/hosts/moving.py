@@ -37,7 +37,11 @@ class Moves(NamedTuple):
 
 
 def moves(
-    plan: Plan, homes: Mapping[str, str], nodes: Iterable[str], hosts: Collection[str], between: Between
+    plan: Plan,
+    homes: Mapping[str, str],
+    nodes: Iterable[str],
+    hosts: Collection[str],
+    between: Between,
 ) -> Moves:
     """Find new hosts for ``nodes`` of a lost host among ``hosts``. ``homes``: the hosts of nodes until now."""
     leaving = set(nodes)
@@ -127,7 +131,11 @@ def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
 
 
 def _hindrance(
-    plan: Plan, node: str, links: Iterable[AskedLink], homes: Mapping[str, str], between: Between
+    plan: Plan,
+    node: str,
+    links: Iterable[AskedLink],
+    homes: Mapping[str, str],
+    between: Between,
 ) -> str | None:
     """Why a node cannot move, in words: a link with too little delay, or media without a home."""
     for link in links:

@@ -21,7 +21,13 @@ FRAMEWORK = 170_000_000
 """Bytes of a process with Python and torch on x86_64, without the files that it maps (RssAnon of proc(5))."""
 
 
-def training_bytes(size: Size, params: LocalTraining, samples: int, sample_bytes: int, tests: int) -> int:
+def training_bytes(
+    size: Size,
+    params: LocalTraining,
+    samples: int,
+    sample_bytes: int,
+    tests: int,
+) -> int:
     """The most bytes of a client with ``samples`` of ``sample_bytes`` each, which evaluates on ``tests`` samples."""
     state = NUMBER * (size.parameters + size.buffers) + 8 * size.counters
     copies = 1 + bool(params.weight_decay) + (3 if params.optimizer == "adam" else bool(params.momentum))

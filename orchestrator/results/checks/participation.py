@@ -129,7 +129,13 @@ def _reasons(history: History, client: str, used: set[str], events: list[Event])
         yield _reason(history, name, kind, number, last[name, kind])
 
 
-def _reason(history: History, name: str, kind: str, number: int, event: Event) -> Reason:
+def _reason(
+    history: History,
+    name: str,
+    kind: str,
+    number: int,
+    event: Event,
+) -> Reason:
     times = text.count(number, "time")
     match name:
         case "bad_message":

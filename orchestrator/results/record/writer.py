@@ -116,12 +116,27 @@ class Record:
         if tcp:
             self.note("tcp", dict(tcp))
 
-    def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
+    def event(
+        self,
+        t: float,
+        node: str | None,
+        name: str,
+        round: int | None,
+        data: Row,
+    ) -> None:
         """Record an event at a node, or the orchestrator (None). ``edge_round`` in the data has its own column."""
         rest = {key: value for key, value in data.items() if key != "edge_round"}
         self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
 
-    def metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
+    def metric(
+        self,
+        t: float,
+        node: str,
+        round: int | None,
+        scope: str,
+        name: str,
+        value: float,
+    ) -> None:
         """Record a metric that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""
         self._write("metric", [(t, node, round, scope, name, value)])
 
@@ -183,7 +198,14 @@ class Record:
         """Take note that a node's process has started and counts its traffic from 0."""
         self._flows.pop(node, None)
 
-    def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
+    def resources(
+        self,
+        t: float,
+        node: str,
+        cpu_seconds: float,
+        rss: int,
+        pss: int | None = None,
+    ) -> None:
         """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 

@@ -112,7 +112,14 @@ class Usage:
     def memory_measure(self) -> str:
         return "PSS" if self.pss else "RSS"
 
-    def add_resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None) -> None:
+    def add_resources(
+        self,
+        t: float,
+        node: str,
+        cpu_seconds: float,
+        rss: int,
+        pss: int | None,
+    ) -> None:
         """Take a row of the table resources."""
         self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
@@ -123,13 +130,28 @@ class Usage:
         """Take a row of the table channel."""
         self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
 
-    def _add_link(self, t: float, source: str, target: str, size: int, dropped: int, delivered: int) -> None:
+    def _add_link(
+        self,
+        t: float,
+        source: str,
+        target: str,
+        size: int,
+        dropped: int,
+        delivered: int,
+    ) -> None:
         self.now = max(self.now, t)
         self.packets = (self.packets or 0) + delivered
         self.links[source, target].grow(t, size)
         self.dropped[source, target].grow(t, dropped)
 
-    def _add_sent(self, t: float, node: str, kind: str, messages: int, size: int) -> None:
+    def _add_sent(
+        self,
+        t: float,
+        node: str,
+        kind: str,
+        messages: int,
+        size: int,
+    ) -> None:
         self.now = max(self.now, t)
         of_kind = self.kinds[kind]
         of_kind[0] += messages

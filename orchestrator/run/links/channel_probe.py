@@ -106,7 +106,11 @@ def seconds_of(probed: ProbedChannel, plan: Plan, mtu: int) -> float:
 
 
 async def measure(
-    probed: ProbedChannel, plan: Plan, handles: Mapping[str, NodeHandle], prober: Prober, engine: str = ""
+    probed: ProbedChannel,
+    plan: Plan,
+    handles: Mapping[str, NodeHandle],
+    prober: Prober,
+    engine: str = "",
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
     reason why there are none. ``engine``: that of the links."""

@@ -135,7 +135,14 @@ async def probe_links(
         await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
 
 
-def planned(pair: ProbedPair, plan: Plan, mtu: int = MTU, *, quick: bool = True, engine: str = "") -> ProbePlan:
+def planned(
+    pair: ProbedPair,
+    plan: Plan,
+    mtu: int = MTU,
+    *,
+    quick: bool = True,
+    engine: str = "",
+) -> ProbePlan:
     """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`. ``engine``: that
     of the links."""
     ways = pair.forward.profile, pair.back.profile
@@ -229,7 +236,11 @@ def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
 
 
 async def _measure(
-    pair: ProbedPair, handles: dict[str, NodeHandle], prober: Prober, network: float | None, sending: ProbePlan
+    pair: ProbedPair,
+    handles: dict[str, NodeHandle],
+    prober: Prober,
+    network: float | None,
+    sending: ProbePlan,
 ) -> PairFigures:
     """The figures of both directions, or the reason why there are none."""
     timeout = TIMEOUT + sending.seconds

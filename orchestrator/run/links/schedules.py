@@ -101,7 +101,14 @@ class Schedules:
             became = "cut" if change.cut else change.profile.describe()
             self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
 
-    async def _make_one(self, course: Course, pair: Ends, change: Change, cause: str, began: float) -> float:
+    async def _make_one(
+        self,
+        course: Course,
+        pair: Ends,
+        change: Change,
+        cause: str,
+        began: float,
+    ) -> float:
         """Change one link and return how late the change was, in seconds."""
         try:
             if course.channel is None:

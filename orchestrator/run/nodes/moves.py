@@ -32,7 +32,12 @@ class Moves:
     """Where the devices of a run are. ``elsewhere``: the links that were cut when the run began or was continued."""
 
     def __init__(
-        self, plan: Plan, processes: NodeProcesses, links: Links, driver: Driver, spawn: Callable[[Work], None]
+        self,
+        plan: Plan,
+        processes: NodeProcesses,
+        links: Links,
+        driver: Driver,
+        spawn: Callable[[Work], None],
     ) -> None:
         """``spawn`` runs a coroutine concurrently, and handles its errors."""
         self._plan = plan

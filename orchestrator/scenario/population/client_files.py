@@ -144,7 +144,11 @@ def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_absences(
-    table: AvailabilityTable, topology: Topology, after: float | None, faults: list[Any], places: dict[KeyPath, str]
+    table: AvailabilityTable,
+    topology: Topology,
+    after: float | None,
+    faults: list[Any],
+    places: dict[KeyPath, str],
 ) -> None:
     """A fault for each time that a client is away."""
     if after is None:

@@ -203,7 +203,13 @@ def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved:
             resolved.translate((pair.upper, pair.lower), spec.nat_timeout)
 
 
-def _for_two_nodes(key: str, spec: LinkSpec, resolved: Resolved, used: Set[str], upward: Set[Ends]) -> None:
+def _for_two_nodes(
+    key: str,
+    spec: LinkSpec,
+    resolved: Resolved,
+    used: Set[str],
+    upward: Set[Ends],
+) -> None:
     """Apply the entry ``a -> b`` or ``a <-> b``. Raises ValueError for any other key."""
     match = _pair(key, spec, used)
     directions = [(match[1], match[3])] + ([(match[3], match[1])] if match[2] == "<->" else [])

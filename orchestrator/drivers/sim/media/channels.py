@@ -185,7 +185,14 @@ class SharedMedia:
         for crossing in crossings:
             self._touch(crossing.channel)
 
-    def count(self, channel: str, member: str, packets: float, size: float, overflowed: int = 0) -> None:
+    def count(
+        self,
+        channel: str,
+        member: str,
+        packets: float,
+        size: float,
+        overflowed: int = 0,
+    ) -> None:
         """Count packets that have left a channel, and the bytes of them."""
         self._channels[channel].count(member, packets, size, overflowed)
 

@@ -55,12 +55,12 @@ def test_what_was_found_before(hosts: Hosts, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CANARIES)
-def test_a_planted_defect_is_found(hosts: Hosts, name: str) -> None:
+def test_a_planted_bug_is_found(hosts: Hosts, name: str) -> None:
     outcomes = search(hosts, chain([SMALL], map(generate, FOUND.get(name, range(1, 4)))), name)
     assert any(CANARIES[name].found_by in each.broken for each in outcomes)
 
 
-def test_every_invariant_has_a_planted_defect() -> None:
+def test_every_invariant_has_a_planted_bug() -> None:
     assert {canary.found_by for canary in CANARIES.values()} == set(INVARIANTS)
 
 

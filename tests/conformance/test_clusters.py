@@ -80,7 +80,7 @@ def test_a_host_that_is_not_there_gets_no_agent(stage: Stage) -> None:
     assert stage.cluster.runs() == {}
 
 
-def test_nobody_waits_for_agents_of_hosts_that_do_not_answer(stage: Stage) -> None:
+def test_no_one_waits_for_agents_of_hosts_that_do_not_answer(stage: Stage) -> None:
     stage.cluster.start_agents(RUN, DIRECTORY, "i", [], **NOTHING)
     stage.lose()
     assert stage.cluster.stop_agents(RUN) == ["b"]

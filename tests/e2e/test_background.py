@@ -25,7 +25,7 @@ def detached(tmp_path: Path, scenario: str, *arguments: str) -> subprocess.Compl
     return subprocess.run(words, cwd=ROOT, input=scenario, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_run_goes_on_in_the_background_to_its_end(tmp_path: Path) -> None:
+def test_a_run_continues_in_the_background_to_its_end(tmp_path: Path) -> None:
     done = detached(tmp_path, FEW + "expect: {accuracy: 100%}\n", "--driver", "sim")
     assert done.returncode == 0, done.stderr
     run = done.stdout.strip()

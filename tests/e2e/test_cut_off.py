@@ -21,7 +21,7 @@ probe: {before: false}
 
 
 @pytest.mark.parametrize("lost_after", ["2s", "20s"])
-def test_rounds_go_on_without_it_and_it_comes_back(tmp_path: Path, lost_after: str) -> None:
+def test_rounds_continue_without_it_and_it_comes_back(tmp_path: Path, lost_after: str) -> None:
     """Whether the cloud takes the edge for lost meanwhile (2 s) or only misses its answers (20 s)."""
     scenario = (
         FEW.replace("rounds: 3", f"rounds: {ROUNDS}") + CUT + f"timeouts: {{beat: 200ms, lost_after: {lost_after}}}\n"

@@ -52,7 +52,7 @@ def states(directory: RunDirectory) -> set[str]:
 
 
 @pytest.mark.parametrize("redirected", ["--json 2>&1 | true", ">&- 2>&- <&-"])
-def test_output_that_nobody_reads_ends_nothing(tmp_path: Path, redirected: str) -> None:
+def test_output_that_no_one_reads_ends_nothing(tmp_path: Path, redirected: str) -> None:
     path = write(tmp_path, SHORT)
     line = f'set -o pipefail; "$@" {redirected}'
     done = subprocess.run(
@@ -69,7 +69,7 @@ def test_output_that_nobody_reads_ends_nothing(tmp_path: Path, redirected: str) 
     assert is_tidy(only_run(tmp_path / "runs"))
 
 
-def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_under_standard_output_is_reported(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             command("validate", "--quiet", write(tmp_path, SHORT)),

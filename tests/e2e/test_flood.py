@@ -105,7 +105,7 @@ def attack(run: Background, who: str, keys: Path) -> Iterator[subprocess.Popen[s
             process.kill()
 
 
-def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
+def test_hostile_frames_disturb_no_one(tmp_path: Path) -> None:
     with Background(tmp_path, SCENARIO) as run:
         keys = keys_of_the_hostile(run)
         run.wait_round(8)  # the frozen device is lost, and memory has its size

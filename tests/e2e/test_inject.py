@@ -87,7 +87,7 @@ def refuse_strangers(directory: RunDirectory) -> None:
     directory.commands.chmod(0o600)
 
 
-def test_a_crash_and_a_partition_by_hand(open_path: Path) -> None:
+def test_a_manual_crash_and_partition(open_path: Path) -> None:
     with Background(open_path, LONG) as run:
         run.wait_round(1)
         victim = run.find("device-0-0")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 STOPPED = 1.0  # s
 
 
-def test_a_switch_that_is_stopped_for_a_moment_is_told_with_its_time(tmp_path: Path) -> None:
+def test_a_switch_that_is_stopped_for_a_moment_is_reported_with_its_time(tmp_path: Path) -> None:
     scenario = SMALL.replace("rounds: 3", "rounds: 12") + "probe: {before: false}\n"
     with Background(tmp_path, scenario) as run:
         run.wait_round(3)

@@ -359,7 +359,7 @@ def test_every_reading_arrives(tmp_path: Path) -> None:
     assert traces_of(directory.run) == []
 
 
-def test_a_program_that_fails_is_told_at_once(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_at_once(tmp_path: Path) -> None:
     scenario = """
 topology: {cloud: true, edges: 0, devices: 1}
 probe: {before: false}

@@ -131,7 +131,7 @@ def test_the_version_is_that_of_the_package_and_of_the_changelog() -> None:
     assert newest[1] == project["version"]
 
 
-def test_nothing_is_imported_before_it_is_asked_for() -> None:
+def test_nothing_is_imported_before_it_is_requested() -> None:
     with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "load_state"}
     with_torch |= {
         "cross_entropy",

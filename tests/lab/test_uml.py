@@ -28,7 +28,7 @@ def test_never_ends():
     import time
     time.sleep(3600)
 
-def test_writes_beside_its_results():
+def test_writes_next_to_its_results():
     pathlib.Path(__file__).with_name("written").touch()
 """
 

@@ -199,7 +199,7 @@ gaps = st.lists(st.tuples(st.floats(0, 0.01), st.integers(60, FULL_FRAME)), min_
 
 
 @given(profile=profiles, after=profiles, stream=gaps, seed=st.integers(0, 2**63))
-def test_order_is_kept_unless_reordering_is_asked(
+def test_order_is_kept_unless_reordering_is_requested(
     profile: LinkProfile, after: LinkProfile, stream: list[tuple[float, int]], seed: int
 ) -> None:
     impairment = Impairment(profile, seed)
@@ -308,7 +308,7 @@ def test_another_seed_gives_other_fates() -> None:
     assert fates(Impairment(profile, seed=1), 100) != fates(Impairment(profile, seed=2), 100)
 
 
-def test_the_same_frames_are_lost_whatever_else_is_asked() -> None:
+def test_the_same_frames_are_lost_whatever_else_is_requested() -> None:
     plain = fates(Impairment(LinkProfile(loss=0.3), seed=9), 500)
     busy = LinkProfile(loss=0.3, latency=0.01, jitter=0.01, rate=1e9, duplicate=0.2, corrupt=0.2, reorder=0.2)
     assert fates(Impairment(busy, seed=9), 500) == plain

@@ -155,7 +155,7 @@ PLAIN = 'algorithms=[edgebed.Algorithm("mine", params=Mine)]'
         ("params=Mine", "params=Mine, module='nothing'", "mine.py: the module 'nothing' of algorithm mine cannot be"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_reported_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(PluginError) as raised:
         use(tmp_path, GOOD.replace(old, new))

@@ -231,7 +231,7 @@ async def test_a_lost_device_is_not_waited_for_beyond_the_quorum(world: World) -
 
 
 @virtual
-async def test_nobody_waits_at_the_beginning_for_a_device_that_is_planned_to_come_late(world: World) -> None:
+async def test_no_one_waits_at_the_start_for_a_device_that_is_planned_to_come_late(world: World) -> None:
     class Late(Nodes):
         def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
             usual = super().assignment(node, peers, **values)
@@ -315,7 +315,7 @@ class Diverged(Device):
 
 
 @virtual
-async def test_what_is_not_finite_is_told_and_left_out(world: World) -> None:
+async def test_what_is_not_finite_is_reported_and_left_out(world: World) -> None:
     roles = dict(zip(DEVICES, (Device, Diverged, Device), strict=True))
     for name, kind in roles.items():
         world.start(world.role(kind, name))
@@ -336,7 +336,7 @@ async def test_what_is_not_finite_is_told_and_left_out(world: World) -> None:
 
 
 @virtual
-async def test_rounds_tell_how_many_gatherings_came_to_nothing(world: World) -> None:
+async def test_rounds_report_how_many_gatherings_came_to_nothing(world: World) -> None:
     for name in DEVICES:
         world.start(world.role(Diverged if name == "device-0" else Device, name))
     world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=1.0, deadline=30.0)))
@@ -348,7 +348,7 @@ async def test_rounds_tell_how_many_gatherings_came_to_nothing(world: World) -> 
 
 
 @virtual
-async def test_a_round_with_nobody_left_to_ask_is_abandoned(world: World) -> None:
+async def test_a_round_with_no_one_left_to_ask_is_abandoned(world: World) -> None:
     _, devices = start_all(world)
     await asyncio.sleep(1.5)  # in the second round
     for device in devices:
@@ -381,7 +381,7 @@ async def test_who_receives_leaves_out_what_is_not_finite(world: World) -> None:
 
 
 @virtual
-async def test_a_parents_message_is_heard_whatever_it_holds(world: World) -> None:
+async def test_a_parents_message_is_received_whatever_it_holds(world: World) -> None:
     _, devices = start_all(world, restored=Checkpoint(1, {"w": np.full(3, np.nan)}, {}))
     await world.over("cloud", *DEVICES)
     assert [device.rounds_done for device in devices] == [[2, 3]] * 3
@@ -392,7 +392,7 @@ async def test_a_parents_message_is_heard_whatever_it_holds(world: World) -> Non
 
 
 @virtual
-async def test_whoever_leaves_is_not_waited_for_and_ends_nobody(world: World) -> None:
+async def test_a_node_that_leaves_is_not_waited_for_and_ends_no_one(world: World) -> None:
     cloud, devices = start_all(world)
     await asyncio.sleep(1.5)
     devices[0].stop(leaving=True)
@@ -427,7 +427,7 @@ async def test_a_slow_device_skips_to_the_newest_model(world: World) -> None:
 
 
 @virtual
-async def test_a_coordinator_goes_on_after_its_checkpoint(world: World, tmp_path: Path) -> None:
+async def test_a_coordinator_continues_after_its_checkpoint(world: World, tmp_path: Path) -> None:
     class Careful(Cloud):
         async def run(self) -> None:
             self.first = self.restored.round if self.restored else 0
@@ -563,7 +563,7 @@ async def test_a_withdrawn_message_does_not_go_to_who_comes_later(world: World) 
 
 
 @virtual
-async def test_told_to_stop_a_role_ends_wherever_it_waits(world: World) -> None:
+async def test_asked_to_stop_a_role_ends_wherever_it_waits(world: World) -> None:
     class Waiter(Role):
         async def run(self) -> None:
             if self.name == "device-0":

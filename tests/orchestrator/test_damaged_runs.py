@@ -127,7 +127,7 @@ DAMAGES: list[Callable[[Path, random.Random], None]] = [damage_json, damage_rows
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_no_verb_ends_in_a_traceback(
+def test_no_command_ends_in_a_traceback(
     whole: Path,
     tmp_path: Path,
     damage: Callable[[Path, random.Random], None],

@@ -50,7 +50,7 @@ def test_a_table_is_wrapped_at_spaces() -> None:
     ]
 
 
-def test_a_table_whose_words_do_not_fit_is_a_block_for_each_row() -> None:
+def test_a_table_with_words_that_do_not_fit_is_a_block_for_each_row() -> None:
     assert printed(60, lambda console: write_table(console, HEADINGS, ROWS)).splitlines() == [
         "device-0-1",
         "  memory        203 MB",
@@ -61,7 +61,7 @@ def test_a_table_whose_words_do_not_fit_is_a_block_for_each_row() -> None:
     ]
 
 
-def test_entries_stay_beside_their_label() -> None:
+def test_entries_stay_next_to_their_label() -> None:
     entries: list[tuple[str, Cell]] = [
         ("verdict", Text("pass", style="green")),
         ("", "the links were as slow as they should be"),

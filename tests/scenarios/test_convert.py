@@ -41,13 +41,13 @@ def fedscale(**clients: dict[str, Any]) -> Devices:
     return from_fedscale(pickle.dumps({int(name[1:]): CLIENT | changed for name, changed in clients.items()}))
 
 
-def test_fedscale_tells_starts_and_ends() -> None:
+def test_fedscale_reports_starts_and_ends() -> None:
     assert fedscale(c1={}).devices == [
         Device("1", [(12788.0, 65882.0), (100044.0, 133575.0), (188992.0, 200000.0)], 200000.0)  # cut at finish_time
     ]
 
 
-def test_each_client_of_fedscale_is_there_when_its_program_says() -> None:
+def test_each_client_of_fedscale_is_online_when_its_program_says() -> None:
     """FedScale's client_metadata.is_active: a client is there if active <= t mod finish_time <= inactive."""
     traces: dict[int, dict[str, Any]] = {
         1: {"inactive": [50, 90], "finish_time": 100, "active": [40, 80]},

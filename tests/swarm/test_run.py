@@ -146,7 +146,7 @@ def images_of(host: EngineHost) -> dict[str, str]:
         return {" ".join(each.tags): identity(each.attrs) for each in client.images.list(all=True)}
 
 
-def test_an_image_that_is_brought_in_part_is_none_and_whole_it_is_the_same(
+def test_an_image_that_is_copied_in_part_is_none_and_whole_it_is_the_same(
     tmp_path: Path, engines: Engines, manager: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The image is one that makes no nodes: it is about how it gets to the hosts."""
@@ -392,7 +392,7 @@ def test_hosts_pull_images_of_a_registry_by_their_digests(
         assert f"agents are made from the image {agent}@{agents.digest}" in told
 
 
-def test_the_hosts_tell_of_themselves_and_nothing_is_left(engines: Engines, manager: tuple[str, ...]) -> None:
+def test_the_hosts_report_and_nothing_is_left(engines: Engines, manager: tuple[str, ...]) -> None:
     engines.underlay.shape("a", "b", {"rate": "40mbit"})
     done = subprocess.run(
         [*manager, *command("hosts", "doctor", "--json")], capture_output=True, text=True, timeout=120, check=False

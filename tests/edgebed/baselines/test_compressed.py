@@ -30,7 +30,7 @@ def plain(of: Federation, algorithm: str, folder: Path) -> Federation:
     return Federation(of.data, of.tree, algorithm, params, folder, rounds=of.rounds, partition=of.partition)
 
 
-def test_the_largest_by_hand() -> None:
+def test_the_largest_worked_example() -> None:
     """u = [1, -5, 2, 0] + [0, 1, 2, 3] = [1, -4, 4, 3]; half of it are places 1 and 2, and [1, 0, 0, 3] is left."""
     update, memory = floats([1, -5, 2, 0]), floats([0, 1, 2, 3])
     sent, left = largest(update, memory, 0.5)
@@ -74,7 +74,7 @@ def test_a_round_that_comes_again_has_the_memory_from_before_it() -> None:
     assert memory.of_round(3, 2).tolist() == [0, 2]
 
 
-def test_levels_by_hand() -> None:
+def test_levels_worked_example() -> None:
     """v = [3, -4] has the norm 5. Of five levels the values are 3 and -4 exactly; of one, each is 0 or ±5."""
     sent = quantised(floats([3, -4]), 5, 2, seed=1)
     assert (sent["norms"].tolist(), sent["levels"].tolist(), sent["levels"].dtype) == ([5.0], [3, -4], np.dtype("i1"))

@@ -31,7 +31,7 @@ def test_the_upper_layers() -> None:
     assert [upper(names, layers) for layers in (0, 1, 2)] == [[], names[2:], names]
 
 
-def test_the_mixture_by_hand() -> None:
+def test_the_mixture_worked_example() -> None:
     """Equation 4: [0, 4] + ([2, 2] - [0, 4]) * [0.5, 1] = [1, 2]; below the upper layers the global model, 9."""
     own = {"upper": np.array([0.0, 4.0]), "lower": np.array([1.0])}
     w = {"upper": np.array([2.0, 2.0]), "lower": np.array([9.0])}
@@ -39,7 +39,7 @@ def test_the_mixture_by_hand() -> None:
     assert (found["upper"].tolist(), found["lower"].tolist()) == ([1.0, 2.0], [9.0])
 
 
-def test_the_weights_by_hand() -> None:
+def test_the_weights_worked_example() -> None:
     """Equation 5: [0.5, 1, 0.5] - 0.5 [1, -1, 3] * [0.5, 2, 2] = [0.25, 2, -2.5], clipped to [0.25, 1, 0]."""
     gradient, difference = np.array([1.0, -1.0, 3.0]), np.array([0.5, 2.0, 2.0])
     assert reweighted(np.array([0.5, 1.0, 0.5]), gradient, difference, 0.5).tolist() == [0.25, 1.0, 0.0]

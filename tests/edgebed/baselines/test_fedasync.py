@@ -36,11 +36,11 @@ def staleness(journal: Journal) -> list[tuple[str, int]]:
         (FedAsync(mixing=0.6, staleness="hinge", slope=0.5, behind=3), [0.6, 0.6, 0.6 / 3.5]),  # 0.5 (8 - 3) + 1
     ],
 )
-def test_weights_by_hand(params: FedAsync, expected: list[float]) -> None:
+def test_weights_worked_example(params: FedAsync, expected: list[float]) -> None:
     assert [weight(d, params) for d in (0, 3, 8)] == pytest.approx(expected)
 
 
-def test_mixing_by_hand() -> None:
+def test_mixing_worked_example() -> None:
     """(1 - 0.25) [1, 2] + 0.25 [5, -2] = [2, 1]; of a counter, the maximum."""
     old = {"w": np.array([1, 2], np.float32), "seen": np.array(3)}
     new = {"w": np.array([5, -2], np.float32), "seen": np.array(4)}
@@ -48,7 +48,7 @@ def test_mixing_by_hand() -> None:
     assert (found["w"].tolist(), found["seen"].item()) == ([2.0, 1.0], 4)
 
 
-def test_the_proximal_term_by_hand() -> None:
+def test_the_proximal_term_worked_example() -> None:
     """x = [1, 2], x_τ = [0, 4], ρ = 0.5: (0.5 / 2) (1² + 2²) = 1.25; gradient ρ (x − x_τ) = [0.5, -1]."""
     linear = nn.Linear(2, 1, bias=False)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_evaluations_are_as_rare_as_asked(tmp_path: Path) -> None:
     assert list(found.journals["cloud"].series("global")) == [3, 6]
 
 
-def test_workers_that_were_away_go_on(tmp_path: Path) -> None:
+def test_workers_that_were_away_continue(tmp_path: Path) -> None:
     """A cut link loses an update or a model, a crash both. A training takes 1.2 s, so the third worker makes some 16
     versions in 20 s without them."""
     slow, cuts = dict.fromkeys(star(3), 20.0), {("cloud", "device-0"): (0.1, 20.0)}
@@ -95,7 +95,7 @@ def test_workers_that_were_away_go_on(tmp_path: Path) -> None:
         assert 4 <= order[17:].count(worker) <= 6
 
 
-def test_a_server_that_crashed_goes_on(tmp_path: Path) -> None:
+def test_a_server_that_crashed_continues(tmp_path: Path) -> None:
     found = run(tmp_path, rounds=24, crash={"cloud": (3.0, 30.0)}).run()
     assert max(found.journals["cloud"].series("global")) == 24
     assert found.journals["cloud"].series("global")[24] > 0.5

@@ -23,12 +23,12 @@ def run(folder: Path, clients: int = 4, **more: Any) -> Federation:
     return federation(folder, "edgebed.baselines.fedbuff", "fedbuff", star(clients), params=params, **more)
 
 
-def test_scaling_by_hand() -> None:
+def test_scaling_worked_example() -> None:
     assert [scaling(tau, FedBuff()) for tau in (0, 3, 8)] == pytest.approx([1, 1 / 2, 1 / 3])
     assert scaling(8, FedBuff(staleness="constant")) == 1
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_worked_example() -> None:
     """w = [1, 2]; Δ = [1, 0] with s = 1 and [0, 4] with s = ½; η_g = 2, K = 2: w - (2 / 2) [1, 2] = [0, 0]. Statistics
     take the mean, (2 + 4) / 2, whatever they were."""
     w = {"w": np.array([1, 2], np.float32), "variance": np.array([9], np.float32)}
@@ -40,7 +40,7 @@ def test_a_step_by_hand() -> None:
     assert found["variance"].tolist() == [3.0]
 
 
-def test_a_difference_by_hand() -> None:
+def test_a_difference_worked_example() -> None:
     before = {"w": np.array([1.5], np.float32), "variance": np.array([3], np.float32)}
     found = difference(before, {"w": np.array([1.0], np.float32), "variance": np.array([4], np.float32)}, ("w",))
     assert (found["w"].tolist(), found["variance"].tolist()) == ([0.5], [4.0])
@@ -69,7 +69,7 @@ def test_slow_clients_are_stale(tmp_path: Path) -> None:
     assert list(journal.series("global")) == list(range(1, 10))
 
 
-def test_the_others_go_on_without_a_client(tmp_path: Path) -> None:
+def test_the_others_continue_without_a_client(tmp_path: Path) -> None:
     """A training takes 1.2 s. For 20 s two clients fill the buffer of two."""
     slow, cuts = dict.fromkeys(star(4), 20.0), {("cloud", "device-1"): (0.1, 20.0)}
     params = {"buffer": 2, "evaluate_every": 100}

@@ -62,14 +62,14 @@ def cloud_learner() -> Any:
     )
 
 
-def test_weights_by_hand() -> None:
+def test_weights_worked_example() -> None:
     """Of label 0 the clients have 3 and 1, of label 1 none and 2: p̂ = (4, 2) / 6. Nobody has label 2."""
     counts = np.array([[3, 0, 0], [1, 2, 0]])
     assert shares_of_clients(counts).tolist() == [[0.75, 0, 0], [0.25, 1, 0]]
     assert distribution(counts).tolist() == pytest.approx([2 / 3, 1 / 3, 0])
 
 
-def test_the_ensembles_loss_by_hand() -> None:
+def test_the_ensembles_loss_worked_example() -> None:
     """Label 0: logits (ln 3, 0) and (0, 0) say 3/4 and 1/2, weighted by 3/4 and 1/4. Label 1: the first client has none
     of it, and the second's logits (0, ln 3) say 3/4. The mean logits (ln √3, 0) and (ln 9, ln √3) say √3 / (1 + √3) and
     √3 / (9 + √3)."""
@@ -83,7 +83,7 @@ def test_the_ensembles_loss_by_hand() -> None:
     assert ensemble_loss(logits, y, None).item() == pytest.approx(even)
 
 
-def test_diversity_by_hand() -> None:
+def test_diversity_worked_example() -> None:
     """Noise (0, 0) and (2, 0) is (4 + 0) / 2 = 2 apart, features (0) and (3) are 3 apart. Of the four pairs two are of
     one sample with itself: exp(-(2 * 3 + 2 * 3) / 4)."""
     noise, z = torch.tensor([[0.0, 0.0], [2.0, 0.0]]), torch.tensor([[0.0], [3.0]])
@@ -91,7 +91,7 @@ def test_diversity_by_hand() -> None:
     assert alikeness(noise, torch.ones(2, 1)).item() == 1
 
 
-def test_the_generator_by_hand() -> None:
+def test_the_generator_worked_example() -> None:
     """Hidden units: the sum of the noise, 2, plus the weight 3 or 5 of the label, normalised by mean 3 and variance 4:
     1 and 2. The feature is three times that plus 0.5. The authors' generator for MNIST has (32 + 10 + 1) 256
     parameters, 2 x 256 of the norm, and (256 + 1) 32."""
@@ -117,7 +117,7 @@ def test_a_generator_follows_its_seed_and_leaves_torchs_random_numbers_alone() -
 
 
 @pytest.mark.parametrize(("teacher", "sign"), [("losses", -1), ("logits", 1)])
-def test_a_step_of_the_generator_by_hand(teacher: str, sign: int) -> None:
+def test_a_step_of_the_generator_worked_example(teacher: str, sign: int) -> None:
     """z = 0, so each client says 1/2, and ∂ℓ/∂z = Wᵀ(−½, ½) for label 0, the only one. W = 1 of the client with 1 of 4
     samples, −½ of the other. Weighted losses: ¼ (−½, ½) + ¾ (¼, −¼) = (1/16, −1/16). Mean logits, with W = ¼:
     (−⅛, ⅛). Adam's first step is the learning rate against the sign."""
@@ -143,7 +143,7 @@ def test_a_generator_learns_from_those_who_have_a_label() -> None:
     assert zero.std(dim=0).max() > 0.01
 
 
-def test_a_clients_terms_by_hand() -> None:
+def test_a_clients_terms_worked_example() -> None:
     """z = (1, 0) and h(z) = (ln 3, 0), so softmax says (3/4, 1/4). All labels y* are 1: ℓ = ln 4. h(x) = (0, 0) says
     (1/2, 1/2): KL = 3/4 ln 3/2 + 1/4 ln 1/2. The gradient of the first term is (3/4, 1/4 − 1) zᵀ. h(z) in KL has none,
     and x has that of q − p = (−1/4, 1/4)."""
@@ -161,7 +161,7 @@ def test_a_clients_terms_by_hand() -> None:
     assert alone(model, batch).item() == pytest.approx(0.5 * math.log(4))
 
 
-def test_the_factors_by_hand() -> None:
+def test_the_factors_worked_example() -> None:
     """Round 3: 10 · 0.98² = 9.604, times 32 / 16 for the generated samples."""
     labels = np.array([0.5, 0.5], np.float32)
     term = distilled({}, labels, FedGen(batch_size=16), 3, 1)

@@ -78,7 +78,7 @@ def w(*values: float) -> State:
     return {"w": np.array(values, np.float32)}
 
 
-def test_momentum_by_hand() -> None:
+def test_momentum_worked_example() -> None:
     """Δ = 3 − 1 = 2, m = ½ 4 + 2 = 4, x = 1 + ¼ 4 = 2. The statistics are the mean's."""
     p = FedAvgM(server_learning_rate=0.25, server_momentum=0.5)
     x, moments = stepped(
@@ -94,7 +94,7 @@ def test_momentum_by_hand() -> None:
         (FedYogi, [16, 1], [15, 2]),  # 16 > 4: 16 − ¼ 4;  1 < 4: 1 + ¼ 4
     ],
 )
-def test_second_moments_by_hand(params: type[FedAdam], v: list[float], expected: list[float]) -> None:
+def test_second_moments_worked_example(params: type[FedAdam], v: list[float], expected: list[float]) -> None:
     """Δ² = 4 and m = ½ 2 + ½ 2 = 2 in both entries."""
     p = params(server_learning_rate=1.0, beta1=0.5, beta2=0.75, adaptivity=1.0)
     x, moments = stepped(w(0, 0), w(2, 2), {"m": w(2, 2), "v": w(*v)}, p, "w")

@@ -71,7 +71,7 @@ def test_prototypes_of_weight_0_are_local_training(tmp_path: Path) -> None:
         assert equal(done.state(node), trained_alone(done, node))
 
 
-def test_a_client_goes_on_after_a_crash(tmp_path: Path) -> None:
+def test_a_client_continues_after_a_crash(tmp_path: Path) -> None:
     done = run(tmp_path, "fedproto", rounds=4, crash={"device-0": (0.13, 1.0)})
     assert done.journals["device-0"].rounds("resumed")
     assert set(done.journals["cloud"].series("global")) == {1, 2, 3, 4}

@@ -40,14 +40,14 @@ def test_both_ends_agree_on_a_seed_that_differs_by_round() -> None:
             protocol.agreed(a, key, 1)
 
 
-def test_quantised_shares_by_hand() -> None:
+def test_quantised_shares_worked_example() -> None:
     """C = 4: the value 2 with the share ½ is ½ · 2 · 2^30 / 4 = 2^28, and -8 is clipped to -4, so -2^29 mod 2^32."""
     found = protocol.quantised(np.array([2.0, -8.0]), 0.5, 4.0)
     assert found.tolist() == [2**28, 2**32 - 2**29]
     assert protocol.restored(found, 4.0).tolist() == [1.0, -2.0]
 
 
-def test_masks_cancel_by_hand() -> None:
+def test_masks_cancel() -> None:
     """Three clients a, b, c hold 1, 2 and 2^32 - 1 (-1). All three: 2. Without c, with the seeds that a and b share
     with it: 3."""
     seeds = {"ab": b"1", "ac": b"2", "bc": b"3"}
@@ -79,7 +79,7 @@ def test_a_client_that_drops_out_after_its_key_is_left_out(tmp_path: Path) -> No
             np.testing.assert_allclose(found.state("cloud")[name], values, atol=2e-6)
 
 
-def test_it_goes_on_when_clients_come_and_go(tmp_path: Path) -> None:
+def test_it_continues_when_clients_come_and_go(tmp_path: Path) -> None:
     crash, cuts = {"device-0": (0.1, 2.0)}, {("cloud", "device-1"): (0.5, 3.0)}
     more: dict[str, Any] = {"crash": crash, "cuts": cuts, "gathering": Gathering(quorum=0.5, deadline=1)}
     params = {**LOCAL, "evaluate_samples": 60}

@@ -32,12 +32,12 @@ def pair(folder: Path, clients: int, **more: Any) -> tuple[Federation, Federatio
     return scaffold, avg.run()
 
 
-def test_a_client_by_hand() -> None:
+def test_a_client_worked_example() -> None:
     """K η = 2: c_i⁺ = [1, 0] - [0, 1] + ([4, 2] - [2, 0]) / 2 = [2, 0]."""
     assert renewed(w(4, 2), w(2, 0), w(0, 1), w(1, 0), 2.0)["w"].tolist() == [2.0, 0.0]
 
 
-def test_the_server_by_hand() -> None:
+def test_the_server_worked_example() -> None:
     """x = 1, models 2 and 4, η_g = ½: 1 + ½ (3 - 1) = 2. The statistics take the mean, 3. Of four clients two were
     counted, with 3 and 7: c = (3 + 7 + 0 + 0) / 4 = 2.5."""
     x, *states = (w(value) | {"variance": np.array([other])} for value, other in ((1, 9.0), (2, 2.0), (4, 4.0)))

@@ -50,7 +50,7 @@ def test_the_shares_of_a_cluster_are_those_of_its_neighbours_that_have_samples()
     assert shares("edge-2", {"edge-2": 7}, "ring") == {}
 
 
-def test_mixing_by_hand() -> None:
+def test_mixing_worked_example() -> None:
     """2 + ½ (4 - 2) - ¼ (6 - 2) = 2; of the counters 3 + ½ (6 - 3) - ¼ (3 - 3) = 4.5, rounded to even."""
     y, *others = ({"w": np.array([a], np.float32), "n": np.array(b)} for a, b in ((2, 3), (4, 6), (6, 3)))
     found = mixed(y, others, [0.5, -0.25])
@@ -84,7 +84,7 @@ def test_one_cluster_is_fedavg(tmp_path: Path, intra: int) -> None:
     assert same(semi.state("edge-0"), tree.state("cloud"))
 
 
-def test_more_exchanges_bring_the_clusters_of_a_ring_closer(tmp_path: Path) -> None:
+def test_more_exchanges_move_the_clusters_of_a_ring_closer(tmp_path: Path) -> None:
     def spread(inter: int) -> float:
         done = run(tmp_path / str(inter), [1] * 5, rounds=1, params={"inter": inter})
         models = [np.concatenate([v.ravel() for v in done.state(f"edge-{k}").values()]) for k in range(5)]

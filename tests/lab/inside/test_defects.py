@@ -44,7 +44,7 @@ def test_a_seed_is_given_and_shown_where_the_kernel_takes_one(stage: Stage) -> N
         assert any(text.startswith("cloud: seed") for text in _notes(stage, LinkProfile(loss=0.1)))
 
 
-def test_duplication_beside_other_netems(stage: Stage, note: Note) -> None:
+def test_duplication_next_to_other_netems(stage: Stage, note: Note) -> None:
     """Linux 6.16 and stable kernels since July 2025 refuse it (ec8e0e3d7ade)."""
     profile = LinkProfile(duplicate=0.5)
     notes = _notes(stage, profile)

@@ -218,7 +218,7 @@ def test_pairs_without_a_link_exchange_nothing(stage: Stage) -> None:
     assert all(counted(stage, *way) == before[way] for way in (UP, DOWN))
 
 
-def test_packets_for_an_absent_node_take_nobody_elses_link(stage: Stage, note: Note) -> None:
+def test_packets_for_an_absent_node_take_no_one_elses_link(stage: Stage, note: Note) -> None:
     before = counted(stage, "cloud", "device-0")
     stage.detach("device-1")
     send(stage, "cloud", "device-1", 20)

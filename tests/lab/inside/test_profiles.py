@@ -142,7 +142,7 @@ def random_profile(draw: Random) -> LinkProfile:
     )
 
 
-def test_what_was_asked_is_read_back(stage: Stage) -> None:
+def test_what_was_configured_is_read_back(stage: Stage) -> None:
     draw = Random(1)
     for _ in range(15):
         profile = random_profile(draw)

@@ -148,7 +148,7 @@ class Reference:
     ],
     ids=str,
 )
-def test_other_profiles_are_told_apart(asked: LinkProfile, other: LinkProfile) -> None:
+def test_other_profiles_are_distinguished(asked: LinkProfile, other: LinkProfile) -> None:
     """The comparison is worth something: of packets that crossed another link it says so."""
     sent = [0.0023 * number for number in range(1500)]
     link = Impairment(other, 1)

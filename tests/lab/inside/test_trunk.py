@@ -93,7 +93,7 @@ def test_super_packets_arrive_whole(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize(("device", "latency"), [("device-1", 0.005), ("device-38", 0.03)])
-def test_links_to_another_host_are_told_apart(hosts: Hosts, device: str, latency: float) -> None:
+def test_links_to_another_host_are_distinguished(hosts: Hosts, device: str, latency: float) -> None:
     hosts.change("cloud", device, LinkProfile(latency=latency))
     hosts.change(device, "cloud", LinkProfile())
     before = hosts.counters("cloud", device)["offered"]

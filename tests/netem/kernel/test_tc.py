@@ -182,7 +182,7 @@ def test_a_cut_stops_the_link_before_it_takes_its_place() -> None:
     ]
 
 
-def test_a_restored_link_is_shaped_anew() -> None:
+def test_a_restored_link_is_shaped_again() -> None:
     shape = tc.restore_command("data0", link(1, WAN.merged(duplicate=0.1)), NEW)
     assert shape[:9] == ["tc", "qdisc", "replace", "dev", "data0", "parent", "1:1", "handle", "2:"]
     assert "duplicate 10%" in netem_of(shape)
@@ -223,7 +223,7 @@ def test_what_the_kernel_cannot_do_is_left_out_and_said() -> None:
     assert tc.not_applied(links, NEW, alone=False) == []
 
 
-def test_what_is_asked_of_the_kernel_is_what_it_can_do() -> None:
+def test_what_is_requested_of_the_kernel_is_what_it_can_do() -> None:
     profile = WAN.merged(duplicate=0.1)
     assert tc.applied(profile, OLD, alone=False) == WAN
     assert tc.applied(profile, OLD, alone=True) == tc.applied(profile, NEW, alone=False) == profile
@@ -294,7 +294,7 @@ def test_reading_back() -> None:
 
 
 @pytest.mark.parametrize(("index", "profile"), [(2, WAN), (4, BURSTY), (7, SHORT), (10, LinkProfile())])
-def test_what_was_asked_is_found(index: int, profile: LinkProfile) -> None:
+def test_what_was_configured_is_found(index: int, profile: LinkProfile) -> None:
     assert tc.compare(profile, tc.parse_qdiscs(QDISCS)[index]) == []
 
 

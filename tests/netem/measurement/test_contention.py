@@ -119,21 +119,21 @@ def test_another_channel_than_configured_fails(configured: str, real: ChannelPro
 
 
 @pytest.mark.parametrize(("channel", "real", "verdict"), [("fair", "fifo", "fail"), ("fifo", "fair", "unknown")])
-def test_an_idle_member_tells_the_buffer(channel: str, real: str, verdict: str) -> None:
+def test_an_idle_member_reports_the_buffer(channel: str, real: str, verdict: str) -> None:
     plan = planned(CHANNELS[channel])
     _, delay = carried(plan, CHANNELS[real])
     loaded = measurement(rtt=0.02 + delay)
     assert judge_queue_of_idle(plan, CHANNELS[channel], 1, measurement(), loaded).verdict == verdict
 
 
-def test_senders_that_a_busy_host_slows_down_tell_nothing() -> None:
+def test_senders_that_a_busy_host_slows_down_show_nothing() -> None:
     plan = planned(CHANNELS["fair"])
     slow = {name: replace(each, offer=0.2 * each.offer) for name, each in plan.saturations.items()}
     found, _ = carried(replace(plan, saturations=slow), CHANNELS["fair"])
     assert verdicts(judge_contention(plan, RULES["fair"], found)) == {"rate": "unknown"}
 
 
-def test_a_late_sender_or_ping_tells_nothing() -> None:
+def test_a_late_sender_or_ping_shows_nothing() -> None:
     plan = planned(CHANNELS["fair"])
     found, _ = carried(plan, CHANNELS["fair"], late=2 * LATE)
     assert verdicts(judge_contention(plan, RULES["fair"], found)) == {"rate": "unknown"}

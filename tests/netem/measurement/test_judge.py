@@ -165,7 +165,7 @@ class TestFractions:
         assert judge_loss(PERFECT, direction(250, 1)).verdict == "fail"
         assert judge_loss(PERFECT, direction(250)).verdict == "pass"
 
-    def test_too_few_probes_to_tell_from_none(self) -> None:
+    def test_too_few_probes_to_distinguish_from_none(self) -> None:
         assert judge_loss(LinkProfile(loss=0.01), direction(250, 2)).verdict == "unknown"
         assert judge_loss(PERFECT, direction(10)).verdict == "unknown"
         assert judge_loss(LinkProfile(loss=0.01), direction(250, 30)).verdict == "fail"

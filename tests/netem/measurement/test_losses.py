@@ -43,14 +43,14 @@ def test_counts_of_ten_thousand_at_one_percent(lost: int, as_asked: bool) -> Non
     assert losses(10_000, lost, (0, LinkProfile(loss=0.01))).as_asked(1e-5) is as_asked
 
 
-def test_few_packets_tell_little() -> None:
+def test_few_packets_show_little() -> None:
     few, many = (losses(number, 0, (0, LinkProfile(loss=0.01))) for number in (500, 3000))
     assert few.as_asked(1e-5)  # none lost of five expected
     assert not few.tells(1e-5)
     assert not many.as_asked(1e-5)
 
 
-def test_what_was_asked_a_moment_ago_is_part_of_it() -> None:
+def test_what_was_configured_a_moment_ago_is_part_of_it() -> None:
     found = losses(2000, 50, (0, LinkProfile(loss=0.05)), (1000, LinkProfile()))
     assert found.as_asked(1e-5)
     assert not found._replace(lost=0).as_asked(1e-5)

@@ -46,7 +46,7 @@ class TestPlan:
         plan = plan_probe(LinkProfile(rate=1e6), PERFECT)
         assert plan.count == round(0.5 * 0.1 * 1e6 / (8 * (40 + 42)))
 
-    def test_a_small_loss_takes_enough_probes_to_be_told_from_none(self) -> None:
+    def test_a_small_loss_takes_enough_probes_to_be_distinguished_from_none(self) -> None:
         profile = LinkProfile(loss=0.005)
         plan = plan_probe(profile, PERFECT)
         assert judge_loss(profile, direction(plan.count)).verdict == "fail"
@@ -243,7 +243,7 @@ class TestRealLinks:
         assert verdicts["rtt"].measured == pytest.approx(0.01, abs=0.003)
         assert all(verdict.verdict == "pass" for verdict in returned), returned
 
-    def test_fates_in_either_direction_are_told_apart(self, lab: Lab) -> None:
+    def test_fates_in_either_direction_are_distinguished(self, lab: Lab) -> None:
         forward = LinkProfile(loss=0.1)
         back = LinkProfile(latency=0.01, duplicate=0.2, reorder=0.05)
         lab.shape("a", "b", forward.to_mapping(), back.to_mapping())

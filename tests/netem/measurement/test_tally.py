@@ -56,7 +56,7 @@ def test_a_stream_of_one_arrival_has_no_rate() -> None:
     assert stream_rate([(1.0, 100), (1.0, 200)], 1448) is None
 
 
-def test_flood_tells_rate_and_queueing_delay() -> None:
+def test_flood_reports_rate_and_queueing_delay() -> None:
     flood = Flood()
     for number in range(50):  # sent every 0.5 ms, arriving every 1 ms: each waits 0.5 ms longer than the one before
         flood.add(number * 0.0005, 0.02 + number * 0.001, 958)
@@ -67,7 +67,7 @@ def test_flood_tells_rate_and_queueing_delay() -> None:
     }
 
 
-def test_a_flood_tells_the_rate_while_it_was_sent() -> None:
+def test_a_flood_reports_the_rate_while_it_was_sent() -> None:
     flood = Flood()
     for number in range(100):  # sent within 0.1 s; afterwards the queue leaves twice as fast
         flood.add(number * 0.001, number * 0.002 if number < 50 else 0.1 + (number - 50) * 0.001, 958)
@@ -77,7 +77,7 @@ def test_a_flood_tells_the_rate_while_it_was_sent() -> None:
     assert found["rate"] > 4.5e6
 
 
-def test_a_flood_tells_how_much_longer_than_the_fastest_its_last_datagram_took() -> None:
+def test_a_flood_reports_how_much_longer_than_the_fastest_its_last_datagram_took() -> None:
     """Whatever the clocks of both ends differ by: here the far one is an hour ahead."""
     flood = Flood()
     for took in (0.03, 0.02, 0.07):
@@ -86,5 +86,5 @@ def test_a_flood_tells_how_much_longer_than_the_fastest_its_last_datagram_took()
     assert flood.waited == pytest.approx(0.05)
 
 
-def test_an_empty_flood_tells_nothing() -> None:
+def test_an_empty_flood_shows_nothing() -> None:
     assert Flood().result() == {"rate": None, "queue_delay": None, "bytes": 0}

@@ -44,7 +44,7 @@ def test_a_buffer_with_a_size_holds_as_many_bytes_at_any_rate() -> None:
     assert ChannelProfile.from_mapping(json.loads(json.dumps(slower.to_mapping()))) == slower
 
 
-def test_a_trace_goes_on_where_it_was() -> None:
+def test_a_trace_continues_where_it_was() -> None:
     trace = CrossTraffic("trace", rows=((0.0, 1e6), (50.0, 15e6), (70.0, 2e6)))
     assert trace.since(60.0).rows == ((0.0, 15e6), (10.0, 2e6))
     assert CrossTraffic("poisson", 1e6).since(60.0) == CrossTraffic("poisson", 1e6)

@@ -18,7 +18,7 @@ def states(steps: Steps, horizon: float, base: LinkProfile = BASE) -> list[tuple
     return [(change.at, change.profile, change.cut) for change in until(steps, base, horizon)]
 
 
-def test_steps_go_on_top_of_one_another_in_order_of_time() -> None:
+def test_steps_add_up_in_order_of_time() -> None:
     steps = Steps((Step(at=20.0, settings={"loss": "5%"}), Step(at=10.0, settings={"rate": "5mbit"})))
     assert states(steps, 100.0) == [
         (10.0, LinkProfile(latency=0.02, rate=5e6), False),
@@ -35,13 +35,13 @@ def test_a_ramp_goes_in_equal_steps_and_ends_exactly() -> None:
     assert [(t, profile.rate, profile.latency) for t, profile, _ in states(steps, 9.0)] == ramp
 
 
-def test_a_ramp_may_begin_elsewhere_and_its_length_be_no_multiple_of_its_pace() -> None:
+def test_a_ramp_may_start_elsewhere_and_its_length_be_no_multiple_of_its_pace() -> None:
     steps = Steps((Step(at=0.0, over=0.5, pace=0.2, start={"rate": "50mbit"}, settings={"rate": "40mbit"}),))
     ramp = [(0.0, 50e6), (0.2, 46e6), (0.4, 42e6), (0.5, 40e6)]
     assert [(t, profile.rate) for t, profile, _ in states(steps, 9.0)] == ramp
 
 
-def test_a_later_step_wins_over_a_ramp_that_still_goes_on() -> None:
+def test_a_later_step_wins_over_a_ramp_that_continues() -> None:
     ramp = Step(at=0.0, over=2.0, pace=1.0, settings={"rate": "2mbit", "latency": "60ms"})
     found = states(Steps((ramp, Step(at=1.0, settings={"rate": "1mbit"}))), 9.0)
     assert [(t, profile.rate, profile.latency) for t, profile, _ in found] == [(1.0, 1e6, 0.04), (2.0, 1e6, 0.06)]
@@ -53,7 +53,7 @@ def test_a_handover_cuts_and_then_has_the_new_profile() -> None:
     assert states(steps, 60.0) == [(15.0, near, True), (15.3, near, False)]
 
 
-def test_what_repeats_begins_anew_from_the_base() -> None:
+def test_what_repeats_restarts_from_the_base() -> None:
     steps = Steps((Step(at=1.0, settings={"rate": "5mbit"}), Step(at=2.0, interruption=0.5)), repeat=3.0)
     slow = BASE.merged(rate=5e6)
     once = [(1.0, slow, False), (2.0, slow, True), (2.5, slow, False)]
@@ -73,7 +73,7 @@ def test_changes_come_in_order_and_are_the_same_each_time() -> None:
     assert [change.at for change in one] == sorted(change.at for change in one)
 
 
-def test_extremes_are_what_holds_between_changes() -> None:
+def test_extremes_are_what_is_valid_between_changes() -> None:
     steps = Steps((Step(at=1.0, over=5.0, settings={"rate": "1mbit"}), Step(at=9.0, settings={"loss": "50%"})))
     assert steps.extremes(BASE) == [BASE, BASE.merged(rate=1e6), BASE.merged(rate=1e6, loss=0.5)]
 
@@ -108,7 +108,7 @@ def test_schedules_that_make_no_sense(make: object, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_it_is_written_and_told_in_few_words() -> None:
+def test_it_is_written_and_reported_in_few_words() -> None:
     steps = Steps(
         (
             Step(at=10.0, settings={"rate": "5mbit"}),

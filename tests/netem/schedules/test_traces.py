@@ -22,7 +22,7 @@ def rates(trace: Trace, number: int) -> list[float]:
     return [0 if change.profile.silence else (change.profile.rate or 0) * trace.window / FRAME for change in changes]
 
 
-def test_a_tiny_trace_by_hand() -> None:
+def test_a_tiny_trace_worked_example() -> None:
     # Opportunities at 5, 5, 12, 30 and 40 ms; it lasts 40 ms. Windows of 10 ms: (0, 10] has two, (10, 20] one,
     # (20, 30] one, (30, 40] one; then it begins anew.
     trace = Trace.read("5\n5\n12\n30\n40\n", "up.txt", window=0.01)

@@ -59,7 +59,7 @@ def test_a_beat_that_is_not_acknowledged_shrinks_the_window(
 
 
 @pytest.mark.parametrize(("lost", "stalled"), [(9, 0.0), (10, 0.208), (11, 0.208 + 0.3)])
-def test_a_sender_that_hears_nothing_waits_for_a_probe_or_the_timer(lost: int, stalled: float) -> None:
+def test_a_sender_that_receives_nothing_waits_for_a_probe_or_the_timer(lost: int, stalled: float) -> None:
     """Ten packets after idleness are acknowledged one by one. The window doubles, also after a spurious timeout."""
     connection = flow((), range(lost))
     connection._sender.threshold = 20

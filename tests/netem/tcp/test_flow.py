@@ -172,7 +172,7 @@ def test_a_small_message_takes_latency_and_its_time_on_the_link(size: int) -> No
     assert flow(latency=0.05, rate=10e6).send(0.0, size) == pytest.approx(0.05 + wire / 10e6)
 
 
-def test_the_second_round_begins_with_the_first_acknowledgement() -> None:
+def test_the_second_round_starts_with_the_first_acknowledgement() -> None:
     # First packet on the link, round trip, an acknowledgement on the link (66 bytes), then 18 packets.
     expected = FULL / 100e6 + RTT + 66 * 8 / 100e6 + 18 * FULL / 100e6 + 0.05
     assert flow(latency=0.05, rate=100e6).send(0.0, segments(28)) == pytest.approx(expected)

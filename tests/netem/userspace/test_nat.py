@@ -65,7 +65,7 @@ def test_flows_are_apart() -> None:
     assert nat.admits(packet(OUTSIDE, other), 100.0)
 
 
-def test_what_the_other_end_has_begun_always_passes() -> None:
+def test_what_the_other_end_has_started_always_passes() -> None:
     nat = Nat(IDLE)
     assert nat.admits(packet(OUTSIDE, INSIDE), 0.0)
     nat.leaves(packet(INSIDE, OUTSIDE), 1.0)  # an answer, which does not make the flow the node's

@@ -72,7 +72,7 @@ class TestAnswers:
         assert set(answer) == {"error"}
         assert said in answer["error"]
 
-    def test_a_batch_has_one_reply_each_and_goes_on_after_an_error(self) -> None:
+    def test_a_batch_has_one_reply_each_and_continues_after_an_error(self) -> None:
         link = {"op": "link", "source": "a", "target": "b", "profile": {"latency": "5ms"}, "seed": 1}
         answer = Switch().handle({"id": 1, "op": "batch", "requests": [link, {"op": "none"}, {"op": "counters"}]})
         first, second, third = answer["replies"]
@@ -505,7 +505,7 @@ class TestLife:
     def test_ends_with_its_input(self, lab: Lab) -> None:
         assert SwitchProcess(lab.hub.prefix).close() == 0
 
-    def test_ends_when_nobody_reads_its_output(self, lab: Lab) -> None:
+    def test_ends_when_no_one_reads_its_output(self, lab: Lab) -> None:
         switch = SwitchProcess(lab.hub.prefix)
         assert switch.process.stdout is not None
         switch.process.stdout.close()

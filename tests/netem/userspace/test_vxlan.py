@@ -59,7 +59,7 @@ def test_a_frame_goes_to_the_host_of_its_destination(ends: Ends) -> None:
     assert ends.tunnel.counters()["sent"] == 1
 
 
-def test_a_frame_to_nobody_is_dropped_and_counted(ends: Ends) -> None:
+def test_a_frame_to_no_one_is_dropped_and_counted(ends: Ends) -> None:
     ends.inside.send(b"\xff" * 6 + FRAME[6:])
     ends.tunnel.send()
     assert ends.tunnel.counters() == {"sent": 0, "received": 0, "unrouted": 1, "unsent": 0, "from_strangers": 0}

@@ -55,7 +55,7 @@ def update(sender: str, tensors: dict[str, Any] | None = None, round: int | None
         (update("b", W | {"weight": np.zeros((2, 3), np.int32)}), "does not have the names, types and shapes"),
     ],
 )
-def test_what_does_not_fit_is_left_out_and_told(odd: Message, reason: str) -> None:
+def test_what_does_not_fit_is_left_out_and_reported(odd: Message, reason: str) -> None:
     role: Any = Coordinator()
     ones = {"weight": np.ones((2, 3), np.float32), "steps": np.array(4)}
     mean = asyncio.run(average(role, [update("a", ones), odd], W))

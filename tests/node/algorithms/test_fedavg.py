@@ -82,7 +82,7 @@ def test_an_abandoned_round_keeps_the_model(digits: Prepared, tmp_path: Path) ->
     assert accuracies[1] == accuracies[2]
 
 
-def test_a_round_in_which_nobody_had_samples_is_abandoned(digits: Prepared, tmp_path: Path) -> None:
+def test_a_round_in_which_no_one_had_samples_is_abandoned(digits: Prepared, tmp_path: Path) -> None:
     run = Federation(digits, star(2), "fedavg", PARAMS, tmp_path, rounds=1)
     nothing: dict[str, Any] = dict.fromkeys(run.keys, np.empty(0, np.int64))
     np.savez(tmp_path / "shards.npz", **nothing)

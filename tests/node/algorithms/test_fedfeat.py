@@ -79,7 +79,7 @@ def test_the_cnn_has_1024_features_and_two_classifiers() -> None:
     assert [tuple(each.shape) for each in cnn.classifier.parameters()] == [(512, 1024), (512,), (10, 512), (10,)]
 
 
-def test_clipping_by_hand() -> None:
+def test_clipping_worked_example() -> None:
     """(3, 4) has L2 norm 5 and L1 norm 7; (0, 1) is within both bounds."""
     features = torch.tensor([[3.0, 4.0], [0.0, 1.0]])
     assert Clipped(1.0, 2).clip(features).tolist() == [pytest.approx([0.6, 0.8]), [0.0, 1.0]]

@@ -23,7 +23,7 @@ from node.testing import Federation, star
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 
 
-def test_accumulated_steps_by_hand() -> None:
+def test_accumulated_steps_worked_example() -> None:
     """ρ = 1/2: of three gradients the last counts once, the one before 1 + 1/2 times, the first 1 + 1/2 + 1/4 times."""
     assert accumulated(3, 0.5) == 1 + 1.5 + 1.75
     assert accumulated(1, 0.9) == pytest.approx(1)
@@ -39,7 +39,7 @@ def test_accumulated_steps_are_those_of_the_descent() -> None:
     assert 2 - w.item() == pytest.approx(0.1 * accumulated(5, 0.8), rel=1e-5)
 
 
-def test_two_clients_by_hand() -> None:
+def test_two_clients_worked_example() -> None:
     """w = 1, ρ = 0. Client 1: n = 1, τ = 1, w_1 = 0. Client 2: n = 3, τ = 4, w_2 = −1.
 
     p = 1/4, 3/4; a = 1, 4; τ_eff = 1/4 + 3 = 13/4; mean steps (1 − 0)/1 = 1 and (1 + 1)/4 = 1/2;

@@ -17,7 +17,7 @@ from node.learning.training import MiniBatch
 from node.testing import Federation, same, star
 
 
-def test_proximal_term_by_hand() -> None:
+def test_proximal_term_worked_example() -> None:
     """w = [[1, 2], [3, 4]], w^t = [[0, 2], [3, 2]], μ = 0.5: (0.5 / 2) (1² + 2²) = 1.25; gradient μ (w − w^t)."""
     linear = nn.Linear(2, 2, bias=False)
     with torch.no_grad():

@@ -140,7 +140,7 @@ def test_reports(digits: Prepared, tmp_path: Path) -> None:
     assert run.journals["cloud"].edge_rounds("round") == [None] * 6
 
 
-def test_a_late_update_is_told_with_its_round_and_its_edge_round(digits: Prepared, tmp_path: Path) -> None:
+def test_a_late_update_is_reported_with_its_round_and_its_edge_round(digits: Prepared, tmp_path: Path) -> None:
     """Two edge rounds make a round. device-0-1 needs more than the deadline for each."""
     rule = Gathering(quorum=0.5, deadline=5)
     shape, slow = hierarchy([2]), {"device-0-1": 120.0}

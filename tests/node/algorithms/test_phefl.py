@@ -130,7 +130,7 @@ def test_an_edge_without_devices_has_no_say_and_is_scored(digits: Prepared, tmp_
 
 
 @pytest.mark.slow
-def test_an_edge_that_crashes_goes_on_from_its_checkpoint(digits: Prepared, tmp_path: Path) -> None:
+def test_an_edge_that_crashes_continues_from_its_checkpoint(digits: Prepared, tmp_path: Path) -> None:
     """Rounds take 0.06 s of training and little else: edge-1 dies in one of the first ten and misses none or some."""
     rule = Gathering(quorum=0.3, deadline=5)
     run = phefl(

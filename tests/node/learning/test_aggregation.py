@@ -16,7 +16,7 @@ def state(**values: Any) -> State:
     return {name: np.asarray(value, dtype=np.float32) for name, value in values.items()}
 
 
-def test_two_states_by_hand() -> None:
+def test_two_states_worked_example() -> None:
     # 3/4 of [[1, 2], [3, 4]] and 1/4 of [[5, 6], [7, 8]]: [[2, 3], [4, 5]].
     mean = weighted_mean([state(w=[[1, 2], [3, 4]]), state(w=[[5, 6], [7, 8]])], [30, 10])
     assert mean["w"].tolist() == [[2, 3], [4, 5]]
@@ -39,7 +39,7 @@ def test_double_precision_inside() -> None:
     assert weighted_mean(states, [1, 1, 1, 1])["w"].tolist() == [0.5]
 
 
-def test_nobody_is_changed() -> None:
+def test_no_one_is_changed() -> None:
     states = [state(w=[1.0]), state(w=[3.0])]
     weighted_mean(states, [1, 1])
     assert [s["w"].tolist() for s in states] == [[1.0], [3.0]]

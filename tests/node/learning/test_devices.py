@@ -98,7 +98,7 @@ def test_threads_take_turns_at_the_global_generators() -> None:
     assert torch.equal(other.result(), second)
 
 
-def test_a_process_that_is_forked_meanwhile_waits_for_no_thread() -> None:
+def test_a_process_that_is_forked_waits_for_no_thread() -> None:
     def drawn_in_a_fork() -> int:
         if (pid := os.fork()) == 0:
             signal.alarm(20)

@@ -145,7 +145,7 @@ def test_resnet_by_width_and_initialisation() -> None:
     assert found["torch"] == pytest.approx(1 / (3 * 9 * 16), rel=0.1)
 
 
-def test_a_pool_has_a_model_for_each_thread_and_remembers_the_beginning() -> None:
+def test_a_pool_has_a_model_for_each_thread_and_remembers_the_start() -> None:
     model_pool = ModelPool(lambda: build("mlp", (1, 8, 8), 10, seed=3))
     mine = model_pool.model
     assert model_pool.model is mine

@@ -92,7 +92,7 @@ def test_a_warm_up_leaves_it_to_the_training_to_fail(digits: Prepared, caplog: p
         one.train(one.initial(), PARAMS, 1)
 
 
-def test_one_step_by_hand(digits: Prepared) -> None:
+def test_one_step_worked_example(digits: Prepared) -> None:
     """A linear model on one sample: w ← w − η (p − e_y) xᵀ with p the softmax of the logits, which starts at 1/10."""
     linear = nn.Linear(64, 10)
     nn.init.zeros_(linear.weight)
@@ -203,7 +203,7 @@ def test_a_client_without_samples_returns_what_it_got(digits: Prepared) -> None:
     assert all(np.array_equal(values, start[name]) for name, values in result.weights.items())
 
 
-def test_evaluation_by_hand(digits: Prepared) -> None:
+def test_evaluation_worked_example(digits: Prepared) -> None:
     """A classifier with only a bias, towards 3, is right on the threes, and its loss is that of its softmax."""
     linear = nn.Linear(64, 10)
     nn.init.zeros_(linear.weight)

@@ -18,7 +18,7 @@ def gathered(noted: Contributions, *senders: str, quorum: float | None = 0.5) ->
     noted.gathered(gather, [update(sender) for sender in senders])
 
 
-def test_each_sender_is_told_once() -> None:
+def test_each_sender_is_reported_once() -> None:
     noted = Contributions()
     gathered(noted, "b", "a")
     assert noted.news(gathered=True, kinds=None) == [("update", ["a", "b"])]

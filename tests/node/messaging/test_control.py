@@ -103,7 +103,7 @@ async def test_a_path_that_cannot_be_bound(tmp_path: Path) -> None:
             pass
 
 
-async def test_strangers_are_refused_and_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_strangers_are_refused_and_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with plane(tmp_path / "control") as it:
         stranger = it.client(it.assignment("edge-1", keys=make_keys()))
         stranger.register()
@@ -119,7 +119,7 @@ async def test_strangers_are_refused_and_told_of_once(tmp_path: Path, caplog: py
         client.close()
 
 
-async def test_nobody_registers_in_anothers_name(tmp_path: Path) -> None:
+async def test_no_one_registers_in_anothers_name(tmp_path: Path) -> None:
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))
         client.send({"type": "register", "node": "edge-1", "incarnation": "x", "pid": 1, "protocol": 2})
@@ -139,7 +139,7 @@ async def test_another_protocol_is_a_failure_of_the_node(tmp_path: Path) -> None
         client.close()
 
 
-async def test_bad_bytes_are_told_of_and_the_next_message_counts(tmp_path: Path) -> None:
+async def test_bad_bytes_are_reported_and_the_next_message_counts(tmp_path: Path) -> None:
     async with plane(tmp_path / "control") as it:
         socket = it.context().socket(zmq.DEALER)
         set_client_keys(socket, it.nodes.keys["edge-0"], it.keys.public)
@@ -155,7 +155,7 @@ async def test_bad_bytes_are_told_of_and_the_next_message_counts(tmp_path: Path)
         socket.close(0)
 
 
-async def test_what_is_left_for_the_next_turn_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_left_for_the_next_turn_is_received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.messaging.control._READ_AT_ONCE", 2)
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))

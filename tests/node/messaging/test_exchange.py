@@ -86,7 +86,7 @@ async def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
 
 
 @virtual
-async def test_a_timeout_beside_the_role_is_not_the_end_of_a_gathering() -> None:
+async def test_a_timeout_next_to_the_role_is_not_the_end_of_a_gathering() -> None:
     exchange = Exchange(None, ["b"], None, Gathering(), Told(), EdgeRounds())  # type: ignore[arg-type]
 
     async def service() -> None:

@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
-async def test_half_open_connections_take_little_and_keep_nobody_out(target: Target, half: bytes) -> None:
+async def test_half_open_connections_take_little_and_keep_no_one_out(target: Target, half: bytes) -> None:
     loop = asyncio.get_running_loop()
     port, resident = target.nodes.ports["edge-0"], resident_bytes()
     with ExitStack() as stack:

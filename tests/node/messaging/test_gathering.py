@@ -69,7 +69,7 @@ def test_the_lost_are_waited_for_as_long_as_the_quorum_needs_them() -> None:
     assert len(gather.result({"c", "d"})) == 2
 
 
-def test_nobody_is_waited_for_when_all_have_left() -> None:
+def test_no_one_is_waited_for_when_all_have_left() -> None:
     gather = begun(Mailbox("discard"))
     assert gather.complete(set(), PEERS)
     assert gather.result(PEERS) == []
@@ -104,7 +104,7 @@ def test_messages_that_came_early_wait_for_their_round() -> None:
 
 
 @pytest.mark.parametrize("late", ["discard", "keep"])
-def test_late_messages_are_told_whenever_they_come(late: Literal["discard", "keep"]) -> None:
+def test_late_messages_are_reported_whenever_they_come(late: Literal["discard", "keep"]) -> None:
     mailbox = Mailbox(late)
     mailbox.put(message("d", round=1))
     first = Gather("update", 2, PEERS, 0.5)
@@ -151,7 +151,7 @@ def test_two_gatherings_of_a_kind_do_not_disturb_each_other() -> None:
     assert other.answers.keys() == {"b"}
 
 
-def test_taking_gives_the_newest_of_a_sender_and_tells_what_it_supersedes() -> None:
+def test_taking_gives_the_newest_of_a_sender_and_reports_what_it_supersedes() -> None:
     mailbox = Mailbox("discard")
     for round in (1, 2, 3):
         mailbox.put(message("a", round=round, kind="model"))
@@ -171,7 +171,7 @@ def test_senders_and_kinds_take_turns() -> None:
     assert found == [("b", "data"), ("a", "data"), ("a", "model"), None]
 
 
-def test_what_nobody_takes_does_not_pile_up() -> None:
+def test_what_no_one_takes_does_not_pile_up() -> None:
     mailbox = Mailbox("discard")
     remarks = [remark for round in range(KEPT + 3) for remark in mailbox.put(message("a", round=round))]
     assert [each.round for _, each in remarks] == [0, 1, 2]
@@ -220,7 +220,7 @@ def test_a_good_answer_makes_up_for_one_that_was_not_finite() -> None:
     assert list(gather.answers) == ["a"]
 
 
-def test_a_late_message_that_is_not_finite_stands_in_for_nobody() -> None:
+def test_a_late_message_that_is_not_finite_stands_in_for_no_one() -> None:
     mailbox = Mailbox("keep")
     mailbox.end(begun(mailbox, 1, quorum=0.25))
     assert fates(mailbox.put(diverged("a", round=1))) == [("not_finite", "a")]
@@ -265,7 +265,7 @@ def test_what_one_sender_alone_may_say_is_not_taken_from_another() -> None:
     assert taken.sender == "parent"
 
 
-def test_enough_answers_end_the_wait_whoever_else_is_there() -> None:
+def test_enough_answers_end_the_wait_in_spite_of_others() -> None:
     mailbox = Mailbox("discard")
     gather = Gather("update", 1, PEERS, 0.5, enough=2)
     mailbox.begin(gather)
@@ -283,7 +283,7 @@ def test_fewer_than_enough_are_waited_for_like_any() -> None:
     assert gather.complete({"a", "b"}, set())
 
 
-def test_a_forgotten_peer_begins_anew() -> None:
+def test_a_forgotten_peer_restarts() -> None:
     mailbox = Mailbox("keep")
     mailbox.end(begun(mailbox, round=5))
     assert fates(mailbox.put(message("a", round=3))) == [("late", "a")]

@@ -62,7 +62,7 @@ async def test_a_message_takes_as_long_as_the_flow_says() -> None:
 
 
 @virtual
-async def test_a_flow_is_told_the_size_of_each_message() -> None:
+async def test_a_flow_receives_the_size_of_each_message() -> None:
     class Noting(Delay):
         def __init__(self) -> None:
             super().__init__()
@@ -162,7 +162,7 @@ async def test_nothing_reaches_or_leaves_a_frozen_node() -> None:
 
 
 @virtual
-async def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
+async def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_continues() -> None:
     network = MemoryNetwork(lambda source, target: Delay(0.1))
     a, b = await pair(network)
     network.freeze("b", True)
@@ -175,7 +175,7 @@ async def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() ->
 
 @pytest.mark.parametrize("flush", [None, 1.0], ids=["it printed nothing", "in order"])
 @virtual
-async def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: float | None) -> None:
+async def test_a_frozen_node_whose_peer_ended_notices_the_silence(flush: float | None) -> None:
     network = MemoryNetwork(lambda source, target: Delay(0.1))
     a, b = await pair(network)
     network.freeze("b", True)
@@ -189,7 +189,7 @@ async def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flus
 
 
 @virtual
-async def test_a_node_whose_peer_ends_before_they_have_met_again_notices_the_silence() -> None:
+async def test_a_node_with_a_peer_that_ends_before_they_have_met_again_notices_the_silence() -> None:
     network = MemoryNetwork(lambda source, target: Delay(0.1))
     a, b = await pair(network)
     network.freeze("b", True)
@@ -202,7 +202,7 @@ async def test_a_node_whose_peer_ends_before_they_have_met_again_notices_the_sil
 
 
 @virtual
-async def test_a_frozen_node_whose_peer_is_restarted_meanwhile_meets_it_again() -> None:
+async def test_a_frozen_node_whose_peer_is_restarted_meets_it_again() -> None:
     network = MemoryNetwork(lambda source, target: Delay(0.1))
     a, b = await pair(network)
     network.freeze("b", True)
@@ -253,7 +253,7 @@ async def test_waiting_costs_no_time_of_ones_own() -> None:
 
 
 @virtual
-async def test_a_connection_that_gave_up_is_made_anew() -> None:
+async def test_a_connection_that_gave_up_is_made_again() -> None:
     class Hopeless(Delay):
         gave_up = False
 
@@ -303,7 +303,7 @@ async def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None
 
 
 @virtual
-async def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
+async def test_a_node_that_was_ended_while_it_was_frozen_starts_thawed() -> None:
     network = MemoryNetwork()
     _, b = await pair(network)
     network.freeze("b", True)
@@ -368,7 +368,7 @@ async def test_a_peer_may_be_forgotten_while_the_node_is_frozen() -> None:
 
 
 @virtual
-async def test_a_listener_hears_messages_when_they_arrive_and_after_the_events_before_them() -> None:
+async def test_a_listener_receives_messages_when_they_arrive_and_after_the_events_before_them() -> None:
     heard: list[tuple[str, int | None, float]] = []
 
     def hear(peer: str, message: Message) -> None:

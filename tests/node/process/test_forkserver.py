@@ -106,7 +106,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("place", ["before the word", "on the way"])
-def test_a_server_that_is_killed_while_it_forks_leaves_nobody_and_nothing_open(tmp_path: Path, place: str) -> None:
+def test_a_server_that_is_killed_while_it_forks_leaves_no_one_and_nothing_open(tmp_path: Path, place: str) -> None:
     with serving(tmp_path, place) as server:
         server.ask()
         wait_for(lambda: server.mark.exists() or None, "the fork to be there", PATIENCE)
@@ -165,7 +165,7 @@ def test_a_fork_that_is_refused_leaves_nothing_open(tmp_path: Path) -> None:
         assert numbers[0] == numbers[1]
 
 
-def test_a_node_whose_log_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_node_with_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.ask(tmp_path / "gone" / "device-0.log")
         assert str(tmp_path / "gone" / "device-0.log") in server.answer()["error"]

@@ -157,7 +157,7 @@ async def test_a_coordinator_resumes_from_its_checkpoint(tmp_path: Path, data: P
         assert rounds == {2}
 
 
-async def test_told_to_stop_before_it_began(tmp_path: Path, data: Path) -> None:
+async def test_stopped_before_it_started(tmp_path: Path, data: Path) -> None:
     async with running(tmp_path, data) as run:
         run.start("device-0")
         await run.until("device-0", type="register")
@@ -195,7 +195,7 @@ async def test_stop_leave_and_slow_while_it_runs(tmp_path: Path, data: Path) -> 
         assert await run.code("cloud") == await run.code("device-1") == EXIT_DONE
 
 
-async def test_what_breaks_is_told(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_breaks_is_reported(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.messaging.transport._ADDRESS_PATIENCE", 0.0)
     async with running(tmp_path, data) as run:
         run.start("cloud", algorithm="fedwhat")

@@ -51,7 +51,7 @@ def test_speed() -> None:
 
 
 @pytest.mark.parametrize(("order", "leaving"), [("stop", False), ("leave", True)])
-def test_a_role_that_is_stopped_before_it_begins_never_does(order: str, leaving: bool) -> None:
+def test_a_role_that_is_stopped_before_it_starts_never_does(order: str, leaving: bool) -> None:
     role = performed(order, "start")
     assert (role.performed, role.leaving) == (0.0, [leaving])
 

@@ -67,7 +67,7 @@ def test_threads_and_networks_pass_and_namespaces_and_odd_families_do_not(
     ] * 3  # packet, alg, vsock
 
 
-def test_calls_that_nobody_knew_do_not_exist() -> None:
+def test_calls_that_no_one_knew_do_not_exist() -> None:
     assert answer("x86_64", NEWEST + 1) == errno.ENOSYS
     assert answer("x86_64", 0x40000000) == errno.ENOSYS  # read of x32
     assert answer("x86_64", 21, architecture=I386) == errno.ENOSYS  # mount of 32 bits

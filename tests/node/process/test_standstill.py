@@ -34,7 +34,7 @@ def test_a_standstill_is_what_neither_work_nor_waiting_explains(
     assert asked.since(pause) == pytest.approx((late, stood))
 
 
-def test_each_look_begins_where_the_last_one_ended() -> None:
+def test_each_look_starts_where_the_last_one_ended() -> None:
     asked = standstill((0.0, 0.0, 0.0, 0.0), (6.0, 0.0, 0.0, 0.0), (7.0, 0.0, 0.0, 0.0))
     assert asked.since(1.0) == (5.0, 5.0)
     assert asked.since(1.0) == (0.0, 0.0)

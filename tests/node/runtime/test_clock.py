@@ -37,7 +37,7 @@ def test_time_jumps_to_the_next_timer() -> None:
 
 
 @pytest.mark.parametrize("start", [2.0**23, 2.0**24, 1e10])
-def test_time_goes_on_after_years(start: float) -> None:
+def test_time_continues_after_years(start: float) -> None:
     """From 2²⁴ s on, a time and 1e-9 s later are the same float."""
 
     async def main() -> None:
@@ -177,7 +177,7 @@ def test_paced_time_takes_time_and_makes_the_same_jumps() -> None:
     assert paced == run_virtual(jumps(None))
 
 
-def test_a_held_clock_hears_what_comes_from_outside_and_stands_still() -> None:
+def test_a_held_clock_receives_what_comes_from_outside_and_is_stalled() -> None:
     async def main() -> tuple[float, float]:
         loop = cast(VirtualLoop, asyncio.get_running_loop())
         heard = loop.create_future()

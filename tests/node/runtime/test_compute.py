@@ -79,7 +79,7 @@ async def test_a_slow_node_takes_longer_and_a_slowed_one_longer_still() -> None:
     compute.close()
 
 
-async def test_a_host_too_busy_is_told() -> None:
+async def test_a_host_too_busy_is_reported() -> None:
     notes = Notes()
     compute = WorkerCompute(Hardware(speed=1.0), notes)
     idle = threading.Event()

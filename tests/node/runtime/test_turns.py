@@ -108,7 +108,7 @@ if server.nodes:
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGSTOP"])
-def test_a_node_that_is_killed_or_stopped_holds_nobody_up(signal: str) -> None:
+def test_a_node_that_is_killed_or_stopped_blocks_no_one(signal: str) -> None:
     done = subprocess.run([sys.executable, "-c", FORKED, signal], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.splitlines()[-1]) < PATIENCE / 2

@@ -16,6 +16,6 @@ from orchestrator.planning.keys import keypair
         (NAME, True, NAME, None),  # its orchestrator ended before; the agents stay
     ],
 )
-def test_the_run_whose_orchestrator_is_gone(service: str, standing: bool, container: str, run: str | None) -> None:
+def test_the_run_without_its_orchestrator(service: str, standing: bool, container: str, run: str | None) -> None:
     settings = Settings(run=service, address="", server="", keys=keypair(), lease=1.0, standing=standing)
     assert run_of(name_of(container), settings) == run

@@ -58,7 +58,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "own"
 
 
-async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path, folders: Path) -> None:
+async def test_every_host_reports_and_is_measured_with_every_other(tmp_path: Path, folders: Path) -> None:
     asked: dict[str, Any] = {}
     probers = {each.name: FakeProber() for each in HOSTS}
     cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, asked, prober=probers[host]), HELLO)
@@ -79,7 +79,7 @@ async def test_every_host_tells_and_is_measured_with_every_other(tmp_path: Path,
 
 
 @pytest.mark.parametrize("after", [0, 1])
-async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path, after: int) -> None:
+async def test_rates_are_not_measured_next_to_a_run(tmp_path: Path, folders: Path, after: int) -> None:
     """``after``: how many measurements are done when the run begins."""
     cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}), HELLO)
     said: list[str] = []
@@ -95,7 +95,7 @@ async def test_rates_are_not_measured_beside_a_run(tmp_path: Path, folders: Path
     assert [each for each in said if "rate" in each] == ["measuring the rate between pc-1 and pc-2"][:after]
 
 
-async def test_hosts_that_do_not_tell(tmp_path: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosts_that_do_not_report(tmp_path: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "FAILING", 0.0)
     asked: dict[str, Any] = {}
     cluster = ClusterOfAgents(
@@ -114,7 +114,7 @@ async def test_a_host_that_goes_down_is_not_waited_for(tmp_path: Path, folders: 
     assert (set(found.facts), found.silent) == ({"pc-1"}, {"pc-2": "the swarm has lost it"})
 
 
-async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) -> None:
+async def test_hosts_that_do_not_receive_from_each_other(tmp_path: Path, folders: Path) -> None:
     cluster = ClusterOfAgents(HOSTS, tmp_path, lambda host: examiner(host, {}, deaf="10.0.0.3"), HELLO)
     found = await ask(cluster)
     assert set(found.underlay) == {("pc-1", "pc-2"), ("pc-2", "pc-1")}

@@ -27,7 +27,7 @@ def test_a_raspberry_pi_4_at_ease(tmp_path: Path) -> None:
     assert read_facts(root)["throttled"] == ()
 
 
-def test_a_jetson_whose_kernel_lacks_a_module(tmp_path: Path) -> None:
+def test_a_jetson_with_a_kernel_that_lacks_a_module(tmp_path: Path) -> None:
     found = read_facts(trees.write(trees.jetson_orin_nano(tmp_path), {MODULES: "kernel/iptable_nat.ko:"}))
     assert found["iptable_raw"] is False
     assert found["temperature"] == pytest.approx(52.6)

@@ -127,7 +127,7 @@ async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -
     assert world.layers() == ["a", "a", "a"]
 
 
-async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
+async def test_an_image_that_is_copied_in_part_is_none(world: World) -> None:
     slow = world.engines["pc-2"]
     slow.reading.clear()
     bringing_it = asyncio.create_task(world.bring())
@@ -143,7 +143,7 @@ async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
         await world.stage.agents.call("pc-3", HostImages.load, "other", b"x", first=False)
 
 
-async def test_a_disk_that_gets_full_is_told_with_its_host(world: World) -> None:
+async def test_a_disk_that_gets_full_is_reported_with_its_host(world: World) -> None:
     world.engines["pc-3"].full = True
     with pytest.raises(HostError, match=r"pc-3: loading: the disk is full \(.* were free before\): make room there"):
         await world.bring()
@@ -187,7 +187,7 @@ async def test_a_registry_that_does_not_answer(world: World, monkeypatch: pytest
         await world.bring()
 
 
-def test_each_tenth_is_told_once_and_the_end_is_not() -> None:
+def test_each_tenth_is_reported_once_and_the_end_is_not() -> None:
     told: list[str] = []
     progress = CopyProgress(told.append)
     for done in (0, 5, 10, 19, 35, 99, 120):

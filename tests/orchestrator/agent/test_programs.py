@@ -78,7 +78,7 @@ def _content(archive: Path) -> list[str]:
         return tar.getnames()
 
 
-async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world: Programs) -> None:
+async def test_each_host_receives_the_folder_of_the_scenario_and_no_data(world: Programs) -> None:
     for host in HOSTS:
         assert _content(world.files(host) / "scenario.tar") == ["ask.py"]
         assert list(world.stage.datasets_of(host).iterdir()) == []
@@ -102,7 +102,7 @@ async def test_what_a_program_has_printed_arrives_before_its_end(world: Programs
     assert (world.directory.logs / "cloud.watcher.log").read_text() == "cloud.watcher\n" * 2
 
 
-async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: Programs) -> None:
+async def test_a_host_reports_what_its_nodes_use_and_on_which_ports_they_listen(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
     world.fake("pc-1").ports[80] = ["0.0.0.0"]
     assert await world.driver.listening_on(nodes["cloud"], 80) == ["0.0.0.0"]
@@ -112,7 +112,7 @@ async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(wo
     assert world.fake("pc-1").requests[-1] == ("release", "cloud", 3)
 
 
-async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: Programs) -> None:
+async def test_a_host_is_lost_and_its_programs_restart_when_it_is_back(world: Programs) -> None:
     nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
     await world.stage.leave("pc-2")
     assert (await world.driver.exits.get()).node == "device-0"
@@ -131,7 +131,7 @@ async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world:
     assert list(world.fake("pc-2").programs) == ["device-0"]
 
 
-async def test_an_end_that_another_host_tells_is_none(world: Programs) -> None:
+async def test_an_end_that_another_host_reports_is_none(world: Programs) -> None:
     for host, label in (("pc-1", "device-0"), ("pc-2", "nobody")):
         world.driver.hear(host, {"name": "program", "label": label, "code": 0})
     assert world.driver.ends.empty()
@@ -151,7 +151,7 @@ async def test_the_files_of_nodes_come_back_when_the_run_ends(world: Programs) -
     assert (kept / "models" / "last.checkpoint").read_bytes() == b"model"
 
 
-async def test_files_that_cannot_be_fetched_are_told(world: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_cannot_be_fetched_are_reported(world: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     there = world.files("pc-2") / "checkpoints" / "device-0"
     await asyncio.to_thread(there.mkdir, parents=True)
     (there / "model").write_bytes(b"model")

@@ -210,7 +210,7 @@ async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypa
     assert (HostDataSets.has_data in asked, HostDataSets.put_data in asked) == (True, False)
 
 
-async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
+async def test_a_node_runs_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
     # cloud, device-0, device-1, device-2 alternate between the hosts
     handle = await world.start("device-0", b"secret")
     assert handle == NodeHandle(101, "pc-2")
@@ -273,7 +273,7 @@ def _wait_for_content(path: Path, content: bytes) -> None:
     wait_for(lambda: (path.exists() and path.read_bytes() == content) or None, f"the content of {path}", PATIENCE)
 
 
-async def test_checkpoints_arrive_whole_and_go_back_when_a_run_goes_on(world: World) -> None:
+async def test_checkpoints_arrive_whole_and_go_back_when_a_run_continues(world: World) -> None:
     folder = world.hosts / "pc-2" / world.directory.run / "checkpoints" / "device-0"
     await asyncio.to_thread(folder.mkdir)
     kept = world.directory.checkpoints_of("device-0") / "device-0.checkpoint"
@@ -362,7 +362,7 @@ async def test_the_network_between_hosts_is_measured_by_their_agents(
         assert 0 <= pair.delay < 0.5
 
 
-async def test_a_host_that_is_lost_meanwhile_is_not_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_is_lost_is_not_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(underlay, "SPACING", 0.01)
     measured = network(world)
     await world.stage.leave("pc-2")
@@ -481,7 +481,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
 
 
 @pytest.mark.slow
-async def test_no_node_moves_before_nothing_of_it_can_live_on_its_host(world: World) -> None:
+async def test_no_node_moves_before_nothing_of_it_can_run_on_its_host(world: World) -> None:
     """The agent is not heard any more, but hears: its lease begins when the orchestrator gives it up."""
     driver = world.stage.driver
     await world.start("device-0")
@@ -524,7 +524,9 @@ async def test_without_restarts_no_node_moves(world: World) -> None:
 
 
 @pytest.mark.slow
-async def test_a_host_whose_links_cannot_follow_counts_as_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_with_links_that_cannot_follow_counts_as_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(remotes: Mapping[str, str]) -> None:
         raise FabricError("no way")
 
@@ -549,7 +551,7 @@ async def readings(world: World, number: int) -> list[HostReadings]:
     return sorted(cast(list[HostReadings], found))
 
 
-async def test_each_host_tells_what_its_sensors_show_and_what_changes(
+async def test_each_host_reports_what_its_sensors_show_and_what_changes(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.host.sensors.sensing.SENSE_EVERY", 0.01)
@@ -580,7 +582,7 @@ async def test_sensors_that_hang_hold_up_no_agent(
     assert "did not answer" in caplog.text
 
 
-async def test_the_readings_of_a_lost_host_end_and_begin_anew_when_it_is_back(world: World, tmp_path: Path) -> None:
+async def test_the_readings_of_a_lost_host_end_and_restart_when_it_is_back(world: World, tmp_path: Path) -> None:
     world.stage.sensors = {"pc-2": [meter(tmp_path, "in")]}
     await world.stage.driver.sense()
     await world.stage.leave("pc-2")

@@ -147,7 +147,7 @@ def test_times_are_cut_by_the_runs_that_they_are_compared_with() -> None:
     assert evaluate(of, lambda _: figures).state == "in direction"
 
 
-def test_times_of_which_none_reached_the_target_are_not_compared() -> None:
+def test_times_that_did_not_reach_the_target_are_not_compared() -> None:
     runs = [timed("a", 10, reached=False), timed("b", 5, reached=False)]
     with pytest.raises(RunError, match="no run of a, b reached the target"):
         comparable(claim(["a <= 2 * b"], metric="to_target.rounds", unit="rounds"), {"a": "a", "b": "b"}, runs)

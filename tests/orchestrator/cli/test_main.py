@@ -135,7 +135,7 @@ def test_the_version_has_what_a_bug_report_needs() -> None:
         ),
     ],
 )
-def test_wrong_usage_is_told_in_one_style(
+def test_wrong_usage_is_reported_in_one_style(
     words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["edgebed", *words.split()])
@@ -245,7 +245,7 @@ def test_what_the_record_holds_of_a_node_can_be_read_under_every_driver(runs: Pa
     assert isinstance(damaged.exception, RecordError)
 
 
-def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_reports_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "traces", lambda runs: OTHERS)
     result = verb("down", "good-20260101-120000-0000", "--runs", runs)
     assert result.exit_code == 0
@@ -259,9 +259,7 @@ def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -
     assert str(unknown.exception).endswith("; on this host is none")
 
 
-def test_ps_says_what_to_do_about_a_run_whose_orchestrator_was_killed(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ps_says_what_to_do_about_a_run_with_a_killed_orchestrator(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "good-20260101-120000-0000"
     monkeypatch.setattr(ps, "traces", lambda _: {name: RunDirectory(runs / name)})
     said = verb("ps", "--runs", runs).output

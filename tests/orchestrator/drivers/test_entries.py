@@ -92,7 +92,7 @@ def test_a_swarm_needs_an_image_of_agents_and_each_host(monkeypatch: pytest.Monk
     assert len(entry_of("swarm").missing()) == 1
 
 
-def test_a_registry_that_does_not_answer_is_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_does_not_answer_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> NoReturn:
         raise DriverError("no route to registry:5000")
 

@@ -28,12 +28,12 @@ def test_other_lines_are_not_for_the_record() -> None:
     assert told("INFO round 3", '{"round": 3}', ":: edgebed {}") == []
 
 
-def test_figures_end_their_round_and_begin_the_next_one() -> None:
+def test_figures_end_their_round_and_start_the_next_one() -> None:
     figures = {"type": "metric", "round": 1, "values": {"scope": "global", "accuracy": 0.5}}
     assert told('12:00 INFO ::edgebed {"round": 1, "accuracy": 0.5}') == [figures, begins(1), ends(1), begins(2)]
 
 
-def test_after_the_last_round_none_begins() -> None:
+def test_after_the_last_round_none_starts() -> None:
     assert told('::edgebed {"round": 1}', '::edgebed {"round": 2}', rounds=2) == [
         *(begins(1), ends(1), begins(2)),
         ends(2),
@@ -60,7 +60,7 @@ def test_after_a_round_that_cannot_be_the_others_still_count() -> None:
     assert told(seconds, '::edgebed {"round": 1}')[-3:] == [begins(1), ends(1), begins(2)]
 
 
-def test_a_program_that_tells_beginnings_is_believed() -> None:
+def test_a_program_that_reports_starts_is_believed() -> None:
     start, end = '::edgebed {"round": 1, "phase": "start"}', '::edgebed {"round": 1}'
     assert told(start, end) == [begins(1), ends(1)]
     assert told(start, start) == [begins(1)]
@@ -79,7 +79,7 @@ def test_an_event_keeps_its_fields() -> None:
 
 
 @pytest.mark.parametrize("written", ["{", "3", "[1]", '"text"', ""])
-def test_a_line_that_cannot_be_read_is_told(written: str) -> None:
+def test_a_line_that_cannot_be_read_is_reported(written: str) -> None:
     (message,) = told(f"::edgebed {written}")
     assert message["type"] == "unreadable"
     assert "::edgebed" in message["reason"]

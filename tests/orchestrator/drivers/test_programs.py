@@ -193,7 +193,7 @@ async def test_a_program_that_is_not_ready_in_time_ends_the_run(tmp_path: Path) 
         assert told["error"] == "`serve` on cloud: it printed no line with 'serving' within 10 ms"
 
 
-async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
+async def test_a_program_is_ready_when_it_accepts_connections(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT.replace("line: serving", "port: 80")) as it:
         await it.start_all()
         await it.until(("listening_on", 1, 80))
@@ -223,7 +223,7 @@ async def test_a_listener_on_loopback_is_ready_for_programs_of_its_own_node(tmp_
         await it.until(("run", "cloud.asker"))
 
 
-async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> None:
+async def test_a_program_of_an_absent_node_is_given_time(tmp_path: Path) -> None:
     """Its host may be lost: it starts anew with the node."""
     async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
         it.programs.hold("cloud", NodeHandle(1))
@@ -240,7 +240,7 @@ async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> Non
         await it.until_heard("cloud", type="failed")
 
 
-async def test_the_use_of_a_node_is_told_while_it_runs(tmp_path: Path) -> None:
+async def test_the_use_of_a_node_is_reported_while_it_runs(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT, "timeouts.beat=10ms") as it:
         await it.start_all()
         await it.until_heard("device-0", type="beat", rss=2)
@@ -300,7 +300,7 @@ async def test_the_last_line_of_a_killed_program_counts_if_it_is_whole(tmp_path:
         assert [sender for sender, message in it.heard if message["type"] == "unreadable"] == []
 
 
-async def test_other_work_goes_on_while_a_long_output_is_read(tmp_path: Path) -> None:
+async def test_other_work_continues_while_a_long_output_is_read(tmp_path: Path) -> None:
     """Each piece of the output leaves a turn to other tasks, such as the one that makes faults."""
     pieces, turns = 200, 0
 
@@ -333,7 +333,7 @@ async def test_output_is_read_on_when_its_messages_are_taken(tmp_path: Path) -> 
         assert it.programs._heard.qsize() <= PIECE // len(line) + 10
 
 
-async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:
+async def test_the_first_round_starts_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:
     async with rig(tmp_path, TEXT, "stop.rounds=2") as it:
         await it.start_all()
         await it.until_heard("cloud", name="round", round=1, phase="start")
@@ -375,7 +375,7 @@ async def test_a_flood_keeps_no_other_node_from_reporting(tmp_path: Path) -> Non
         await it.until_heard("device-0", name="seen")
 
 
-async def test_a_program_whose_end_is_known_is_not_killed_while_its_output_is_read(tmp_path: Path) -> None:
+async def test_a_program_with_a_known_end_is_not_killed_while_its_output_is_read(tmp_path: Path) -> None:
     """Its messages are not taken, so that the rest of its output waits."""
     async with rig(tmp_path, TEXT, "programs.cloud.stop_grace=50ms") as it:
         await it.start_all()

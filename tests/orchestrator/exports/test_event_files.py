@@ -50,7 +50,7 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
     ]
 
 
-def test_readers_see_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_readers_see_a_run_that_continues(tmp_path: Path) -> None:
     with History.open(Example(rounds=3, rounds_made=2, ending=None).build(tmp_path / "run")) as history:
         files = EventFileStore(str(tmp_path / "out")).begin(history)
         with pytest.raises(AlreadyThereError, match="run is already in"):

@@ -79,7 +79,7 @@ def test_what_is_recorded_is_written_as_it_comes(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_of_which_nothing_was_started_is_not_written(tmp_path: Path) -> None:
+def test_a_run_without_a_started_node_is_not_written(tmp_path: Path) -> None:
     journal = Journal()
     Record.create(tmp_path / "run", "{}", {}).close()
     follow(tmp_path / "run", journal, by_steps(lambda: None, lambda: None))

@@ -44,7 +44,7 @@ def test_a_missing_extra_is_named(kind: str, tmp_path: Path, monkeypatch: pytest
         Destination(kind, str(tmp_path)).check()
 
 
-def test_a_package_whose_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_with_an_import_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(
         RunError, match=f"mlflow needs the package sqlalchemy, .*: {re.escape(install_command('mlflow'))}"
@@ -72,7 +72,7 @@ def test_a_server_that_does_not_answer() -> None:
         Destination("mlflow", "http://127.0.0.1:port").check()
 
 
-def test_nothing_is_imported_before_it_is_asked_for() -> None:
+def test_nothing_is_imported_before_it_is_requested() -> None:
     """Neither the command line nor the verbs import the libraries of exports."""
     code = "import sys, json, orchestrator.cli.main, orchestrator.verbs.runs, orchestrator.verbs.results.export"
     code += ", orchestrator.verbs.results.figures, orchestrator.sweep.page"

@@ -183,7 +183,7 @@ def test_an_export_opens_no_connection_and_leaves_nothing_elsewhere(tmp_path: Pa
     assert len(runs_in(tmp_path / "out", "dropout")) == 1
 
 
-def test_a_link_brings_no_file_from_elsewhere_to_the_store(tmp_path: Path, new_store: NewStore) -> None:
+def test_a_link_adds_no_file_from_elsewhere_to_the_store(tmp_path: Path, new_store: NewStore) -> None:
     folder = new_store(tmp_path / "out")
     path = Example(rounds=2).build(tmp_path / "dropout-1")
     (tmp_path / "secret").write_text("of somebody else")

@@ -55,7 +55,7 @@ def test_bytes_at_the_end_of_a_round_lie_between_two_readings(tmp_path: Path) ->
     assert first.value == pytest.approx(by_the_end)
 
 
-def test_a_scalar_never_changes_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_scalar_never_changes_while_the_run_continues(tmp_path: Path) -> None:
     whole = of(Example(rounds=5).build(tmp_path / "whole"))
     seen = 0
     for made in range(5):
@@ -81,7 +81,7 @@ def test_only_what_is_new_is_written() -> None:
     assert unwritten.among([first, second, other]) == []
 
 
-def test_the_run_began_when_its_record_says(tmp_path: Path) -> None:
+def test_the_run_started_when_its_record_says(tmp_path: Path) -> None:
     with History.open(Example(rounds=1).build(tmp_path / "run")) as history:
         assert epoch(history) == 1777887000  # 2026-05-04T09:30:00+0000: date -d … +%s
 

@@ -324,7 +324,7 @@ class TestAProcess:
             assert datagrams(hosts, "device-1", "cloud", 5) == list(range(5))
             assert hosts.do(hosts.fabric("cloud").counters()).from_trunk == before + 5
 
-    def test_its_end_is_told(self, tmp_path: Path) -> None:
+    def test_its_end_is_reported(self, tmp_path: Path) -> None:
         with Hosts(tmp_path, userspace, attached=("cloud",), laying=(create_trunk, create_trunk_by_process)) as hosts:
             carrier = hosts.hosts[1].carrier
             assert "no VXLAN" in carrier.notes()[0]

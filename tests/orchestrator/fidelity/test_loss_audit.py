@@ -34,7 +34,7 @@ def test_a_link_astray_is_named() -> None:
     assert {each["verdict"] for each in found["classes"]} == {"fail"}
 
 
-def test_what_a_full_buffer_drops_is_not_held_against_a_link() -> None:
+def test_what_a_full_buffer_drops_is_not_counted_against_a_link() -> None:
     found = look([row("a", "b", 10_000, 105, 0.01, overflowed=900)], CLASSES)
     assert found["astray_count"] == 0
     assert found["overflowed"] == 900

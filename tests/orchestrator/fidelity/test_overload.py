@@ -32,7 +32,7 @@ def reading(t: float, *, busy: float = 0.6, waiting: float = 0.1, dropped: int =
     return LoadReading(t, Counted([], **facts), host)
 
 
-def test_nothing_is_said_of_what_keeps_up() -> None:
+def test_nothing_is_said_of_what_is_on_time() -> None:
     assert judged(BEFORE, reading(5.0, late_max=0.04)) is None
     assert judged(BEFORE, reading(5.0, busy=1.0, waiting=0.2)) is None  # busy, and nobody waits: just enough to do
     assert judged(BEFORE, BEFORE) is None
@@ -93,7 +93,7 @@ def test_only_what_is_new_is_lost() -> None:
     assert found.lost == {"before the switch, from edge-0": 40, FULL_BACKLOG: 1}
 
 
-def test_a_kernel_that_tells_no_pressure() -> None:
+def test_a_kernel_that_reports_no_pressure() -> None:
     before = BEFORE._replace(host=QUIET._replace(waiting=None))
     now = reading(5.0, busy=0.97)
     found = judged(before, now._replace(host=now.host._replace(waiting=None)))
@@ -105,7 +105,7 @@ def at(t: float, late: int) -> LoadReading:
     return LoadReading(t, Counted([], forwarded=round(1000 * t), late=late, late_max=0.1 if late else 0.0), QUIET)
 
 
-def test_stretches_are_told_when_they_are_over() -> None:
+def test_stretches_are_reported_when_they_are_over() -> None:
     overloads = Overloads()
     told = [overloads.add(at(t, late)) for t, late in ((0, 9), (1, 0), (2, 4), (3, 2), (4, 0), (5, 1))]
     assert told[:4] == [[]] * 4  # the first reading is where counting begins
@@ -116,7 +116,7 @@ def test_stretches_are_told_when_they_are_over() -> None:
     assert (last.start, last.end, last.late, nothing) == (4, 5, 1, [])
 
 
-def test_long_ones_are_told_in_pieces_that_fit_together() -> None:
+def test_long_ones_are_reported_in_pieces_that_fit_together() -> None:
     overloads = Overloads()
     pieces = [each for t in range(14) for each in overloads.add(at(t, 1))] + overloads.end()
     assert [(each.start, each.end) for each in pieces] == [(0, 5), (5, 10), (10, 13)]

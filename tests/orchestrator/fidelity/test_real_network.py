@@ -25,7 +25,7 @@ def measured(*readings: NetworkReading) -> RealNetwork:
     return found
 
 
-def test_what_was_measured_is_told_without_a_verdict() -> None:
+def test_what_was_measured_is_reported_without_a_verdict() -> None:
     frames = FramesReading("b", "a", 5000, 40), FramesReading("a", "c", 70, 7)
     found = measured(FIRST, reading(0.002), reading(0.010, 3), reading(0.001, 0, *frames))
     assert found == RealNetwork(("a", "b"), 2, 0.002, [0.004, 0.02, 0.002], 30, 3, 5000, 40)
@@ -69,5 +69,5 @@ def test_nothing_is_found_between_hosts_that_only_real_links_join() -> None:
         (None, 0.1, True),
     ],
 )
-def test_great_changes_are_told(before: float | None, now: float | None, told: bool) -> None:
+def test_great_changes_are_reported(before: float | None, now: float | None, told: bool) -> None:
     assert notable(before, now) == told

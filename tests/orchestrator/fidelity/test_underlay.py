@@ -43,7 +43,7 @@ def test_a_network_that_stays_as_it_was() -> None:
     assert found(SOUND, at(0.0029), at(0.0011), at(USUAL, lost=1)) == []
 
 
-def test_a_drift_is_told_with_its_time_and_the_links() -> None:
+def test_a_drift_is_reported_with_its_time_and_the_links() -> None:
     assert told(SOUND, at(0.012), at(0.0118)) == [
         (
             True,
@@ -66,7 +66,7 @@ def test_one_reading_alone_is_not_confirmed() -> None:
     ]
 
 
-def test_a_queue_that_is_empty_at_times_is_told_from_a_longer_way() -> None:
+def test_a_queue_that_is_empty_at_times_is_distinguished_from_a_longer_way() -> None:
     queue = [at(0.03, fastest=USUAL), at(0.06, fastest=0.0025)]
     (finding,) = found(*queue)
     assert "60 ms one way, 58 ms more than at the start because frames queued: links edge-0" in finding.sentence(BEGAN)
@@ -116,7 +116,7 @@ def test_few_missing_frames_are_within_what_networks_lose(sent: int, missing: in
     assert len(found(frames(sent, missing))) == number
 
 
-def test_missing_frames_are_held_against_those_before_too() -> None:
+def test_missing_frames_are_compared_with_those_before_too() -> None:
     """They show in the silence after a transfer."""
     assert found(frames(50_000, 0), frames(50_000, 20)) == []
 

@@ -30,7 +30,7 @@ def test_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shutil.which("sh") is not None
 
 
-def test_what_is_absent_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_absent_is_reported_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("unshare", "nsenter", "ip"):
         (tmp_path / command).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

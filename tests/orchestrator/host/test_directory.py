@@ -50,7 +50,7 @@ def test_the_latest_run_is_the_last_one_also_after_a_change_of_the_time_zone(
         time.tzset()
 
 
-def test_digits_that_another_run_has_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_that_another_run_has_are_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.strftime", lambda *_: "20260101-000000")
     drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
@@ -117,7 +117,7 @@ def test_looking_who_holds_it_is_in_nobodys_way(tmp_path: Path) -> None:
         assert directory.holder() == os.getpid()
 
 
-def test_who_has_just_begun_to_hold_it_is_waited_for(tmp_path: Path) -> None:
+def test_who_has_just_started_to_hold_it_is_waited_for(tmp_path: Path) -> None:
     directory = make(tmp_path, "hello")
     descriptor = os.open(directory.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -135,7 +135,7 @@ def test_find_by_name_by_path_and_the_latest(tmp_path: Path) -> None:
     assert find_run(None, tmp_path) == second
 
 
-def test_the_latest_is_the_one_that_began_last_whatever_was_written_since(tmp_path: Path) -> None:
+def test_the_latest_is_the_one_that_started_last_whatever_was_written_since(tmp_path: Path) -> None:
     for run in ("b-20260101-120000-ffff", "a-20260102-080000-0000", "renamed"):
         (tmp_path / run).mkdir()
         (tmp_path / run / "run.db").touch()

@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--runs", "--junit"])
-def test_it_is_told_before_the_run_with_the_exit_code_of_bad_usage(
+def test_it_is_reported_before_the_run_with_the_exit_code_of_bad_usage(
     tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

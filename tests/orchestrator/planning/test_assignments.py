@@ -51,7 +51,7 @@ def test_peers_that_join_later_are_marked() -> None:
     assert late == {"cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False}
 
 
-def test_data_is_told_to_those_who_have_some() -> None:
+def test_data_is_announced_to_those_who_have_some() -> None:
     made, _ = told()
     device, edge, cloud = (made[name].data for name in ("device-0-0", "edge-0", "cloud"))
     assert (device.train_key, device.own_test_key) == ("device-0-0.train", "device-0-0.test")
@@ -100,7 +100,7 @@ def test_an_assignment_is_a_file_only_while_its_node_starts(tmp_path: Path) -> N
     assert not path.exists()
 
 
-def test_a_directory_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_is_reported_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "edge-0.json"
     said = f"edge-0 cannot be started: its assignment {path} cannot be written"
     with pytest.raises(RunError, match=said), handed_out(told()[0]["edge-0"], path):

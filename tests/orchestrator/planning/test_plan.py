@@ -56,7 +56,7 @@ def test_nodes_are_numbered_from_the_cloud_down() -> None:
     assert {node.port for node in plan().nodes} == {7000}
 
 
-def test_addresses_go_on_beyond_a_byte() -> None:
+def test_addresses_continue_beyond_a_byte() -> None:
     nodes = plan("algorithm: fedavg\ntopology: {devices: 400}").nodes
     assert (nodes[255].address, nodes[255].mac) == ("10.77.1.0", "02:ed:00:00:01:00")  # number 256
     assert len({node.address for node in nodes}) == len({node.mac for node in nodes}) == 401
@@ -100,7 +100,7 @@ def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -
     assert "not their images (jetson, pi)" in said
 
 
-def test_a_class_that_nobody_holds_is_noted() -> None:
+def test_a_class_that_no_one_holds_is_noted() -> None:
     """D1: edge e has the label e alone, so that three edges hold 0, 1 and 2 of ten."""
     made = plan("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}")
     said = (
@@ -269,7 +269,7 @@ def test_without_labels_there_is_a_plan_to_look_at() -> None:
     assert made.model_bytes == plan().model_bytes  # the catalogue knows the shape of digits
 
 
-def test_too_little_data_is_told_with_the_path() -> None:
+def test_too_little_data_is_reported_with_the_path() -> None:
     with pytest.raises(PlanError, match=r"^data\.partition: 12 samples do not give 5 clients min_samples 10 each: "):
         make_plan(parse(TEXT, "f.yaml"), prepared(train=12))
 

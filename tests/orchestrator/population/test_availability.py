@@ -33,7 +33,7 @@ def test_always_is_always() -> None:
     assert Always(3).until(0, 5.0) == math.inf
 
 
-def test_a_trace_is_followed_and_begins_anew() -> None:
+def test_a_trace_is_followed_and_restarts() -> None:
     trace = FromTrace(1000, 1, TABLE)
     a, b = trace.device == 0, trace.device == 1
     assert a.any()
@@ -60,7 +60,7 @@ def test_stays_of_a_trace_that_touch_are_one() -> None:
     assert trace.until(b, 350.0) == math.inf
 
 
-def test_a_stay_ends_after_its_begin_in_every_period() -> None:
+def test_a_stay_ends_after_its_start_in_every_period() -> None:
     """7 · 14.3 + 7.08 is 107.18, whose seconds since the period began are 7.08 or less, as they are rounded."""
     trace = FromTrace(1, 1, AvailabilityTable.read("device,from,until,period\na,3,6,14.3\na,7.08,9,14.3\n", "t.csv"))
     assert trace.there(107.18).all()
@@ -94,7 +94,7 @@ def test_when_a_trace_takes_effect(rows: list[str], first: float, change: float 
     assert effect(table, np.array([0, 1])) == {"first": first, "change": change}
 
 
-def test_a_trace_whose_drawn_devices_never_come_has_no_first_stay() -> None:
+def test_a_trace_with_drawn_devices_that_never_come_has_no_first_stay() -> None:
     table = AvailabilityTable.read("device,from,until,period\na,0,50,100\nb,,,9\n", "t.csv")
     assert effect(table, np.array([1, 1])) == {"first": None, "change": 0.0}
 

@@ -94,7 +94,7 @@ def test_exploration_decays_to_its_least_value() -> None:
     assert exploration(Oort(exploration=0.1, exploration_least=0.2), 5) == 0.1  # never above what was asked for
 
 
-def test_utility_of_clients_by_hand() -> None:
+def test_utility_of_clients_worked_example() -> None:
     # Two rounds: client 0 answered in round 1 after 4 s, client 1 in round 2 after 8 s. Round 3 is to come, T is 4 s.
     seen = seen_of({1: [(0, 4.0, 10.0)], 2: [(1, 8.0, 20.0)]})
     p = Oort(alpha=2.0, clip=1.0, pace=4.0)
@@ -109,7 +109,7 @@ def test_utilities_above_the_quantile_are_cut() -> None:
     assert found == pytest.approx([1.0, 2.0, 2.5, 2.5])  # the median of 1, 2, 3 and 100
 
 
-def test_a_client_that_did_not_answer_was_asked_and_keeps_its_utility() -> None:
+def test_a_selected_client_that_did_not_answer_keeps_its_utility() -> None:
     seen = seen_of({1: [(0, 1.0, 10.0), (1, 3.0, None)], 2: [(0, 5.0, None)]})
     assert seen.asked.tolist() == [2, 1, 0, 0, 0, 0]
     assert seen.utility[:2].tolist() == [10.0, 0.0]

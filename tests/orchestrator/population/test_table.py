@@ -92,7 +92,7 @@ LASTS = "t.csv:2: a stay lasts from 0 or later until a later time, not from"
         ),
     ],
 )
-def test_mistakes_are_told_with_their_line(text: str, repeat: float | None, message: str) -> None:
+def test_mistakes_are_reported_with_their_line(text: str, repeat: float | None, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         AvailabilityTable.read(text, "t.csv", repeat)
     assert str(caught.value) == message

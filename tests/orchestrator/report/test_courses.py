@@ -52,7 +52,7 @@ def recorded(
     return History.open(directory)
 
 
-def test_what_was_asked_in_steps_and_when_it_was_made(tmp_path: Path) -> None:
+def test_what_was_configured_in_steps_and_when_it_was_made(tmp_path: Path) -> None:
     made = [{"links": "edge-0 → cloud", "at": 2.0, "late": 0.004, "became": "10ms, 5mbit"}]
     history = recorded(tmp_path, link(STEPS), made=made)
     (figure,) = course_figures(history).values()

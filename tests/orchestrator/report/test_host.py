@@ -23,7 +23,7 @@ def readings(quantity: str, *rows: tuple[float, float | None]) -> list[SensorRea
     return [SensorReading(t, "", quantity, "test", "all", value, "") for t, value in rows]
 
 
-def test_a_curve_of_steps_goes_on_to_the_end() -> None:
+def test_a_curve_of_steps_continues_to_the_end() -> None:
     assert steps(readings("power", (1, 5.0), (3, None), (4, 6.0)), end=9) == ([1, 3, 4, 9], [5.0, None, 6.0, 6.0])
 
 
@@ -33,7 +33,7 @@ def test_a_counter_of_energy_gives_the_power_between_its_rows() -> None:
     assert steps(rows, end=9) == ([1, 5, 6], [10.0, 30.0, 30.0])
 
 
-def test_a_counter_that_began_anew_after_it_was_not_read_leaves_a_gap() -> None:
+def test_a_counter_that_restarted_after_it_was_not_read_leaves_a_gap() -> None:
     rows = readings("energy", (1, 0.0), (3, 20.0), (4, None), (5, 0.0), (6, 30.0))
     assert steps(rows, end=9) == ([1, 3, 5, 6], [10.0, None, 30.0, 30.0])
 
@@ -49,7 +49,7 @@ def test_the_figures(history: History) -> None:
     assert figures["host-energy"]["marks"][0]["x0"] == pytest.approx([number - 0.4 for number in range(1, 11)])
 
 
-def test_sensors_of_one_scope_are_told_apart(history: History, tmp_path: Path) -> None:
+def test_sensors_of_one_scope_are_distinguished(history: History, tmp_path: Path) -> None:
     rows = [("temperature", source, "temp1", 40.0, "") for source in ("hwmon nvme", "hwmon rp1_adc")]
     record = Record.create(tmp_path / "other", "{}", {"driver": "namespaces"})
     record.sensors(SETUP, "pi<3>", rows)
@@ -71,7 +71,7 @@ def test_every_host_has_its_highest_curve(tmp_path: Path) -> None:
     assert highest([Curve("pc-1", "unread", [0.0], [None])]) == []
 
 
-def test_several_hosts_are_told_apart(tmp_path: Path) -> None:
+def test_several_hosts_are_distinguished(tmp_path: Path) -> None:
     history = History.open(Example(sensors=True, hosts=3).build(tmp_path))
     figures = host_figures(history, hosts(history) or [])
     powers = {trace["name"]: trace for trace in figures["host-power"]["marks"]}

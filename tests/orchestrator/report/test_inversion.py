@@ -59,7 +59,7 @@ def test_planes_of_colours_become_pixels() -> None:
     assert pixels(png(bytes([1, 2, 3, 4, 5, 6]), 3, 2, 1)) == (1, 2, 2, bytes([1, 3, 5, 2, 4, 6]))
 
 
-def test_psnr_by_hand() -> None:
+def test_psnr_worked_example() -> None:
     assert psnr(0.01) == pytest.approx(20)
     assert psnr(0.0) == float("inf")
 

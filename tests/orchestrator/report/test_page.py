@@ -108,7 +108,7 @@ def test_every_run_has_a_page_that_is_whole_and_loads_nothing(tmp_path: Path, na
     assert "Does hierarchical averaging keep its accuracy" in page.text
 
 
-def test_a_run_of_which_nothing_was_recorded(tmp_path: Path) -> None:
+def test_a_run_without_a_recorded_event(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps({"nodes": [], "links": [], "faults": []}), {}).close()
     page = Page(render(History.open(tmp_path)))
     assert "The plan has no nodes." in page.text
@@ -130,7 +130,7 @@ def test_the_page_says_what_the_record_says(finished: History) -> None:
         assert words in page.text
 
 
-def test_a_fault_by_hand_is_told_from_the_planned_ones(tmp_path: Path) -> None:
+def test_a_manual_fault_is_distinguished_from_the_planned_ones(tmp_path: Path) -> None:
     page = Page(render(History.open(Example(by_hand=True).build(tmp_path))))
     assert "device-0-0 manual (ada) 12.00 s 3 s 4 took effect" in page.text
     assert "of 21 planned, 1 manual" in page.text
@@ -258,7 +258,7 @@ def test_timeline(finished: History) -> None:
     assert finished.training_began == SETUP
 
 
-def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path) -> None:
+def test_a_round_that_was_restarted_ends_where_the_next_starts(tmp_path: Path) -> None:
     directory = Example(edges=1, devices_per_edge=1, rounds_made=2, ending=None, with_faults=False).build(
         tmp_path / "cut"
     )
@@ -291,7 +291,7 @@ def test_a_large_timeline_leaves_out_nodes_to_which_nothing_happened(tmp_path: P
     assert "device-2-5" in figure["y"]["labels"]  # crashed at 9 s of training
 
 
-def test_traffic_is_told_by_class_and_kind(finished: History) -> None:
+def test_traffic_is_reported_by_class_and_kind(finished: History) -> None:
     figure = traffic(finished)
     assert [mark["name"] for mark in figure["marks"]] == ["model", "update"]
     model, update = figure["marks"]
@@ -345,7 +345,7 @@ def test_topology_keeps_the_links_of_its_top_row_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("edges", [2, 12, pytest.param(40, marks=pytest.mark.slow)])
-def test_shared_media_are_beside_each_other_in_the_picture(tmp_path: Path, edges: int) -> None:
+def test_shared_media_are_next_to_each_other_in_the_picture(tmp_path: Path, edges: int) -> None:
     run = Example(edges=edges, with_faults=False).build(tmp_path)
     plan = json.loads((run / "plan.json").read_text())
     profile = ChannelProfile(1e6).to_mapping()
@@ -446,7 +446,7 @@ def test_the_metrics_and_events_of_programs_and_algorithms_are_shown(tmp_path: P
     assert "leader elected" in page.text
 
 
-def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path) -> None:
+def test_programs_are_shown_and_learning_only_if_they_report_it(tmp_path: Path) -> None:
     run = Example(ending="programs").build(tmp_path / "run")
     program = {"label": "cloud.control", "command": ["flwr", "run", "<b>"], "after": ["cloud"], "ends_the_run": True}
     plan = json.loads((run / "plan.json").read_text()) | {"programs": [program]}

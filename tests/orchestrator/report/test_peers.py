@@ -68,7 +68,7 @@ def test_a_block_lasts_until_the_next_meeting_and_is_as_high_as_its_shares(tmp_p
     ]
 
 
-def test_a_round_that_was_begun_again_counts_once(tmp_path: Path) -> None:
+def test_a_round_that_was_restarted_counts_once(tmp_path: Path) -> None:
     run = history(tmp_path, 2, [(2.0, "edge-0", 1, {}), (9.0, "edge-0", 1, {"edge-1": 0.5})])
     (events,) = meetings(run).values()
     assert [event.t for event in events] == [BEGAN + 9.0]

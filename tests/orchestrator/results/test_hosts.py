@@ -120,7 +120,7 @@ def test_a_counter_that_could_not_be_read_for_a_while(tmp_path: Path, rows: list
     assert (energy and energy["joules"]) == joules
 
 
-def test_what_a_lost_host_used_is_unknown_until_its_counter_begins_anew(tmp_path: Path) -> None:
+def test_what_a_lost_host_used_is_unknown_until_its_counter_restarts(tmp_path: Path) -> None:
     """20 W until 4 s; nothing is known from 3 s to 6 s; then 10 W. The second round was not touched."""
     rows = [(-1, *PSYS, 0.0), (3, *PSYS, 80.0), (4, *PSYS, None), (6, *PSYS, 0.0), (20, *PSYS, 140.0)]
     history = run(tmp_path, rows)
@@ -242,6 +242,6 @@ def test_each_of_several_hosts_has_its_own_energy(tmp_path: Path) -> None:
     assert "321 J of rail VDD_IN (hwmon ina3221), host pc-1" in printed.getvalue()
 
 
-def test_a_run_whose_host_told_nothing(tmp_path: Path) -> None:
+def test_a_run_with_a_silent_host(tmp_path: Path) -> None:
     with History.open(Example().build(tmp_path)) as history:
         assert "hosts" not in summary(history)

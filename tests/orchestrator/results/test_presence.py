@@ -56,7 +56,7 @@ def test_a_run_on_one_host_has_no_periods(tmp_path: Path) -> None:
             assert (nodes_by_host(history), stays(history)) == ({}, [])
 
 
-def test_notes_tell_what_became_of_hosts_in_the_order_of_the_record(tmp_path: Path) -> None:
+def test_notes_report_what_became_of_hosts_in_the_order_of_the_record(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "{}", {})
     record.event(1.0, None, "note", None, {"text": "first"})
     record.event(2.0, None, "host", 3, {"host": "b", "state": "lost", "reason": "its agent restarted"})

@@ -59,7 +59,7 @@ def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.Monke
         assert getattr(in_pieces, fact)() == getattr(at_once, fact)()
 
 
-def test_many_devices_are_told_of_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_devices_are_summarised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(Example(edges=1, devices_per_edge=3, with_faults=False))
     record = Record.create(tmp_path / "run", json.dumps(plan), {})
     reports = [(1, 0.1), (1, 0.5), (1, 0.9), (2, 0.4), (None, 0.7)]
@@ -102,7 +102,7 @@ def test_the_latest_of_several_leaders_is_the_mean_of_their_latest_reports(tmp_p
     assert told == pytest.approx([0.2, 0.3, 0.4, 0.75, 0.7])
 
 
-def test_a_count_that_falls_has_begun_again() -> None:
+def test_a_count_that_falls_has_restarted() -> None:
     flow = GrowingCount()
     totals = []
     for t, count in ((1.0, 100), (2.0, 300), (3.0, 0), (4.0, 50)):

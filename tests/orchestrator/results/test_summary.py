@@ -43,7 +43,7 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     json.dumps(result, allow_nan=False)
 
 
-def test_a_fault_by_hand_has_the_user(tmp_path: Path) -> None:
+def test_a_manual_fault_has_the_user(tmp_path: Path) -> None:
     directory = Example(by_hand=True).build(tmp_path / "run")
     result = summary(History.open(directory))
     assert result["faults"][-1] == {"action": "crash", "node": "device-0-0", "at": 12.0, "round": 4, "by": "ada"}
@@ -126,7 +126,7 @@ def test_the_reports_path_is_printed_whole(tmp_path: Path, width: int) -> None:
         assert " ".join(f"{check['verdict']} {check['name']}: {check['detail']}".split()) in said
 
 
-def test_a_run_that_goes_on_has_a_summary_too(tmp_path: Path) -> None:
+def test_a_run_that_continues_has_a_summary_too(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
     result = summary(History.open(tmp_path))
     lines = printed(200, lambda console: print_summary(result, tmp_path / "report.html", console)).splitlines()

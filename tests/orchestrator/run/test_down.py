@@ -70,7 +70,7 @@ def made(runs: Path, name: str, owner: int | None = None) -> RunDirectory:
     return directory
 
 
-def test_a_living_orchestrator_is_asked_to_end(tmp_path: Path) -> None:
+def test_a_running_orchestrator_is_asked_to_end(tmp_path: Path) -> None:
     directory = made(tmp_path, "mine")
     directory.lock.touch()
     with process(HOLD, str(directory.lock)) as holder:
@@ -119,7 +119,7 @@ def test_a_label_proves_nothing(open_path: Path, whose: str) -> None:
 
 
 @needs_root
-def test_a_process_of_the_run_is_ended_whoever_it_runs_as(open_path: Path) -> None:
+def test_a_process_of_the_run_is_ended_for_any_user(open_path: Path) -> None:
     directory = made(open_path, "mine")
     with process(WAIT, user=STRANGER, environment=labels(directory.run, directory.path, "node")) as node:
         assert down(directory.run, directory).left == []

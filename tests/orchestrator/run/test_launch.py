@@ -52,7 +52,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunDirectory
     return directory, plan
 
 
-def test_a_run_whose_nodes_have_moved_is_continued_as_planned(begun: tuple[RunDirectory, Plan]) -> None:
+def test_a_run_with_moved_nodes_is_continued_as_planned(begun: tuple[RunDirectory, Plan]) -> None:
     directory, plan = begun
     assert _plan_of(directory).recorded == plan.recorded
 
@@ -65,7 +65,7 @@ def test_a_run_is_not_continued_without_a_host_of_its_plan(
         _plan_of(begun[0])
 
 
-def test_programs_whose_folder_is_too_large_are_refused_with_their_line(
+def test_programs_with_a_folder_that_is_too_large_are_refused_with_their_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts(monkeypatch, A)

@@ -76,7 +76,7 @@ def test_a_node_waits_until_it_can_start_somewhere(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_node_whose_next_host_is_lost_before_it_has_started_waits_again(tmp_path: Path) -> None:
+def test_a_node_with_its_next_host_lost_before_it_has_started_waits_again(tmp_path: Path) -> None:
     async def act(stage: Stage, driver: HostsDriver) -> None:
         driver.losing = 2
         driver.lose("device-0-0")
@@ -102,7 +102,7 @@ def test_a_node_that_cannot_start_anywhere_stays_away_and_a_leader_ends_the_run(
     play(tmp_path, act)
 
 
-def test_moves_are_recorded_and_told(tmp_path: Path) -> None:
+def test_moves_are_recorded_and_reported(tmp_path: Path) -> None:
     async def act(stage: Stage, driver: HostsDriver) -> None:
         driver.news.put_nowait(NodeMove("edge-0", "c", "a", "silent; most cores free", 3.21))
         driver.news.put_nowait(NodeMove("device-0-0", "c", None, "it runs on a real raspberry-pi-4"))

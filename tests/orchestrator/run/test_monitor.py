@@ -47,7 +47,7 @@ class ReadableFabric:
 
 
 @virtual
-async def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
+async def test_what_probes_sent_before_training_is_distinguished(tmp_path: Path) -> None:
     stage = Stage(tmp_path, SCENARIO)
     fabric = ReadableFabric(row(3780))
     run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, PlainView(io.StringIO()))
@@ -215,13 +215,13 @@ async def test_packets_to_groups_are_noted(tmp_path: Path) -> None:
     await stage.session.close()
 
 
-def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None:
+def test_links_with_losses_that_are_not_configured_are_shown(tmp_path: Path) -> None:
     sound, astray = Counted(links=[used(1000)]), Counted(links=[used(1800, lost=200)])
     assert verdicts(tmp_path, sound, astray) == ["pass", "pass", "fail"]
 
 
 @virtual
-async def test_real_links_are_told_apart_and_their_losses_not_audited(tmp_path: Path) -> None:
+async def test_real_links_are_distinguished_and_their_losses_not_audited(tmp_path: Path) -> None:
     stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
     links = tuple(
         replace(link, profile=LinkProfile(real=link.source == "edge-0" and link.target == "cloud"))
@@ -247,7 +247,7 @@ async def test_real_links_are_told_apart_and_their_losses_not_audited(tmp_path: 
     await stage.session.close()
 
 
-def test_an_engine_that_does_not_keep_up_is_shown(tmp_path: Path) -> None:
+def test_an_engine_that_is_late_is_shown(tmp_path: Path) -> None:
     late, later = Counted(links=[used(1000)], late=9, late_max=1.0), Counted(links=[used(1000)])
     # 1 s of 40 is more than a fiftieth, of 60 it is not: the run would pass if it ended then.
     assert verdicts(tmp_path, late, later) == ["pass", "fail", "pass"]

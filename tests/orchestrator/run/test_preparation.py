@@ -27,7 +27,7 @@ topology: {edges: 1, devices_per_edge: 1}
 """
 
 
-def test_all_that_is_missing_is_told_at_once_and_nothing_is_made(
+def test_all_that_is_missing_is_reported_at_once_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "scenario.yaml"

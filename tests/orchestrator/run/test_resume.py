@@ -44,7 +44,7 @@ def test_where_a_run_stood(tmp_path: Path, ending: str | None, how: str) -> None
     assert past.device_bytes == sum(each["sent"] + each["received"] for each in used) > 0
 
 
-def test_training_may_begin_with_the_run(tmp_path: Path) -> None:
+def test_training_may_start_with_the_run(tmp_path: Path) -> None:
     """As it does in a simulation, where nothing takes time before it."""
     directory = ended(tmp_path, "interrupted")
     keep(directory, 5)
@@ -54,7 +54,7 @@ def test_training_may_begin_with_the_run(tmp_path: Path) -> None:
     assert past.training == past.seconds > 0
 
 
-def test_a_run_that_begins_has_nothing_to_say() -> None:
+def test_a_run_that_starts_has_nothing_to_say() -> None:
     assert Past().notes() == []
     assert Past().left == Past().joined == set()
 

@@ -115,7 +115,7 @@ def test_a_run_from_python_is_followed(tmp_path: Path, new_store: NewStore, capf
     assert "warning" not in capfd.readouterr().err
 
 
-def test_a_place_that_is_none_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_place_that_is_none_is_reported_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="track: 'tb' is not KIND:PLACE"):
         edgebed.up({}, runs=tmp_path / "runs", track="tb")
     told = CliRunner().invoke(cli, ["up", "absent.yaml", "--runs", str(tmp_path / "runs"), "--track", "csv:out"])

@@ -134,7 +134,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD, ids=[text[:40] for text, _ in BAD])
-def test_odd_values_are_told_in_one_line_with_their_place(text: str, expected: str, tmp_path: Path) -> None:
+def test_odd_values_are_reported_in_one_line_with_their_place(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(HEAD + text + "\n")
     with pytest.raises(ScenarioError) as caught, placed(file):

@@ -43,7 +43,7 @@ def test_what_no_run_can_hold_is_refused(text: str, expected: str) -> None:
     assert str(caught.value) == f"f.yaml:{expected}"
 
 
-def test_only_the_rule_that_makes_them_too_many_is_told() -> None:
+def test_only_the_rule_that_makes_them_too_many_is_reported() -> None:
     rule = "- {random: {mean: 1s, until: 40000s}, of: devices, action: pause, for: 1s}\n"
     with pytest.raises(ScenarioError) as caught:
         parse(FLAT + 5 * rule, "f.yaml")

@@ -222,7 +222,7 @@ def test_more_clients_are_asked_than_are_waited_for() -> None:
     assert (plan.population.selected, plan.population.asked) == (10, 13)  # 12.5, rounded up
 
 
-def test_the_deadline_reckons_with_the_slowest_client() -> None:
+def test_the_deadline_includes_the_slowest_client() -> None:
     fast = make_plan(parse(GOOD, "f.yaml"), None).gathering.deadlines["cloud"]
     slow = GOOD + "clients: {hardware: {host: 90%, raspberry-pi-3: 10%}, links: {lan: 50%, satellite: 50%}}\n"
     assert make_plan(parse(slow, "f.yaml"), None).gathering.deadlines["cloud"] > fast
@@ -238,7 +238,7 @@ def test_the_node_for_all_clients_has_what_most_of_them_have() -> None:
     assert drawn.node("population").hardware.speed == pytest.approx(0.3, abs=0.02)
 
 
-def test_faults_by_hand_obey_the_same_rule() -> None:
+def test_manual_faults_obey_the_same_rule() -> None:
     plan = make_plan(parse(GOOD, "f.yaml"), None)
     with pytest.raises(ValueError, match="come and go"):
         faults_by_hand({"action": "crash", "node": "population"}, plan, 1.0, 0)

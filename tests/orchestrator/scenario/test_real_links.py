@@ -118,7 +118,7 @@ def test_it_can_be_cut_but_not_degraded() -> None:
 
 
 @pytest.mark.parametrize(("name", "profile"), [("real", {"latency": "1ms"}), ("mine", {"real": True})])
-def test_no_plugin_brings_a_profile_like_it(
+def test_no_plugin_adds_a_profile_like_it(
     name: str, profile: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "profiles", lambda: {name: profile})

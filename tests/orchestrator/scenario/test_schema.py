@@ -478,7 +478,7 @@ def test_a_mistake_in_a_class_of_links_makes_no_others() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=range(len(MISTAKES)))
-def test_mistakes_are_told_with_place_and_remedy(text: str, expected: list[str]) -> None:
+def test_mistakes_are_reported_with_place_and_remedy(text: str, expected: list[str]) -> None:
     assert messages(text) == expected
 
 
@@ -662,7 +662,7 @@ def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -
         ),
     ],
 )
-def test_a_quorum_by_number_is_no_larger_than_who_is_asked(text: str, expected: str | None) -> None:
+def test_a_quorum_by_number_is_no_larger_than_the_selection(text: str, expected: str | None) -> None:
     text += "\ngathering: {quorum: 2}\n"
     if expected is None:
         parse(text, "f.yaml")
@@ -733,7 +733,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_shipped_scenarios_are_valid_and_begin_with_their_question(path: Path) -> None:
+def test_shipped_scenarios_are_valid_and_start_with_their_question(path: Path) -> None:
     first = path.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert "?" in first

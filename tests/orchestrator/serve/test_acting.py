@@ -54,7 +54,7 @@ def directory(tmp_path: Path) -> RunDirectory:
     return RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run"))
 
 
-def test_a_fault_is_asked_for_as_inject_does(directory: RunDirectory) -> None:
+def test_a_fault_is_requested_as_inject_does(directory: RunDirectory) -> None:
     with orchestrator(directory, {"ok": True, "faults": [MADE], "refused": [], "notes": ["so it is"]}) as asked:
         said = make_fault(directory, {"fault": FAULT}, "127.0.0.1")
     assert asked == [{"op": "inject", "fault": FAULT, "via": "the page"}]

@@ -82,13 +82,13 @@ def test_cases_by_the_settings_that_differ() -> None:
 @pytest.mark.parametrize(
     "text", [None, "{", "[]", '{"cases": 3}', '{"cases": [{"case": "a"}]}', '{"cases": [{"case": "a", "runs": [3]}]}']
 )
-def test_a_sweep_that_tells_nothing(tmp_path: Path, text: str | None) -> None:
+def test_a_sweep_that_shows_nothing(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "sweep.json").write_text(text)
     assert cases_of_sweep(tmp_path) == {}
 
 
-def test_a_sweep_tells_its_cases(tmp_path: Path) -> None:
+def test_a_sweep_reports_its_cases(tmp_path: Path) -> None:
     runs = [{"seed": 1, "run": "/elsewhere/sweep/one"}, {"seed": 2, "run": None}]
     (tmp_path / "sweep.json").write_text(json.dumps({"cases": [{"case": "slow", "runs": runs}]}))
     assert cases_of_sweep(tmp_path) == {f"{tmp_path.name}/one": "slow"}

@@ -46,7 +46,7 @@ def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
     assert said["present"]["checks"][0]["verdict"] == "pass"
 
 
-def test_checks_so_far_while_the_run_goes_on_and_all_when_it_is_over(tmp_path: Path) -> None:
+def test_checks_so_far_while_the_run_continues_and_all_when_it_is_over(tmp_path: Path) -> None:
     directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
     reader = Reader(directory, clock)
 
@@ -88,7 +88,7 @@ def test_a_run_that_was_judged_is_not_judged_again(
     assert shown() == (made if damaged else told)
 
 
-def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "run.db").write_text("garbage" * 100)
     reader = Reader(RunDirectory(tmp_path))
     assert reader.read()
@@ -125,7 +125,7 @@ def test_figures_are_sent_once_a_second_and_only_those_that_changed(tmp_path: Pa
     record.close()
 
 
-def test_a_lock_that_is_damaged_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_lock_that_is_damaged_is_reported(tmp_path: Path) -> None:
     directory = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run"))
     reader = Reader(directory)
     with directory.held():

@@ -72,7 +72,7 @@ async def test_the_cookie_lets_through() -> None:
         {"cookie": "\\;=,"},
     ],
 )
-async def test_nobody_gets_through_without_the_token(headers: dict[str, str]) -> None:
+async def test_no_one_gets_through_without_the_token(headers: dict[str, str]) -> None:
     for path in ("/", "/api/runs", "/page/main.js", "/run/x"):
         code, _, text = await ask(path, *HOST.items(), *headers.items())
         assert code == 403
@@ -176,7 +176,7 @@ async def test_its_own_page_changes_what_has_a_key() -> None:
         {"x-edgebed-key": "\xe9"},
     ],
 )
-async def test_nobody_else_changes_anything(headers: dict[str, str | None]) -> None:
+async def test_no_one_else_changes_anything(headers: dict[str, str | None]) -> None:
     changed = {name: value for name, value in {**CHANGES, **headers}.items() if value is not None}
     code, _, text = await ask("/api/act", *changed.items(), method="POST", guard=ACTING)
     assert (code, "seen" in text) == (403, False)

@@ -37,7 +37,7 @@ def cut_short(tmp_path: Path) -> Path:
     return Example(rounds_made=3, ending=None).build(tmp_path / "run")
 
 
-def test_a_run_that_goes_on(cut_short: Path) -> None:
+def test_a_run_that_continues(cut_short: Path) -> None:
     with RunDirectory(cut_short).held():
         plan, now, story = standing(cut_short)
     nodes = dict(zip([node["name"] for node in plan["nodes"]], now["nodes"], strict=True))
@@ -103,7 +103,7 @@ def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
     assert story.next_fault() is None
 
 
-def test_a_run_whose_orchestrator_was_killed(cut_short: Path) -> None:
+def test_a_run_with_a_killed_orchestrator(cut_short: Path) -> None:
     plan, now, _ = standing(cut_short)
     assert (now["status"], now["next"], now["left"]) == ("crashed", None, None)
     assert {state for state, *_ in now["nodes"]} == {"gone", "crashed"}
@@ -123,7 +123,7 @@ def test_a_run_that_has_ended(tmp_path: Path) -> None:
     assert plan["links"][0]["asked"] == "40ms ±5ms, loss 0.5%, 50mbit"
 
 
-def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
+def test_a_simulation_reports_no_processor_time(tmp_path: Path) -> None:
     path = Example(driver="sim", rounds_made=3, ending=None, with_faults=False).build(tmp_path / "run")
     with RunDirectory(path).held():
         plan, now, _ = standing(path)
@@ -132,7 +132,7 @@ def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
     assert {detail for _, detail, *_ in now["nodes"]} <= {"", "round 3"}
 
 
-def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
+def test_a_manual_fault_shows_on_its_links(tmp_path: Path) -> None:
     path = Example(rounds_made=3, ending=None).build(tmp_path / "run")
     cut = {"id": 90, "action": "partition", "node": None, "between": [["edge-0"], ["cloud"]], "at": 8.0}
     planned_as = {**cut, "links": [["edge-0", "cloud"], ["cloud", "edge-0"]], "round": None, "duration": None}

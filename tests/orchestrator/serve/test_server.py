@@ -140,7 +140,7 @@ def test_the_report_of_a_run_is_in_a_sandbox(server: Server, folder: Path) -> No
             assert said in json.loads(found.read())["error"]
 
 
-def test_a_run_is_streamed_and_a_stream_goes_on_where_it_stopped(server: Server) -> None:
+def test_a_run_is_streamed_and_a_stream_continues_where_it_stopped(server: Server) -> None:
     with answer(server, f"/api/stream/{RUN}") as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         id, added, present = whole(stream)

@@ -96,7 +96,7 @@ def test_without_a_target_there_are_no_bars(tmp_path: Path) -> None:
     assert "To the target" not in page.text
 
 
-def test_failed_and_missing_runs_are_told(swept: tuple[Sweep, list[Result]]) -> None:
+def test_failed_and_missing_runs_are_reported(swept: tuple[Sweep, list[Result]]) -> None:
     sweep, results = swept
     broken = replace(results[0], run=None, verdict=None, error="cloud <i> ended", figures={})
     page = Page(render(sweep, [broken, *results[1:4]]))

@@ -81,7 +81,7 @@ def test_a_failed_run_does_not_end_the_sweep_of_a_notebook(tmp_path: Path) -> No
         ({"scenario": SCENARIO | {"modl": "mlp"}}, r"scenario.yaml:\d+: modl: "),
     ],
 )
-def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_mistakes_are_reported_before_anything_is_made(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     with pytest.raises(ScenarioError, match=told):
         sweep(SWEEP | change, runs=tmp_path / "runs")
     assert list(tmp_path.iterdir()) == []

@@ -117,7 +117,7 @@ def test_an_assignment_is_read_back_as_it_was(value: Any) -> None:
     assert "\n" not in written
 
 
-def test_what_is_wrong_is_told_once_with_its_place_in_the_sweep(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_once_with_its_place_in_the_sweep(tmp_path: Path) -> None:
     text = """\
 scenario: base.yaml
 cases:
@@ -187,7 +187,7 @@ def test_seeds_are_the_sweeps_own(tmp_path: Path) -> None:
         sweep(tmp_path, "scenario: base.yaml", ("seed=5",))
 
 
-def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
+def test_a_scenario_is_distinguished_from_a_sweep(tmp_path: Path) -> None:
     scenario, sweep = tmp_path / "scenario.yaml", tmp_path / "sweep.yaml"
     scenario.write_text("algorithm: {name: hierfavg, rounds: 2}\nseeds: [1]\n")
     sweep.write_text("scenario: scenario.yaml\nseeds: [1]\n")
@@ -198,7 +198,7 @@ def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SWEEPS)
-def test_shipped_sweeps_are_valid_and_begin_with_their_question(path: Path) -> None:
+def test_shipped_sweeps_are_valid_and_start_with_their_question(path: Path) -> None:
     assert path.read_text().splitlines()[0].endswith("?")
     if "\nscenario:" in path.read_text():
         assert read_sweep(path).combinations

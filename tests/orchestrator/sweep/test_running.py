@@ -309,7 +309,7 @@ def test_a_sweep_is_followed(tmp_path: Path) -> None:
     assert len(found) == len(list(folder.rglob("events.*")))
 
 
-def test_a_mistake_is_told_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_mistake_is_reported_before_anything_is_run(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"mine\.yaml:3: cases"):
         swept(tmp_path, "scenario: small.yaml\nseeds: [1]\ncases: 3")
     assert not (tmp_path / "runs").exists()

@@ -104,7 +104,7 @@ def test_one_seed_has_no_differences() -> None:
     assert "Differences" not in markdown(sweep("a"), made(sweep("a"), GOOD, BETTER))
 
 
-def test_of_a_population_the_share_of_clients_that_were_seen_is_told() -> None:
+def test_of_a_population_the_share_of_clients_that_were_seen_is_reported() -> None:
     asked = sweep("a", target=None)
     runs: list[Figures] = [{"population.share_seen": 0.08}, {"population.share_seen": 0.12}]
     headings, _, row = cells(markdown(asked, made(asked, *runs)))
@@ -112,7 +112,7 @@ def test_of_a_population_the_share_of_clients_that_were_seen_is_told() -> None:
     assert row == ["a", "10.0 ± 2.8%", "2 pass"]  # a deviation of 0.02 √2
 
 
-def test_what_failed_is_told_and_not_averaged() -> None:
+def test_what_failed_is_reported_and_not_averaged() -> None:
     asked = sweep("a")
     text = markdown(asked, made(asked, GOOD, "cloud ended (exit code 1)"))
     assert cells(text)[-1] == ["a", "80.0%", "3", "device-edge 1 MB", "1 pass, 1 failed"]

@@ -69,7 +69,7 @@ def test_the_runs_of_a_folder(tmp_path: Path) -> None:
 FAULT = {"action": "crash", "node": "device-0", "round": 2, "for": "1s"}
 
 
-def test_events_are_heard_in_order_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_events_are_received_in_order_while_the_run_continues(tmp_path: Path) -> None:
     heard: list[Event] = []
     ended: set[Any] = set()
 
@@ -137,7 +137,7 @@ def load_example(folder: Path) -> Any:
         ({"data": {"dataset": "npz:absent.npz"}}, r"scenario.yaml:\d+: data.dataset: .*absent.npz"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_mistakes_are_reported_before_anything_is_made(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     with pytest.raises(ScenarioError, match=told):
         up(SCENARIO | change, runs=tmp_path / "runs")
     assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,7 @@ COST = Cost(MODEL, PICTURES, PARAMS)
 DECODER = forward_work(Decoder(16, (1, 8, 8), 4), torch.zeros(1, 16)).operations
 
 
-def test_docking_layers_by_hand() -> None:
+def test_docking_layers_worked_example() -> None:
     """50 embeddings of 40 numbers and 30 of 20, to 16: 50 · 640 + 30 · 320 multiply-adds in each of 20 passes, which
     are 65 samples of the model's 640."""
     embeddings = {"edge-0": np.zeros((50, 40), np.float32), "edge-1": np.zeros((30, 20), np.float32)}

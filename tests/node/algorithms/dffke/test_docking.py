@@ -24,7 +24,7 @@ def two_clients() -> tuple[dict[str, NDArray[np.float32]], dict[str, NDArray[np.
     return embeddings, labels
 
 
-def test_translation_by_hand() -> None:
+def test_translation_worked_example() -> None:
     """Equation 10 with W = [[1, 2], [0, -1], [3, 0]], b = (1, 0, -1): W (2, 5) + b = (13, -5, 5)."""
     layer = {"weight": np.array([[1, 2], [0, -1], [3, 0]], np.float32), "bias": np.array([1, 0, -1], np.float32)}
     assert docking_layer(layer)(torch.tensor([[2.0, 5.0]])).tolist() == [[13, -5, 5]]
@@ -51,7 +51,7 @@ def test_translated_embeddings_are_those_of_the_layers() -> None:
         np.testing.assert_allclose(docked.translated[owner], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_seed_decides_and_known_layers_go_on() -> None:
+def test_the_seed_decides_and_known_layers_continue() -> None:
     embeddings, labels = two_clients()
     first, again = (dock(embeddings, labels, {}, 3, PARAMS, seed=1) for _ in range(2))
     np.testing.assert_array_equal(first.translated["a"], again.translated["a"])

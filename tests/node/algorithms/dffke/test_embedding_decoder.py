@@ -43,7 +43,7 @@ def test_pictures_have_the_data_sets_shape_and_values_between_0_and_1(shape: Sha
     assert 0 <= made.min() < made.max() <= 1
 
 
-def test_normalisation_by_hand() -> None:
+def test_normalisation_worked_example() -> None:
     """(0.75 − 0.25) / 0.5 = 1."""
     made = PICTURES.normalised(torch.full((1, 1, 8, 8), 0.75))
     assert set(made.flatten().tolist()) == {1}
@@ -63,7 +63,7 @@ def test_a_picture_depends_on_its_embedding_alone() -> None:
 
 
 @pytest.mark.slow
-def test_training_brings_docked_encodings_of_what_is_made_near_the_embeddings() -> None:
+def test_training_adds_docked_encodings_of_what_is_made_near_the_embeddings() -> None:
     """Equation 12 falls for two clients of different encoders, which stay as they were."""
     clients = {"a": client("cnn", 1), "b": client("lenet", 2)}
     random = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.learning.privacy import gaussian_delta, standard_deviation
 
 
-def test_equation_15_by_hand() -> None:
+def test_equation_15_worked_example() -> None:
     """δ = 1.25 e⁻⁸ makes ln(1.25 / δ) = 8 and the root 4: σ = 4 Δ / ε."""
     assert standard_deviation(0.5, 1.25 * np.exp(-8), 3) == pytest.approx(24)
 

@@ -64,7 +64,7 @@ def test_a_linear_encoder_is_inverted(digits: Prepared) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scale", "noise"), [(0.0, 0.0), (1.0, 1000.0)])
-def test_embeddings_that_tell_nothing_lead_to_the_mean(digits: Prepared, scale: float, noise: float) -> None:
+def test_embeddings_that_show_nothing_lead_to_the_mean(digits: Prepared, scale: float, noise: float) -> None:
     """The constant with the least mean squared error is the mean, and that error is the variance."""
     mine = pictures(digits, "x_test", 300)
     generator = train_inversion(scale * mine.flatten(1), mine, noise, PARAMS, seed=3).eval()
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_reconstructions(learner: Learner) -> None:
 # The comparison
 
 
-def test_scores_by_hand() -> None:
+def test_scores_worked_example() -> None:
     """Private pictures (0, 0), (1, 1), (0, 1) of two values; the guesses (0, 0.2), (0, 0.6), (0, 0.8) differ from them
     by 0.04, 1 + 0.16 and 0.04 in squares, 1.24 / 6 on average; the second is nearest to the third picture."""
     private = np.array([[0, 0], [255, 255], [0, 255]], np.uint8).reshape(3, 1, 1, 2)
@@ -134,7 +134,7 @@ def test_scores_by_hand() -> None:
     assert score(private, private) == Score(0.0, 1.0)
 
 
-def test_class_means_by_hand() -> None:
+def test_class_means_worked_example() -> None:
     """Class 0 has 10 and 21, mean 15.5, which is even as 16; class 1 has 30; class 2 none: the mean of all, 20.33."""
     arrays = {"x_test": np.array([10, 30, 21], np.uint8).reshape(3, 1, 1, 1), "y_test": np.array([0, 1, 0])}
     learner = cast(Learner, SimpleNamespace(data=SimpleNamespace(array=arrays.__getitem__, classes=3)))

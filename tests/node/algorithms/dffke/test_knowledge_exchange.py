@@ -42,7 +42,7 @@ def transfer_of(learner: Learner, seed: int, count: int = 60) -> Transfer:
     return Transfer(new_decoder(pictures_of(learner), PARAMS, seed), embeddings)
 
 
-def test_divergence_by_hand() -> None:
+def test_divergence_worked_example() -> None:
     """Teacher (1/2, 1/2), student (1/4, 3/4): KL(t ‖ s) = ½ ln 2 + ½ ln ⅔, KL(s ‖ t) = ¼ ln ½ + ¾ ln 3/2."""
     teacher, student = torch.tensor([[0.0, 0.0]] * 2), torch.tensor([[0.0, log(3)]] * 2)
     assert divergence(teacher, student, "teacher").item() == pytest.approx(0.5 * log(2) + 0.5 * log(2 / 3))

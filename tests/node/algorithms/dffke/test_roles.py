@@ -480,7 +480,7 @@ def test_who_drops_out_while_training_misses_that_phase(digits: Prepared, tmp_pa
 
 
 @pytest.mark.slow
-def test_who_drops_out_in_the_exchange_teaches_nobody(digits: Prepared, tmp_path: Path, slow: Mesh) -> None:
+def test_who_drops_out_in_the_exchange_teaches_no_one(digits: Prepared, tmp_path: Path, slow: Mesh) -> None:
     """edge-2 crashes when it has shared its model in round 2, and is back in round 3 with the model it had trained."""
     at = (when(slow, "knowledge", 2) + when(slow, "exchange", 2)) / 2
     back = when(slow, "logits", 2) + 30  # edge-0 has one teacher for 25 s then, and trains in round 3 for 8 s
@@ -498,7 +498,7 @@ def series(run: Mesh, node: str, name: str) -> dict[int, float]:
     return {round: values[name] for round, values in run.journals[node].metrics if name in values}
 
 
-def test_nobody_waits_for_ever_for_a_slow_client(digits: Prepared, tmp_path: Path) -> None:
+def test_no_one_waits_for_ever_for_a_slow_client(digits: Prepared, tmp_path: Path) -> None:
     """edge-0 never gets through a pass before the deadline: the others exchange, and no round hangs."""
     rule = Gathering(quorum=0.5, deadline=5)
     run = mesh(digits, tmp_path, gathering=rule, slow={"edge-0": 1e5}, rounds=2).run()
@@ -523,7 +523,7 @@ def test_a_crash_in_local_training_changes_nothing(digits: Prepared, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_coordinator_that_falls_in_the_exchange_goes_on_with_the_next_round(
+def test_a_coordinator_that_falls_in_the_exchange_continues_with_the_next_round(
     digits: Prepared, tmp_path: Path, calm: Mesh
 ) -> None:
     at = (when(calm, "exchange", 2) + when(calm, "finished", 2)) / 2
@@ -629,5 +629,5 @@ def test_a_group_of_models_is_for_algorithms_whose_clients_may_differ() -> None:
         parse("algorithm: fedavg\nmodel: small\ntopology: {edges: 3, devices_per_edge: 0}\n", "scenario.yaml")
 
 
-def test_edges_are_meshed_without_being_told() -> None:
+def test_edges_are_meshed_by_default() -> None:
     assert parse(SCENARIO.replace("edge-edge: {latency: 5ms, rate: 50mbit}, ", ""), "scenario.yaml").mesh

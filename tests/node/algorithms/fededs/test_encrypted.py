@@ -33,7 +33,7 @@ def encrypted_set(samples: int, seed: int = 0) -> EncryptedSet:
     return EncryptedSet(images, outputs, stochastic_layer(32, seed, "gauss"), -1.0, 2.0)
 
 
-def test_knowledge_loss_by_hand() -> None:
+def test_knowledge_loss_worked_example() -> None:
     """y = (1/2, 1/2), student (1/4, 3/4): KL = 1/2 ln 2 + 1/2 ln 2/3 = 1/2 ln 4/3. Equal distributions: 0."""
     outputs = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
     logits = torch.log(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
@@ -69,7 +69,7 @@ def test_noise_is_fresh_and_as_large_as_the_features() -> None:
     assert torch.equal(again(features) - features, first)
 
 
-def test_resemblance_by_hand() -> None:
+def test_resemblance_worked_example() -> None:
     """Correlations 1, −1 (a negative shows as much) and, for values (0, 1, 2, 3) and (1, 0, 1, 0), −1/√5; the median of
     their absolute values is 1. A picture of one value shows nothing. The unit does not count."""
     x = torch.tensor([[0.0, 1, 2, 3]] * 3).reshape(3, 1, 2, 2)
@@ -80,7 +80,7 @@ def test_resemblance_by_hand() -> None:
     assert resemblance(x * 1e-12, sent) == pytest.approx(1)
 
 
-def test_through_the_layer_by_hand() -> None:
+def test_through_the_layer_worked_example() -> None:
     """x = (1, 2), layer ((0, 1), (3, 0)): features (2, 3); classifier ((1, 1), (0, 2)): logits (5, 6)."""
     classifier = nn.Linear(2, 2, bias=False)
     with torch.no_grad():

@@ -83,7 +83,7 @@ def received(run: Federation, edge: str, peer: str, kind: str = "encrypted") -> 
 # The equations
 
 
-def test_equation_5_by_hand() -> None:
+def test_equation_5_worked_example() -> None:
     """As in the paper 5, 3, 1; from 5 to 1 between rounds 1 and 4: 5 − ⌊4/3⌋ = 4, 5 − ⌊8/3⌋ = 3, 1."""
     assert [local_epochs(t, FedEDS()) for t in range(1, 6)] == [5, 3, 1, 1, 1]
     assert [local_epochs(t, FedEDS(turn_end=4)) for t in range(1, 6)] == [5, 4, 3, 1, 1]
@@ -92,7 +92,7 @@ def test_equation_5_by_hand() -> None:
     assert [local_epochs(t, FedEDS(epochs=2, annealing=False)) for t in (1, 2, 9)] == [2, 2, 2]
 
 
-def test_equations_9_and_10_by_hand() -> None:
+def test_equations_9_and_10_worked_example() -> None:
     """m = 3: λ_dis is 1/2, 1/(1 + e³) = 0.0474, then 1/(1 + e⁶) = 0.0025 < ε, hence 0: two rounds of distillation."""
     assert scaling_factors(1, FedEDS()) == (0.5, 0.5)
     assert scaling_factors(2, FedEDS()) == pytest.approx((0.9526, 0.0474), abs=1e-4)
@@ -117,7 +117,7 @@ def test_the_edges_of_epsilon_and_m() -> None:
             FedEDS(mu=value)
 
 
-def test_algorithm_4_by_hand() -> None:
+def test_algorithm_4_worked_example() -> None:
     """θ = 1, θ_1 = 0, θ_2 = 1/2, ‖a‖ = 2, 4, η = 1/2: Δ = −1, −1/4; θ' = 1 + 3 · 5/8 = 2.875, away from both."""
     w, one, two = (
         {"w": np.array([value], np.float32), "n": np.array(count)} for value, count in ((1, 0), (0, 3), (0.5, 2))
@@ -242,7 +242,7 @@ def test_a_crash_of_an_edge_changes_nothing(digits: Prepared, tmp_path: Path, at
 
 
 @pytest.mark.slow
-def test_round_1_begins_where_it_is_told_to(digits: Prepared, tmp_path: Path) -> None:
+def test_round_1_starts_where_it_is_configured(digits: Prepared, tmp_path: Path) -> None:
     """From θ_0, or from the model that was trained to make the set. A crash between the two changes nothing."""
     params = replace(SMALL, model_epochs=20, annealing=False)
     anew = mesh(digits, tmp_path / "anew", params, rounds=1).run()
@@ -301,7 +301,7 @@ def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
     assert one.summary["rounds"] == 3
 
 
-def test_without_neighbours_there_is_nobody_to_share_with(digits: Prepared, tmp_path: Path) -> None:
+def test_without_neighbours_there_is_no_one_to_share_with(digits: Prepared, tmp_path: Path) -> None:
     run = Federation(digits, star(1, "edge"), "fededs", SMALL, tmp_path)
     with pytest.raises(ExceptionGroup) as error:
         run.run()

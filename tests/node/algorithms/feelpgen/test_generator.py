@@ -70,13 +70,13 @@ def test_sizes_of_the_papers_generator_and_model() -> None:
     assert sum(state[name].size for name in TRAINED) == 43 * 256 + 2 * 256 + 257 * 32
 
 
-def test_a_generator_begins_alike_for_one_seed(generator: State) -> None:
+def test_a_generator_starts_alike_for_one_seed(generator: State) -> None:
     again, other = (new_generator(CLASSES, FEATURES, HIDDEN, seed) for seed in (1, 2))
     assert all(np.array_equal(generator[name], again[name]) for name in generator)
     assert not np.array_equal(generator["hidden.weight"], other["hidden.weight"])
 
 
-def test_generate_by_hand() -> None:
+def test_generate_worked_example() -> None:
     """One class of two, two hidden units: inputs (noise, one-hot) sum to 2 + 1 and to 2, normalised by running mean 1
     and variance 4 (3 - 1) / 2 = 1 and (2 - 1) / 2 = 0.5, then added up with bias 0.25."""
     g = {
@@ -143,7 +143,7 @@ def test_lambda_holds_the_generator_back(generator: State) -> None:
     assert moved(True, 1.0) < free / 4
 
 
-def test_distance_by_hand() -> None:
+def test_distance_worked_example() -> None:
     """(1, 2) to (0, 0) and (2) to (0): 1 + 4 + 4 = 9, whose root is 3; at 0 the norm has no gradient: 0."""
     w = [torch.tensor([1.0, 2.0]), torch.tensor([2.0])]
     zero = [torch.zeros(2), torch.zeros(1)]
@@ -154,7 +154,7 @@ def test_distance_by_hand() -> None:
     assert torch.equal(gradient, torch.zeros(2))
 
 
-def test_alikeness_by_hand() -> None:
+def test_alikeness_worked_example() -> None:
     """Two samples: noise (0, 0) and (2, 0) is (4 + 0) / 2 = 2 apart, features (0) and (3) are 3 apart; of the four
     pairs two are of one sample with itself: exp(-(2 * 3 + 2 * 3) / 4)."""
     noise, z = torch.tensor([[0.0, 0.0], [2.0, 0.0]]), torch.tensor([[0.0], [3.0]])

@@ -126,7 +126,7 @@ def quick(**values: Any) -> FEELPGen:
 # The equations
 
 
-def test_divergence_by_hand() -> None:
+def test_divergence_worked_example() -> None:
     """Softmaxes (1/2, 1/2) and (3/4, 1/4) in the first row, equal ones in the second; mean over both rows."""
     one, other = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[log(3), 0.0], [5.0, 5.0]])
     there = 0.5 * log(0.5 / 0.75) + 0.5 * log(0.5 / 0.25)
@@ -136,7 +136,7 @@ def test_divergence_by_hand() -> None:
     assert divergence(one, one) == 0
 
 
-def test_weights_by_hand() -> None:
+def test_weights_worked_example() -> None:
     """KL 0 and ln 3 make likenesses 1 and 1/3, that is s = 3/4 and 1/4; ages 0 and 1 make 1 and 2^-0.8 = 0.574349."""
     found = weights([0.0, log(3)], [0, 1], FEELPGen())
     assert found == pytest.approx([0.5 * 0.75 + 0.1 * 0.5 * 1, 0.5 * 0.25 + 0.1 * 0.5 * 0.574349], abs=1e-6)
@@ -171,7 +171,7 @@ def test_a_stale_peer_loses_weight() -> None:
     assert fresh > older[0] > older[1] > older[2]
 
 
-def test_aggregate_by_hand() -> None:
+def test_aggregate_worked_example() -> None:
     """w = 0 goes half of the way to the mean of 4 and 8 that is weighed 3 : 1, which is 5."""
     w, others = {"w": np.zeros(1, np.float32)}, [{"w": np.full(1, v, np.float32)} for v in (4, 8)]
     assert aggregate(w, others, [0.3, 0.1], FEELPGen())["w"] == pytest.approx(2.5)
@@ -298,7 +298,7 @@ def test_edges_that_meet_grow_alike(digits: Prepared, tmp_path: Path) -> None:
     assert spread(0.5) < spread(0.0) / 2
 
 
-def test_what_an_edge_tells_of_a_meeting(digits: Prepared, tmp_path: Path) -> None:
+def test_what_an_edge_reports_of_a_meeting(digits: Prepared, tmp_path: Path) -> None:
     p = quick(refreshed=2, aggregated=2)
     run = silos(digits, tmp_path, [1] * 5, p, rounds=4)
     for edge in (f"edge-{k}" for k in range(5)):
@@ -320,7 +320,7 @@ SLOW = {"device-0-0": 400.0, "device-0-1": 400.0}
 
 
 @pytest.mark.slow
-def test_a_slow_edge_delays_nobody_and_answers_while_it_trains(digits: Prepared, tmp_path: Path) -> None:
+def test_a_slow_edge_delays_no_one_and_answers_while_it_trains(digits: Prepared, tmp_path: Path) -> None:
     even, uneven = (
         silos(digits, tmp_path / str(len(slow)), [2, 2, 2], quick(), rounds=6, slow=slow) for slow in ({}, SLOW)
     )
@@ -417,7 +417,7 @@ def test_a_restarted_edge_serves_the_model_of_the_version_it_published(digits: P
 
 
 @pytest.mark.slow
-def test_a_restarted_edge_goes_on_where_it_was(digits: Prepared, tmp_path: Path) -> None:
+def test_a_restarted_edge_continues_where_it_was(digits: Prepared, tmp_path: Path) -> None:
     p = quick(refreshed=2)
     calm, crash = (
         silos(digits, tmp_path / str(k), [2, 2, 2], p, rounds=6, crash=faults)

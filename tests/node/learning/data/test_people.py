@@ -69,7 +69,7 @@ def test_who_cannot_join_is_refused() -> None:
         divided(8, min_samples=30, few_samples="join")
 
 
-def test_nobody_moves_where_all_suffice() -> None:
+def test_no_one_moves_where_all_suffice() -> None:
     plain, joined = divided(2, min_samples=30), divided(2, min_samples=30, few_samples="join")
     assert plain.sha256 == joined.sha256
     assert plain.notes == joined.notes == ()
@@ -82,7 +82,7 @@ def test_nobody_moves_where_all_suffice() -> None:
     few=st.sampled_from(["refuse", "leave-out", "join"]),
     seed=st.integers(0, 1000),
 )
-def test_nobody_is_at_two_clients_and_each_client_has_enough(
+def test_no_one_is_at_two_clients_and_each_client_has_enough(
     counts: list[int], clients: int, least: int, few: str, seed: int
 ) -> None:
     people = np.repeat(np.arange(len(counts)), counts)

@@ -38,7 +38,7 @@ def test_a_token_sees_no_later_one() -> None:
     assert not torch.equal(before[:, 6], after[:, 6])
 
 
-def test_operations_by_hand() -> None:
+def test_operations_worked_example() -> None:
     """Products of matrices of 12 tokens of 32 values in 2 blocks. Embeddings multiply nothing."""
     block = 12 * (4 * 32 * 32 + 2 * 32 * 128) + 2 * 12 * 12 * 32
     size = measured(MODELS["char-transformer"], FORM, {"layers": 2, "width": 32})

@@ -73,7 +73,7 @@ def test_what_a_network_cannot_take_is_refused() -> None:
         build("torchvision", (3, 32, 32), 10, 0, {"architecture": "vit-tiny", "image_size": 100})
 
 
-def test_operations_by_hand() -> None:
+def test_operations_worked_example() -> None:
     """A 3x3 convolution of 2 into 4 channels on 5x5 pictures, 3x3 results: 4·9·18; then 36 into 7: 252."""
     network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 7))
     assert forward_work(network, torch.zeros(1, 2, 5, 5)).operations == 4 * 9 * 18 + 252

@@ -75,7 +75,7 @@ def test_a_beat_follows_silence_and_keeps_the_peer() -> None:
     assert [row.messages for row in b.association.traffic() if row.kind == "beat"] == [29, 29]  # each way
 
 
-def test_whoever_sends_needs_no_beat() -> None:
+def test_a_node_that_sends_needs_no_beat() -> None:
     a, _ = meet()
     a.association.put(outgoing())
     a.packets(0.9)
@@ -105,7 +105,7 @@ def test_silence_loses_the_peer_and_what_is_queued() -> None:
     assert a.association.put(outgoing()) == [Undelivered("b", 1, "lost")]
 
 
-def test_ones_own_absence_is_not_held_against_the_peer() -> None:
+def test_ones_own_absence_is_not_counted_against_the_peer() -> None:
     a, b = meet()
     assert a.association.tick(60.0, stalled=59.5) == []
     b.association.tick(60.5, 0.0)
@@ -114,7 +114,7 @@ def test_ones_own_absence_is_not_held_against_the_peer() -> None:
     assert kinds(a.association.tick(69.0, 0.0)) == [Lost]
 
 
-def test_whoever_was_lost_loses_in_turn() -> None:
+def test_a_node_that_was_lost_loses_in_turn() -> None:
     a, b = meet()
     assert kinds(a.association.tick(9.0, 0.0)) == [Lost]
     b.association.put(outgoing(sender="b"))
@@ -232,7 +232,7 @@ def hello(stream: int, **said: Any) -> Packet:
     return [prefix(PacketType.HELLO, stream, 0) + msgpack.packb(saying)]
 
 
-def test_who_begins_anew_all_the_time_is_passed_over_and_heard_again_later() -> None:
+def test_a_peer_that_restarts_all_the_time_is_passed_over_and_admitted_again_later() -> None:
     a, b = Side("a", "b"), Side("b", "a")
     a.packets(0.0)
     events = a.hear([hello(1, incarnation=f"b-{number}") for number in range(1000)], 0.0)

@@ -45,7 +45,7 @@ async def test_a_full_queue_holds_only_who_sends_to_it() -> None:
 
 
 @virtual
-async def test_a_peer_that_never_came_holds_nobody() -> None:
+async def test_a_peer_that_never_came_holds_no_one() -> None:
     peers = Peers("a", ["b"], "first", TIMEOUTS, lambda association: None)
     for _ in range(QUEUE_MESSAGES + 1):
         await asyncio.wait_for(peers.send(["b"], Message("model", "a"), replace=False), 1)

@@ -39,7 +39,7 @@ def types(packets: Sequence[tuple[Packet, Sent]]) -> list[PacketType]:
 # Outbound
 
 
-def test_a_stream_begins_with_hello_and_numbers_its_packets() -> None:
+def test_a_stream_starts_with_hello_and_numbers_its_packets() -> None:
     outbound = opened()
     outbound.put(outgoing())
     outbound.beat()
@@ -123,7 +123,7 @@ def test_a_beat_goes_between_pieces_and_never_twice() -> None:
     assert types(drain(outbound)) == [PacketType.BEAT, PacketType.CHUNK, PacketType.CHUNK]
 
 
-def test_a_new_stream_begins_the_message_under_way_anew() -> None:
+def test_a_new_stream_starts_the_message_under_way_again() -> None:
     outbound = opened()
     first = outbound.stream
     outbound.put(outgoing(size=3 * SMALLEST_CHUNK))

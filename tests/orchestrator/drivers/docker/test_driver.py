@@ -116,7 +116,7 @@ async def test_a_node_is_a_labelled_container_without_network_or_rights(
     assert writable == ["/run/edgebed/checkpoints"]
 
 
-async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
+async def test_a_start_that_fails_after_it_was_cancelled_is_no_bug(
     driver: DockerDriver, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, refuse = threading.Event(), threading.Event()
@@ -265,7 +265,7 @@ def test_the_code_of_an_exit_is_negative_after_a_signal(code: int, told: int) ->
     assert exit_code(code) == told
 
 
-async def test_what_ended_meanwhile_needs_no_signal(
+async def test_what_ended_needs_no_signal(
     driver: DockerDriver, client: FakeDockerClient, plan: Plan, directory: RunDirectory
 ) -> None:
     await start(driver, plan, directory)
@@ -474,7 +474,7 @@ def test_an_image_of_another_version_is_noted() -> None:
         ((0, 0), "0:0", (65532, 65532)),
     ],
 )
-def test_nobody_runs_as_root(caller: tuple[int, int], own: str, expected: tuple[int, int]) -> None:
+def test_no_one_runs_as_root(caller: tuple[int, int], own: str, expected: tuple[int, int]) -> None:
     assert user_of({"Config": {"User": own}}, *caller) == expected
 
 

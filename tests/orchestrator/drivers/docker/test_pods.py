@@ -57,7 +57,7 @@ async def driver(client: FakeDockerClient, plan: Plan, tmp_path: Path) -> AsyncI
     client.stream.close()
 
 
-async def test_a_program_whose_start_was_cancelled_leaves_no_container(
+async def test_a_program_with_a_cancelled_start_leaves_no_container(
     driver: PodsDriver, client: FakeDockerClient, plan: Plan, tmp_path: Path
 ) -> None:
     client.starting.clear()

@@ -64,7 +64,7 @@ def add_for_ever(loading: Loading) -> None:
         loading.add(bytes(1 << 20))
 
 
-def test_a_full_disk_is_told_from_other_refusals(engine: FakeImageServer) -> None:
+def test_a_full_disk_is_distinguished_from_other_refusals(engine: FakeImageServer) -> None:
     engine.full = True
     with closing(Loading("mine")) as loading, pytest.raises(HostError, match="the disk of the Docker Engine is full"):
         add_for_ever(loading)

@@ -74,7 +74,7 @@ def buffered(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return run(tmp_path_factory.mktemp("buffered"))
 
 
-def test_staleness_by_hand(buffered: Simulated) -> None:
+def test_staleness_worked_example(buffered: Simulated) -> None:
     """Four equal clients, two updates in a version. Two make version 1, and the others, who began with them, version 2.
     At that instant two others have got version 1 and are one version late again, and so on."""
     assert buffered.code == 0, buffered.errors
@@ -129,7 +129,7 @@ def test_the_record_has_the_loss_of_each_version_and_the_summary_who_took_part(b
     assert buffered.summary["messages"]["update"] == 12
 
 
-def test_updates_one_by_one_by_hand(tmp_path: Path) -> None:
+def test_updates_one_by_one_worked_example(tmp_path: Path) -> None:
     """Two equal clients in turns: each is overtaken once by the other, but for the very first."""
     done = run(tmp_path, ("name: fedbuff, buffer: 2", "name: fedasync"), ("selected: 4", "selected: 2"))
     assert done.code == 0, done.errors
@@ -222,13 +222,13 @@ def test_an_answer_that_is_not_finite_makes_room(tmp_path: Path, monkeypatch: py
     assert {each.data["peer"] for each in left_out} == broken
 
 
-def test_the_cloud_waits_while_nobody_is_there(tmp_path: Path) -> None:
+def test_the_cloud_waits_while_no_one_is_online(tmp_path: Path) -> None:
     done = run(tmp_path, more="clients: {availability: {trace: stays.csv}}\n", stays="a,3600,7200\n")
     assert done.code == 0, done.errors
     assert min(each.data["began"] for each in parts(done)) == 3600.0
 
 
-def test_a_buffer_that_nobody_can_fill_ends_the_run(tmp_path: Path) -> None:
+def test_a_buffer_that_no_one_can_fill_ends_the_run(tmp_path: Path) -> None:
     """Two of four clients do not come in the first week, and the buffer waits for all four."""
     four = ("population: 500, selected: 4", "population: 4, selected: 4")
     more, stays = "clients: {availability: {trace: stays.csv}}\n", "a,0,1000000\nb,999999,1000000\n"
@@ -238,7 +238,7 @@ def test_a_buffer_that_nobody_can_fill_ends_the_run(tmp_path: Path) -> None:
     assert "see clients.availability, or let fewer answers make a model" in done.summary["error"]
 
 
-def test_a_run_that_is_continued_selects_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_continued_selects_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def failing(tau: int, params: Any) -> float:

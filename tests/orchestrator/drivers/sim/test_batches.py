@@ -101,7 +101,7 @@ def test_other_steps_and_other_parameters_do_not_join(clients: list[Learner]) ->
     assert pool.sizes == [0, 0, 1, 1]
 
 
-def test_what_is_cancelled_before_it_begins_is_left_out(clients: list[Learner]) -> None:
+def test_what_is_cancelled_before_it_starts_is_left_out(clients: list[Learner]) -> None:
     pool = Noting()
     batches = Batches(pool, 8)
     w = clients[0].initial()

@@ -91,7 +91,7 @@ def test_the_pace_changes_no_bit(tmp_path: Path, free: Simulated) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_done_by_hand_happens_again(tmp_path: Path) -> None:
+def test_what_was_done_manually_happens_again(tmp_path: Path) -> None:
     replies = []
 
     def touch(run: RunDirectory) -> None:

@@ -23,7 +23,7 @@ def test_operations_of_convolutions() -> None:
     assert cost.values == 3 * 6 * 14 * 14 + 3 * 16 * 7 * 7 + 784 + 32 + 10
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_worked_example() -> None:
     cost = StepCost(operations=1000, values=100, layers=4, batch_size=32)
     sample = 1000 * TRAINING.per_operation + 100 * TRAINING.per_value
     assert cost(70, "train") == pytest.approx(

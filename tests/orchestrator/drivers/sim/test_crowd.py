@@ -159,7 +159,7 @@ def fails_in_round(round: int, average: Any) -> Any:
     return broken
 
 
-def test_a_cloud_that_crashes_selects_anew(tmp_path: Path) -> None:
+def test_a_cloud_that_crashes_selects_again(tmp_path: Path) -> None:
     faults = "faults: [{round: 2, node: cloud, action: crash, for: 1s}]\n"
     run = simulate(tmp_path, SCENARIO + faults)
     assert (run.code, run.summary["rounds"]) == (0, 3), run.errors
@@ -167,7 +167,7 @@ def test_a_cloud_that_crashes_selects_anew(tmp_path: Path) -> None:
     assert outcomes(run, 2)["counted"] == 6
 
 
-def test_clients_that_go_away_are_lost_and_the_round_goes_on(tmp_path: Path) -> None:
+def test_clients_that_go_away_are_lost_and_the_round_continues(tmp_path: Path) -> None:
     # Clients take 3 to 6 s for their samples. Those that behave as devices a and b go away after 0.5 s.
     stays = ("a,0,0.5", "a,90,600", "c,0,600", "b,0,0.5", "b,90,600", "d,0,600")
     (tmp_path / "stays.csv").write_text("\n".join(("device,from,until", *stays)))
@@ -182,7 +182,7 @@ def test_clients_that_go_away_are_lost_and_the_round_goes_on(tmp_path: Path) -> 
     assert gone == pytest.approx([0.5] * len(gone))
 
 
-def test_the_cloud_waits_while_nobody_is_there(tmp_path: Path) -> None:
+def test_the_cloud_waits_while_no_one_is_online(tmp_path: Path) -> None:
     (tmp_path / "stays.csv").write_text("device,from,until\na,3600,7200\n")
     run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\n")
     assert run.code == 0, run.errors
@@ -214,7 +214,7 @@ def test_clients_of_fedscale_come_by_day_and_half_of_them_never(tmp_path: Path) 
     assert {client_number(each.data["client"]) for each in parts(run)} <= set(np.flatnonzero(trace.there(30000.0)))
 
 
-def test_a_trace_that_begins_after_the_run_is_no_pass(tmp_path: Path) -> None:
+def test_a_trace_that_starts_after_the_run_is_no_pass(tmp_path: Path) -> None:
     (tmp_path / "stays.csv").write_text("device,from,until\na,36000,72000\n")
     run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\nstop: {after: 1h}\n")
     assert run.summary["verdict"] == "unknown"
@@ -231,7 +231,7 @@ def test_a_week_without_any_client_ends_the_run(tmp_path: Path) -> None:
     assert "no client was available for 7 days: see clients.availability" in run.summary["error"]
 
 
-def test_a_defect_of_a_client_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_a_client_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise ArithmeticError("an odd number")
 

@@ -31,7 +31,7 @@ RUNS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_nobody_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_no_one_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Without the allowance of 10 s, deadlines come from transfers and work alone."""
     monkeypatch.setattr("orchestrator.planning.learning.deadlines.ALLOWANCE", 0.0)
     (topology, hardware), params = RUNS[name]

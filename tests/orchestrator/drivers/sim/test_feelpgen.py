@@ -53,7 +53,7 @@ def test_a_topology_that_does_not_suit_is_refused(topology: str, message: str) -
         parse(SCENARIO.replace("cloud: false", topology), "scenario.yaml")
 
 
-def test_edges_talk_without_being_told_so(tmp_path: Path) -> None:
+def test_edges_talk_by_default(tmp_path: Path) -> None:
     silent = SCENARIO.replace("links:\n  edge-edge: {latency: 10ms, rate: 50mbit}\n", "")
     done = simulate(tmp_path, silent, "--set", "algorithm.rounds=1")
     assert done.summary["messages"]["features"] == 6

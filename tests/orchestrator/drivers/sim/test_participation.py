@@ -78,7 +78,7 @@ def test_what_works_passes(tmp_path: Path, send: str) -> None:
         ("w = {name: each * np.float32('nan') for name, each in w.items()}; ", "left out 2 times: NaN or an infinity"),
     ],
 )
-def test_one_client_whose_updates_are_refused_fails(tmp_path: Path, send: str, reason: str) -> None:
+def test_one_client_with_refused_updates_fails(tmp_path: Path, send: str, reason: str) -> None:
     run = mine(tmp_path, f"{FIRST_ONLY}{send}\n            {SEND}")
     verdict, detail = participation(run)
     assert run.code == 3
@@ -120,7 +120,7 @@ def test_a_server_that_receives_one_update_after_another(tmp_path: Path) -> None
     assert "device-0: cloud waited for no messages of kind 'other'" in detail
 
 
-def test_a_client_of_a_population_whose_update_is_refused(tmp_path: Path) -> None:
+def test_a_client_of_a_population_with_a_refused_update(tmp_path: Path) -> None:
     """Of ten clients four take part in each of two rounds; updates of those with even numbers have another shape."""
     plugin = PLUGIN.replace("flat=True", "flat=True, population=True")
     spoil = "w = w if int(self.name.rsplit('-', 1)[1]) % 2 else {n: each[..., :1] for n, each in w.items()}; "

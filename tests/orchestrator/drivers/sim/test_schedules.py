@@ -63,7 +63,7 @@ def test_a_slower_link_makes_longer_rounds_from_then_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nodes_that_wait_for_ever_are_named_although_links_go_on_changing(
+def test_nodes_that_wait_for_ever_are_named_although_links_continue_changing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(*_: object, **__: object) -> None:

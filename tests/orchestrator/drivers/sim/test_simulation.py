@@ -207,7 +207,7 @@ def durations(result: Simulated) -> float:
         )
 
 
-def test_a_coordinator_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_coordinator_continues_from_its_checkpoint(tmp_path: Path) -> None:
     faults = "faults: [{round: 4, node: cloud, action: crash, for: 1s}]\n"
     result = simulate(tmp_path, SMALL + faults)
     assert (result.code, result.summary["rounds"]) == (0, 6), result.errors
@@ -215,7 +215,7 @@ def test_a_coordinator_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         assert [event.data or event.round for event in history.events("resumed")] == [3]
 
 
-def test_a_defect_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise ArithmeticError("an odd number")
 

@@ -67,7 +67,7 @@ async def test_steps_of_several_nodes_are_done_at_once_and_end_in_virtual_order(
 
 
 @virtual
-async def test_time_goes_on_only_when_the_result_is_there(pool: ThreadPoolExecutor) -> None:
+async def test_time_continues_only_when_the_result_is_there(pool: ThreadPoolExecutor) -> None:
     release = threading.Event()
 
     async def meanwhile() -> None:
@@ -81,7 +81,7 @@ async def test_time_goes_on_only_when_the_result_is_there(pool: ThreadPoolExecut
 
 
 @virtual
-async def test_while_a_node_is_frozen_its_step_stands_still(pool: ThreadPoolExecutor) -> None:
+async def test_while_a_node_is_frozen_its_step_is_stalled(pool: ThreadPoolExecutor) -> None:
     compute = ModelledCompute(pool, cost, None)
     loop = asyncio.get_running_loop()
     for at, frozen in ((2.0, True), (5.0, False), (6.0, True), (20.0, False)):

@@ -80,7 +80,7 @@ def test_what_cannot_cross_is_done_here(learners: dict[str, Learner]) -> None:
     run(learners, work)
 
 
-def test_a_step_that_fails_does_so_where_it_is_asked_for(learners: dict[str, Learner]) -> None:
+def test_a_step_that_fails_does_so_where_it_is_requested(learners: dict[str, Learner]) -> None:
     async def work(workers: Workers) -> None:
         step = workers.submit(learners["device-1"].train, {"foreign": np.zeros(1)}, LocalTraining(), 1)
         with pytest.raises(ModelError, match="device-1: weights are not of this model"):
@@ -108,7 +108,7 @@ def test_a_step_that_fails_in_workers_only_is_repeated_with_a_warning(
     assert "repeated in the main process, which is slow: RuntimeError: no GPU in a forked process" in caplog.text
 
 
-def test_results_nobody_asks_for_hold_nobody_up(learners: dict[str, Learner]) -> None:
+def test_results_that_are_not_requested_block_nothing(learners: dict[str, Learner]) -> None:
     w, params = learners["device-0"].initial(), LocalTraining()
 
     async def work(workers: Workers) -> None:
@@ -120,7 +120,7 @@ def test_results_nobody_asks_for_hold_nobody_up(learners: dict[str, Learner]) ->
     run(learners, work, count=1)
 
 
-def test_the_loop_takes_results_in_as_it_goes_on(learners: dict[str, Learner]) -> None:
+def test_the_loop_takes_results_in_as_it_continues(learners: dict[str, Learner]) -> None:
     async def work(workers: Workers) -> None:
         step = workers.submit(learners["device-0"].evaluate, learners["device-0"].initial(), "global", 50)
         while not step.done:  # noqa: ASYNC110 - virtual time, in which the loop looks around

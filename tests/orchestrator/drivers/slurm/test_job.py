@@ -51,7 +51,7 @@ def test_numbers_of_processors() -> None:
     assert of_each("72") == [72]
 
 
-def test_outside_a_job_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_outside_a_job_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "salloc --nodes=2" in str(refusal({}))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "the command 'srun' of Slurm is missing" in str(refusal({job.JOB: "n[1-2]"}))
@@ -93,7 +93,7 @@ async def test_the_secret_is_given_by_the_input_whose_end_ends_the_step(folder: 
     assert (folder / "ended").exists()
 
 
-async def test_a_step_that_ends_before_the_agents_are_there_is_told(folder: Path) -> None:
+async def test_a_step_that_ends_before_the_agents_are_online_is_reported(folder: Path) -> None:
     (folder / "bin/srun").write_text("#!/bin/sh\nexit 4\n")
     agents = Agents(keypair(), keypair().public, 15.0)
     async with AsyncExitStack() as stack:

@@ -92,7 +92,7 @@ def test_a_manager_is_not_refused() -> None:
         ),
     ],
 )
-def test_who_manages_no_swarm_hears_the_remedy(facts: dict[str, Any] | None, said: str) -> None:
+def test_a_host_that_manages_no_swarm_is_named_with_the_remedy(facts: dict[str, Any] | None, said: str) -> None:
     assert said in str(refusal({"Name": "b", "Swarm": facts}))
 
 
@@ -246,7 +246,7 @@ def test_patience_with_agents_that_do_not_end(
     assert joined.stop_agents(RUN) == ["a", "c"]
 
 
-def test_a_task_that_runs_once_tells_where_it_failed(
+def test_a_task_that_runs_once_reports_where_it_failed(
     joined: Cluster, swarm: FakeSwarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "STOP_PATIENCE", 0.0)

@@ -148,7 +148,7 @@ WHERE = "where its Docker Engine keeps images"
 NONE = HostError("this host has none", "build it", ["images/build.sh arm64"])
 
 
-def test_an_image_of_nodes_that_nobody_can_bring() -> None:
+def test_an_image_of_nodes_that_no_one_can_provide() -> None:
     wanted = replace(WANTED, sources={"arm64": NONE})
     assert of_facts(PI, ON_PI, wanted) == []
     found = only(of_facts(PI, replace(ON_PI, image=None), wanted))
@@ -208,7 +208,7 @@ def test_a_board_that_the_swarm_does_not_know_as_what_it_is(label: str | None, s
         ({"labels": {"edgebed.hardware": "toaster"}}, "its label edgebed.hardware: "),
     ],
 )
-def test_what_the_swarm_tells(changes: dict[str, Any], what: str) -> None:
+def test_what_the_swarm_reports(changes: dict[str, Any], what: str) -> None:
     found = only(of_member(replace(PC, **changes)))
     assert found.severity == UNUSABLE
     assert found.what.startswith(what)

@@ -130,7 +130,7 @@ def test_an_image_of_another_version_is_not_brought() -> None:
     assert "speak protocol 0" in error.what
 
 
-def test_a_registry_tells_the_digest_and_for_what_the_image_is() -> None:
+def test_a_registry_reports_the_digest_and_for_what_the_image_is() -> None:
     platforms = [{"architecture": "arm64", "os": "linux"}, {"architecture": "amd64", "os": "linux"}]
     told = {"Descriptor": {"digest": "sha256:abc", "size": 500}, "Platforms": platforms}
     assert pinned("registry:5000/node:1", told) == PINNED
@@ -180,7 +180,7 @@ def test_a_registry_without_an_image_for_the_host() -> None:
         decided({"pi-1": None}, {"arm64": Pinned(PINNED.repository, PINNED.digest, ("amd64",))})
 
 
-def test_hosts_without_room_are_named_before_anything_is_brought() -> None:
+def test_hosts_without_room_are_named_before_anything_is_copied() -> None:
     sources: dict[str, Source] = {"amd64": source(PC), "arm64": NONE}
     with pytest.raises(HostError) as refused:
         decided({"pc-2": None, "pc-3": image(layer="older"), "pi-1": None}, sources, free=GB + GB // 2)

@@ -43,7 +43,7 @@ def asked(labels: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch, stack:
     return access(FakeCluster(standing=labels), "image", stack)  # type: ignore[arg-type]
 
 
-def test_nobody_else_can_read_the_keys(state: Path) -> None:
+def test_no_one_else_can_read_the_keys(state: Path) -> None:
     (state / "edgebed" / "agents").mkdir(parents=True)
     file = state / "edgebed" / "agents" / f"{SWARM}.json"
     file.write_text("old")
@@ -54,7 +54,7 @@ def test_nobody_else_can_read_the_keys(state: Path) -> None:
     assert not file.exists()
 
 
-def test_labels_tell_what_was_left_running() -> None:
+def test_labels_report_what_was_left_running() -> None:
     assert Standing.of(FOUND.labels() | {"org.edgebed.directory": "/keys"}) == FOUND
     assert Standing.of({"org.edgebed.run": NAME}) is None  # what removes their remains
 
@@ -133,7 +133,7 @@ def ignore(*_: object) -> None:
     pass
 
 
-async def test_an_agent_that_waits_does_not_hear_a_stranger() -> None:
+async def test_an_agent_that_waits_does_not_receive_a_stranger() -> None:
     keys = left()
     stranger = Agents(keypair(), keys.agents.public, 10.0)
     try:
@@ -143,7 +143,7 @@ async def test_an_agent_that_waits_does_not_hear_a_stranger() -> None:
         await stranger.close()
 
 
-async def test_an_agent_that_waits_hears_who_has_the_secret_key_and_then_has_a_lease() -> None:
+async def test_an_agent_that_waits_receives_who_has_the_secret_key_and_then_has_a_lease() -> None:
     keys = left()
     agents = Agents(keys.server, keys.agents.public, 10.0)
     waiting = asyncio.create_task(hears(keys, agents.listen(LOOPBACK), waits=60.0))

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.fabric.namespaces import anchor
 
 
-def test_it_answers_and_removes_what_it_was_told_when_its_input_ends(tmp_path: Path) -> None:
+def test_it_answers_and_removes_what_it_was_sent_when_its_input_ends(tmp_path: Path) -> None:
     group = tmp_path / "edgebed-run"
     (group / "edge-0").mkdir(parents=True)
     output = subprocess.run(
@@ -22,7 +22,7 @@ def test_it_answers_and_removes_what_it_was_told_when_its_input_ends(tmp_path: P
     assert not group.exists()
 
 
-def test_those_that_stay_are_told(tmp_path: Path) -> None:
+def test_those_that_stay_are_reported(tmp_path: Path) -> None:
     busy, free = tmp_path / "busy", tmp_path / "free"
     (busy / "within").mkdir(parents=True)
     (busy / "within" / "file").touch()

@@ -213,13 +213,13 @@ async def test_the_node_knows_its_neighbours_and_sends_single_packets(hub: Writi
     assert sum(line.startswith("neigh replace fd65:") for line in inside) == 2
 
 
-async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan, tmp_path: Path) -> None:
+async def test_what_the_kernel_shows_is_compared_with_what_was_configured(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(answer_latency=0.0), tmp_path)
     with pytest.raises(FabricError, match=r"link device-0 -> cloud: latency: configured 0.01, the kernel has 0"):
         await fabric.attach(plan.node("cloud"), NodeHandle(4711))
 
 
-async def test_the_bridge_is_told_who_is_where(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+async def test_the_bridge_receives_who_is_where(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     assert "link set dev v1.1 flood off mcast_flood off bcast_flood off learning off" in hub.lines()
     assert f"fdb replace {plan.node('cloud').mac} dev v1.1 master static" in hub.lines()
 
@@ -451,7 +451,7 @@ async def test_a_link_that_is_not_shaped_here_leaves_the_others(fabric: KernelFa
     assert done is None
 
 
-async def test_what_is_asked_of_one_link_twice_is_done_in_order(hub: WritingHub, fabric: KernelFabric) -> None:
+async def test_what_is_requested_of_one_link_twice_is_done_in_order(hub: WritingHub, fabric: KernelFabric) -> None:
     del hub.batches[:]
     ends = ("device-0", "cloud")
     changes = [LinkChange(*ends, cut=True), LinkChange(*ends, profile=SLOW), LinkChange(*ends, cut=False)]

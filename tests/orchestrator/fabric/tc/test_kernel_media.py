@@ -180,7 +180,7 @@ async def test_a_node_is_attached_while_it_is_handed_over(plan: Plan, hub: Writi
 
 
 @pytest.mark.parametrize("failure", ["shows nothing", "no counters", "no queue"])
-async def test_a_handover_whose_counters_cannot_be_read_changes_nothing(
+async def test_a_handover_with_counters_that_cannot_be_read_changes_nothing(
     hub: WritingHub, fabric: KernelFabric, failure: str
 ) -> None:
     whole = dict(hub.leaves["medium0"])
@@ -232,7 +232,7 @@ async def test_cross_traffic_is_refused(fabric: KernelFabric) -> None:
         await fabric.occupy(UP, CrossTraffic("constant", 1e6))
 
 
-async def test_shaping_again_redirects_nothing_anew(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
+async def test_shaping_again_redirects_nothing_twice(plan: Plan, hub: WritingHub, fabric: KernelFabric) -> None:
     hub.ran.clear()
     await fabric.shape(plan.links)
     assert not any("medium" in line for line in hub.lines())

@@ -70,7 +70,7 @@ async def test_a_refused_command_is_named(control: TrafficControl) -> None:
         await control.run([REFUSED, SHOW])
 
 
-async def test_a_killed_one_is_told_and_replaced(control: TrafficControl) -> None:
+async def test_a_killed_one_is_reported_and_replaced(control: TrafficControl) -> None:
     await control.run([SHOW])
     killed = pid(control)
     os.kill(killed, signal.SIGKILL)

@@ -12,7 +12,7 @@ def test_the_driver_of_nvidias_cards_names_them(tmp_path: Path) -> None:
     assert accelerators(trees.with_nvidia_cards(tmp_path, 2)) == ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
 
 
-def test_cards_whose_driver_shows_no_model(tmp_path: Path) -> None:
+def test_cards_without_a_model_in_their_driver(tmp_path: Path) -> None:
     information = "proc/driver/nvidia/gpus/0000:01:00.0/information"
     assert accelerators(trees.write(tmp_path / "a", {information: "IRQ: 10"})) == ("NVIDIA GPU",)
     files = dict.fromkeys(["dev/nvidia0", "dev/nvidia1", "dev/nvidiactl", "dev/nvidia-uvm"], "")

@@ -28,7 +28,7 @@ def test_modules_that_are_loaded_built_in_or_installed(tmp_path: Path) -> None:
     }
 
 
-def test_where_nothing_tells(tmp_path: Path) -> None:
+def test_without_any_report(tmp_path: Path) -> None:
     assert has_module("iptable_raw", tmp_path, RELEASE) is None
     write(tmp_path, {"proc/modules": "iptable_raw 16384 0 - Live 0x0"})
     assert has_module("iptable_raw", tmp_path, RELEASE) is True

@@ -19,7 +19,7 @@ TCP6 = """\
 """
 
 
-def test_a_port_is_listened_on_from_listen_to_close() -> None:
+def test_a_port_is_bound_from_listen_to_close() -> None:
     with socket.socket() as server:
         server.bind(("localhost", 0))
         port = server.getsockname()[1]
@@ -52,5 +52,5 @@ def test_listeners_on_ipv6_count_and_connections_do_not(tmp_path: Path) -> None:
     assert listening_on(7, 8001, tmp_path) == []
 
 
-def test_a_process_that_is_gone_listens_on_nothing(tmp_path: Path) -> None:
+def test_a_process_that_is_gone_has_no_ports(tmp_path: Path) -> None:
     assert listening_on(7, 80, tmp_path) == []

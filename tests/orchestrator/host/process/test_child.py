@@ -114,7 +114,7 @@ async def test_a_child_that_writes_nonsense_ends_with_it_as_the_reason(tmp_path:
     await child.close()
 
 
-async def test_what_a_child_says_last_is_heard(tmp_path: Path) -> None:
+async def test_what_a_child_says_last_is_received(tmp_path: Path) -> None:
     child = await start(
         tmp_path, program=ECHO + "    elif request['op'] == 'bye': print(json.dumps({'id': request['id']})); break\n"
     )

@@ -43,19 +43,19 @@ def test_a_module_has_the_path_of_this_process(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("module", ["netem.userspace.switch", "netem.measurement.measure", "node.process.forkserver"])
-def test_a_module_of_ours_beside_files_of_the_same_name(traps: Path, module: str) -> None:
+def test_a_module_of_ours_next_to_files_of_the_same_name(traps: Path, module: str) -> None:
     done = run(python.module(module, "{"), traps)
     assert "working directory" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("python_path", [f":{python.ROOT}", python.ROOT])
-def test_the_command_line_beside_such_files(traps: Path, python_path: str) -> None:
+def test_the_command_line_next_to_such_files(traps: Path, python_path: str) -> None:
     (traps / "orchestrator.py").unlink()  # which `python -m orchestrator` would take for the program
     done = run([sys.executable, "-m", "orchestrator", "--help"], traps, python_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_installed_command_beside_such_files(traps: Path) -> None:
+def test_the_installed_command_next_to_such_files(traps: Path) -> None:
     entry = f"import sys; sys.path[:0] = [{python.ROOT!r}]; from orchestrator.__main__ import main; main()"
     done = run([sys.executable, "-P", "-c", entry, "--help"], traps)
     assert (done.returncode, done.stderr) == (0, "")

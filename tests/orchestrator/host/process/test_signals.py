@@ -60,12 +60,12 @@ async def test_sigquit_ends_at_once(said: list[str]) -> None:
     assert said == ["at once", f"exit {INTERRUPTED}"]
 
 
-async def test_a_terminal_that_goes_away_is_told_more_than_once(said: list[str]) -> None:
+async def test_a_terminal_that_goes_away_is_reported_more_than_once(said: list[str]) -> None:
     await hear(said, signal.SIGHUP, signal.SIGHUP)
     assert said == ["in order"]
 
 
-async def test_what_is_asked_before_anybody_hears_is_heard(said: list[str]) -> None:
+async def test_requests_before_the_listener_starts_are_received(said: list[str]) -> None:
     interruption = Interruption()
     send(interruption, signal.SIGINT)
     with interruption.handled_by(asyncio.get_running_loop(), lambda: said.append("in order"), lambda: None):
@@ -103,7 +103,7 @@ def test_handlers_are_those_of_before_when_the_run_is_over(said: list[str]) -> N
         pass
 
 
-def test_a_program_that_goes_on_has_its_next_run(said: list[str]) -> None:
+def test_a_program_that_continues_has_its_next_run(said: list[str]) -> None:
     with pytest.raises(KeyboardInterrupt), answered(), interruptible() as interruption:
         send(interruption, signal.SIGINT)
     with answered(), interruptible():

@@ -61,7 +61,7 @@ def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
         thread.join()
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_without_a_listener(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ask(tmp_path / "commands", {})
     listen(tmp_path / "commands").close()

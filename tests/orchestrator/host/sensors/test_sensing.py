@@ -27,7 +27,7 @@ def sensor_of(folder: Path, value: Callable[[], float]) -> Sensor:
     return Sensor("power", "test", "all", (folder / "value",), lambda _: value())
 
 
-async def test_everything_is_read_first_and_when_it_is_asked_for(tmp_path: Path) -> None:
+async def test_everything_is_read_first_and_when_it_is_requested(tmp_path: Path) -> None:
     root = trees.jetson_orin_nano(tmp_path)
     taken = Taken(lambda: discover(root))
     await taken.sensing.begin()
@@ -90,7 +90,7 @@ async def test_it_ends_when_it_is_cancelled_while_an_answer_comes(monkeypatch: p
 ZONE = "sys/class/thermal/thermal_zone0/temp"
 
 
-def test_only_what_changed_enough_is_told_again(tmp_path: Path) -> None:
+def test_only_what_changed_enough_is_reported_again(tmp_path: Path) -> None:
     sampler = Sampler(discover(trees.raspberry_pi_4(tmp_path)))
     assert len(sampler.sample()) == 13  # 1 temperature, 1 alarm, 8 flags, 2 frequencies, 1 memory
     assert sampler.sample() == []
@@ -119,7 +119,7 @@ def test_what_is_enough(quantity: str, before: float, now: float, enough: bool) 
     assert differs(Reading(quantity, "", "", before), Reading(quantity, "", "", now)) == enough
 
 
-def test_what_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
     sampler = Sampler(discover(trees.raspberry_pi_4(tmp_path)))
     sampler.sample()
     (tmp_path / ZONE).unlink()

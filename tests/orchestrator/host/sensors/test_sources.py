@@ -70,7 +70,7 @@ def test_a_jetson_orin_nano(tmp_path: Path) -> None:
     }
 
 
-def test_a_chip_that_tells_power_itself_is_not_multiplied_once_more(tmp_path: Path) -> None:
+def test_a_chip_that_reports_power_itself_is_not_multiplied_once_more(tmp_path: Path) -> None:
     chip = "sys/class/hwmon/hwmon1"
     trees.write(trees.jetson_orin_nano(tmp_path), {f"{chip}/power1_input": 9250304, f"{chip}/power1_average": 1})
     rails = {(scope, value) for quantity, _, scope, value in told(tmp_path) if quantity == "power"}

@@ -95,7 +95,7 @@ def test_a_partition_comes_between_two_sides() -> None:
     assert fault.target == "edge-0, edge-1 | cloud"
 
 
-def test_a_large_side_is_told_in_short() -> None:
+def test_a_large_side_is_reported_in_short() -> None:
     (fault,) = faults({"at": "1s", "between": ["devices", "edges"], "action": "partition"})
     assert fault.target == "device-0-0 ... device-1-4 (10) | edge-0, edge-1"
 
@@ -202,7 +202,7 @@ def test_random_faults_come_at_the_mean_rate() -> None:
     assert len({fault.node for fault in listed}) == 10
 
 
-def test_random_faults_strike_nobody_who_is_down() -> None:
+def test_random_faults_strike_no_one_who_is_down() -> None:
     listed = faults({"random": {"mean": "1s"}, "of": "devices", "action": "crash", "for": "20s"}, after=100.0)
     ends: dict[str | None, float] = {}
     for fault in listed:
@@ -247,7 +247,7 @@ def test_nothing_happens_to_a_node_before_it_joins() -> None:
         )
 
 
-def test_nobody_who_is_yet_to_join_is_drawn() -> None:
+def test_no_one_who_is_yet_to_join_is_drawn() -> None:
     listed = faults(
         {"round": 3, "node": "device-0-0", "action": "join"},
         {"every_round": "100%", "of": "devices", "action": "pause"},

@@ -88,7 +88,7 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
         ({"hosts": [PC, PI], "underlay": [WIRE | {"rate": 0}]}, "underlay[0]: rate: must be above 0, not 0"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(data: Any, expected: str) -> None:
+def test_a_mistake_is_reported_with_its_place(data: Any, expected: str) -> None:
     with pytest.raises(InventoryError) as caught:
         Inventory.from_json(data)
     assert str(caught.value) == expected
@@ -153,7 +153,7 @@ def test_what_hosts_and_its_doctor_print_is_read_and_hosts_that_cannot_be_used_a
         ({"state": "down", "name": ""}, "hosts[0]: name: write a text without blanks, not the text ''"),
     ],
 )
-def test_a_mistake_in_what_was_found_is_told_too(said: dict[str, Any], expected: str) -> None:
+def test_a_mistake_in_what_was_found_is_reported_too(said: dict[str, Any], expected: str) -> None:
     with pytest.raises(InventoryError) as caught:
         Inventory.from_json({"hosts": [PC | TOLD | said]})
     assert str(caught.value) == expected

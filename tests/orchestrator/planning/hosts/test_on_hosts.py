@@ -75,11 +75,11 @@ def test_a_board_is_not_emulated_and_its_deadline_is_that_of_its_class() -> None
     assert plan(*alone).gathering == plan(inventory=None).gathering
 
 
-def test_links_keep_what_was_asked() -> None:
+def test_links_keep_what_was_configured() -> None:
     assert plan().links == plan(inventory=None).links
 
 
-def test_plan_json_has_the_hosts_that_nodes_live_on() -> None:
+def test_plan_json_has_the_hosts_that_nodes_run_on() -> None:
     made = json.loads(json.dumps(plan().to_json()))
     assert [host["name"] for host in made["hosts"]] == ["pc-1", "pc-2", "pi-1"]
     assert made["hosts"][2] == {
@@ -141,7 +141,7 @@ def test_real_links_ask_for_nothing_of_the_network() -> None:
     assert note.startswith("the network was not measured, pc-1 -> pc-2, pc-2 -> pc-1: its delay adds")
 
 
-def test_emulated_links_beside_real_ones_are_reckoned_as_before() -> None:
+def test_emulated_links_next_to_real_ones_are_computed_as_before() -> None:
     with pytest.raises(PlanError, match=r"^links\.device-edge: device-0-0 -> edge-0 is configured with 100us one way"):
         plan("links.device-edge={profile: real, up: {profile: lan}}", REAL[1])
     made = plan("links.device-edge={profile: real, up: {profile: wifi}}", REAL[1])
@@ -162,7 +162,7 @@ def test_a_real_link_within_a_host_is_refused(entry: str) -> None:
     )
 
 
-def test_what_hosts_lack_is_told_with_its_line() -> None:
+def test_what_hosts_lack_is_reported_with_its_line() -> None:
     scenario = parse(TEXT, "f.yaml", ["hosts.edge=pc-9"])
     with pytest.raises(ScenarioError) as caught, placed(Path("f.yaml"), ["hosts.edge=pc-9"], TEXT):
         make_plan(scenario, prepared(), inventory=INVENTORY)

@@ -204,7 +204,7 @@ def test_a_slow_node_needs_a_share_of_a_core() -> None:
     assert made.notes == ()
 
 
-def test_the_cloud_lives_on_a_manager_if_it_fits() -> None:
+def test_the_cloud_runs_on_a_manager_if_it_fits() -> None:
     hosts = [host("a", 16, 64 * GIB), host("b", 4, manager=True)]
     made = placed(FLAT, hosts)
     assert (made.hosts["cloud"], made.reasons["cloud"]) == ("b", "a manager, next to the orchestrator")

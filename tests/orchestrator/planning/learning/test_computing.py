@@ -27,7 +27,7 @@ def test_all_nodes_train_on_the_runs_device_but_those_with_an_accelerator_of_the
     assert made.accelerators == {"cuda": ["cloud", "device-0-0", "device-1-0"], "cuda:1": ["edge-0"]}
 
 
-def test_plan_json_tells_devices_beside_the_processor_only() -> None:
+def test_plan_json_reports_devices_next_to_the_processor_only() -> None:
     assert all("device" not in node for node in plan().recorded["nodes"])
     assert "clients_at_once" not in plan().recorded
     found = {node["name"]: node.get("device") for node in plan("hardware.edge.accelerator=cuda").recorded["nodes"]}

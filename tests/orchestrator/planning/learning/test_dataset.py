@@ -48,7 +48,7 @@ def test_a_path_that_leads_nowhere_is_refused_also_where_it_is_not_needed(path: 
         prepare_data(spec("digits", path=path), tmp_path)
 
 
-def test_a_broken_data_set_is_told_as_one(tmp_path: Path) -> None:
+def test_a_broken_data_set_is_reported_as_one(tmp_path: Path) -> None:
     (tmp_path / "broken.npz").write_bytes(b"no archive")
     with pytest.raises(PlanError, match=r"^data\.dataset: .*broken\.npz"):
         prepare_data(spec("npz:broken.npz"), tmp_path)

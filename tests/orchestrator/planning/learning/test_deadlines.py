@@ -128,7 +128,7 @@ def test_the_tier_above_the_clients_waits_for_transfer_and_training() -> None:
     assert deadlines(WORK, FedAvg(), [("cloud", [FAST], [SLOW])], None) == {"cloud": 146.0}
 
 
-def test_features_travel_up_beside_the_model() -> None:
+def test_features_travel_up_next_to_the_model() -> None:
     """100 samples of 500 float32 features and a label of 8 bytes are 200,800 bytes, at 1 mbit 1.6064 s."""
     plain, with_features = (
         deadlines(WORK, FedFeat(epochs=1, retrain_epochs=epochs), [("cloud", [FAST], [SLOW])], None)["cloud"]

@@ -102,13 +102,13 @@ def test_a_figure_that_is_not_a_number_meets_no_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("expect", "ended"), [({}, "rounds"), ({"abandoned": "0%"}, "rounds"), ({"rounds": 2}, "calibrated")]
 )
-def test_nothing_is_said_where_nothing_is_expected_or_nobody_was_to_train(
+def test_nothing_is_said_where_nothing_is_expected_or_no_one_was_to_train(
     tmp_path: Path, expect: dict[str, Any], ended: str
 ) -> None:
     assert Run(tmp_path, expect).assessment(ended) is None
 
 
-def test_a_run_that_goes_on_is_not_judged(tmp_path: Path) -> None:
+def test_a_run_that_continues_is_not_judged(tmp_path: Path) -> None:
     run = Run(tmp_path, {"rounds": 3})
     run.record.flush()
     with RunDirectory(tmp_path).held():

@@ -58,7 +58,7 @@ def test_a_lost_host_fails_the_run_and_explains_the_ends_of_its_nodes(tmp_path: 
     ("seconds", "verdict"),
     [(5.0, "fail"), (0.6, "fail"), (0.3, "pass")],  # 2 % of 19 s are 0.38 s; shorter ones than 0.5 s are not told
 )
-def test_a_node_that_stood_still(run: Run, seconds: float, verdict: str) -> None:
+def test_a_node_that_was_stalled(run: Run, seconds: float, verdict: str) -> None:
     run.record.event(9.0, "device-0-1", "frozen", None, {"seconds": seconds})
     assert run.verdict(NAME)[0] == verdict
 
@@ -97,7 +97,7 @@ def test_a_planned_pause_is_no_disturbance(run: Run) -> None:
     assert run.verdict(NAME)[0] == "pass"
 
 
-def test_a_standstill_beyond_the_planned_pause_is_told(run: Run) -> None:
+def test_a_standstill_beyond_the_planned_pause_is_reported(run: Run) -> None:
     for t, phase in ((3.0, "start"), (6.0, "end")):
         run.record.fault(t, 1, "pause", "device-0-0", phase, 1)
     run.record.event(11.0, "device-0-0", "frozen", None, {"seconds": 8.0})  # since 3 s, of which 3 s were planned

@@ -47,7 +47,7 @@ def test_an_accuracy_must_be_better_than_luck(accuracies: list[float], verdict: 
     assert words in found[1]
 
 
-def test_where_it_diverged_is_told_once_for_each_node() -> None:
+def test_where_it_diverged_is_reported_once_for_each_node() -> None:
     assert diverged([]) is None
     said = diverged(
         [
@@ -137,14 +137,14 @@ def test_each_token_of_a_sequence_counts(tmp_path: Path) -> None:
     assert (Run(tmp_path / "b", data=data, algorithm=few).rounds().accuracy(0.13).assessment() or "")[0] == "pass"
 
 
-def test_plans_that_do_not_tell_the_shares_of_labels_have_equal_ones(tmp_path: Path) -> None:
+def test_plans_that_do_not_report_the_shares_of_labels_have_equal_ones(tmp_path: Path) -> None:
     data = {"classes": 4, "test_samples": 10_000}
     assert (Run(tmp_path / "a", data=data).rounds().accuracy(0.26).assessment() or "")[0] == "unknown"
     assert (Run(tmp_path / "b", data=data).rounds().accuracy(0.27).assessment() or "")[0] == "pass"
     assert (Run(tmp_path / "c", data={}).rounds().accuracy(0.9).assessment() or "")[0] == "unknown"
 
 
-def test_coordinators_with_labels_of_their_own_learned_though_nobody_knows_all_labels(tmp_path: Path) -> None:
+def test_coordinators_with_labels_of_their_own_learned_though_no_one_knows_all_labels(tmp_path: Path) -> None:
     """A silo that knows two of ten labels has at most 20 % on all, and 95 % where a guess has half."""
     nodes = plan_of(Example(edges=1, devices_per_edge=2))["nodes"]
     for node in nodes:

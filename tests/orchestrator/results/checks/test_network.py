@@ -91,7 +91,7 @@ def test_strangers_that_were_refused_are_counted(tmp_path: Path) -> None:
 REAL_TOLD = "a – b: round trip 24 ms (4 ms to 24 ms), before the run 4 ms, 2 of 30 echoes lost"
 
 
-def test_a_drift_of_real_links_fails_nothing_and_is_told(tmp_path: Path) -> None:
+def test_a_drift_of_real_links_fails_nothing_and_is_reported(tmp_path: Path) -> None:
     drift = FIRST, between(0.002), between(0.012, 2), between(0.012)
     only_real = verdict(tmp_path / "real", *drift, real=("cloud", "edge-0"))
     assert only_real == ("measured", f"only real links cross hosts; {REAL_TOLD}")
@@ -111,7 +111,7 @@ def test_one_reading_alone_leaves_it_open(tmp_path: Path) -> None:
     assert found[1].endswith("; no reading before or after confirms it")
 
 
-def test_only_the_first_findings_are_told(tmp_path: Path) -> None:
+def test_only_the_first_findings_are_reported(tmp_path: Path) -> None:
     found = verdict(tmp_path, FIRST, *[between(0.012), between(0.012), between(0.002)] * 5)
     assert found is not None
     assert found[0] == "fail"

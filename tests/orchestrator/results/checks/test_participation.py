@@ -94,7 +94,7 @@ def test_each_kind_of_message_counts_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(None, "pass"), (8.0, "pass"), (0.5, "fail")])
-def test_planned_faults_excuse_who_does_not_answer_meanwhile(tmp_path: Path, end: float | None, verdict: str) -> None:
+def test_planned_faults_excuse_who_does_not_answer(tmp_path: Path, end: float | None, verdict: str) -> None:
     """The edge waited from 5 s to 9 s."""
     made = run(tmp_path, waited(deadline=4.0), counted=["device-0-0"], faults=[CRASH], **plan(4.0))
     made.record.fault(0.1, 1, "crash", "device-0-1", "start", None)

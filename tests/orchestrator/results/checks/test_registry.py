@@ -162,14 +162,14 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
     assert (verdict, detail) == ("fail", f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}")
 
 
-def test_abandoned_rounds_are_told(tmp_path: Path) -> None:
+def test_abandoned_rounds_are_reported(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds(2)
     run.record.event(30.0, "cloud", "round", 3, {"phase": "start"})
     run.record.event(31.0, "cloud", "round_abandoned", 3, {})
     assert "1 abandoned" in run.ended().verdict("finished")[1]
 
 
-def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
+def test_links_that_differ_from_what_was_configured_fail(tmp_path: Path) -> None:
     history = History.open(Example(probe_error=0.3).build(tmp_path))
     verdict, detail = links_as_configured(history)
     assert verdict == "fail"
@@ -209,7 +209,7 @@ def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     assert run.verdict("links as configured") == ("unknown", "no probe of device-edge: those links were not measured")
 
 
-def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
+def test_a_probe_that_was_uncertain_is_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
     run.record.probe(
@@ -250,7 +250,7 @@ def test_a_delay_that_fails_by_a_hair_says_how_busy_the_host_was(tmp_path: Path,
     assert run.verdict("links as configured")[1].endswith(said)
 
 
-def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
+def test_real_links_are_not_counted_against_anything(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
     row = "rtt", None, 0.3, None, None, "measured", "median of 250"
@@ -299,7 +299,7 @@ def test_a_fault_that_could_not_be_made_fails(tmp_path: Path) -> None:
     assert "the driver docker cannot pause edge-0" in detail
 
 
-def test_a_planned_join_is_moot_if_the_node_was_made_to_join_by_hand(tmp_path: Path) -> None:
+def test_a_planned_join_is_moot_if_the_node_was_made_to_join_manually(tmp_path: Path) -> None:
     join = FAULT | {"action": "join", "node": "edge-0", "at": 2.0}
     run = Run(tmp_path, faults=[join]).rounds()
     run.record.event(1.0, None, "injected", 1, {"fault": 2, "user": "ada", "planned": {**join, "id": 2, "at": 1.0}})
@@ -352,7 +352,7 @@ def test_faults_of_a_continued_run_wait_until_it_trains_again(tmp_path: Path) ->
     assert run.ended().verdict("faults took effect") == ("pass", "1 of 1 planned fault took effect")
 
 
-def test_nothing_is_said_of_the_end_of_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_nothing_is_said_of_the_end_of_a_run_that_continues(tmp_path: Path) -> None:
     crash = FAULT | {"action": "crash", "node": "edge-0", "round": 9}
     run = Run(tmp_path, faults=[crash])
     run.record.flush()
@@ -435,7 +435,7 @@ def test_who_made_the_steps_late(tmp_path: Path, busy: float | None, words: str)
     assert words in run.ended().verdict("compute on time")[1]
 
 
-def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
+def test_a_few_late_steps_are_reported_and_pass(tmp_path: Path) -> None:
     # 50 ms of a training of some twenty seconds: below the 2 % that a node may lose
     run = Run(tmp_path).rounds()
     run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 0.1, "taken": 0.15, "mode": "train"})
@@ -444,7 +444,7 @@ def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
     assert detail.startswith("1 step on 1 node")
 
 
-def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
+def test_whether_a_run_that_never_trained_would_have_been_on_time_is_unknown(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
     assert compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
 
@@ -510,7 +510,7 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
 
 
 @pytest.mark.parametrize(("overloads", "verdict", "detail"), OVERLOADED, ids=range(len(OVERLOADED)))
-def test_links_that_did_not_keep_up(tmp_path: Path, overloads: list[Overload], verdict: str, detail: str) -> None:
+def test_links_that_were_late(tmp_path: Path, overloads: list[Overload], verdict: str, detail: str) -> None:
     run = Run(tmp_path).rounds().crossed("device-0-0", "edge-0", {2.0: 10_000})
     for each in overloads:
         run.record.event(each.end, None, "overload", None, each.to_json())
@@ -595,7 +595,7 @@ def test_links_during_the_run(tmp_path: Path, looks: list[dict[str, Any]], verdi
     assert run.verdict("losses during the run") == (verdict, detail)
 
 
-def test_links_kept_up(tmp_path: Path) -> None:
+def test_links_were_on_time(tmp_path: Path) -> None:
     assert Run(tmp_path / "never read").verdict("links on time")[0] == "unknown"
     assert Run(tmp_path / "kernel", meta={"engine": "kernel"}).verdict("links on time")[0] == "pass"
     read = Run(tmp_path / "read").crossed("device-0-0", "edge-0", {2.0: 10})

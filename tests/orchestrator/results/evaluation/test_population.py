@@ -121,7 +121,7 @@ NO_DIFFERENCE = "no row of stays.csv made a difference: a client comes or goes"
     ],
 )
 @pytest.mark.parametrize("key", ["population", "clients"])
-def test_a_trace_of_which_no_row_took_effect_is_unknown(
+def test_a_trace_without_a_row_that_took_effect_is_unknown(
     tmp_path: Path, key: str, first: float | None, change: float | None, verdict: str, detail: str
 ) -> None:
     trace = {"trace": "stays.csv", "sha256": "", "first": first, "change": change}

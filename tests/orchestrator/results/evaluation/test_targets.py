@@ -90,7 +90,7 @@ def test_edges_are_the_clients_where_there_are_no_devices(tmp_path: Path) -> Non
         assert [row.value for row in accuracy_series(history, "clients")] == pytest.approx([0.7])
 
 
-def test_a_round_that_was_begun_again_counts_with_its_last_report(tmp_path: Path) -> None:
+def test_a_round_that_was_restarted_counts_with_its_last_report(tmp_path: Path) -> None:
     rows = [(11.0, "device-0-0", 1, "own", 0.2), (12.0, "device-0-0", 1, "own", 0.4)]
     with read(recorded(tmp_path, NAMES, rows)) as history:
         assert [(row.t, row.value) for row in accuracy_series(history, "clients")] == [(12.0, 0.4)]
@@ -111,7 +111,7 @@ def test_what_it_took_to_reach_an_accuracy(tmp_path: Path) -> None:
         assert first_at(accuracy_series(history, "clients"), 0.3) == accuracy_series(history, "clients")[0]
 
 
-def test_counters_that_begin_anew_are_added_up(tmp_path: Path) -> None:
+def test_counters_that_restart_are_added_up(tmp_path: Path) -> None:
     record = recorded(tmp_path, NAMES, ())
     for t, delivered in ((10.0, 0), (11.0, 1000), (12.0, 300)):  # the node came back with a new link
         counters(record, t, "edge-0", "edge-cloud", delivered)

@@ -170,7 +170,7 @@ def test_rounds_of_the_example(finished: History) -> None:
     assert finished.training_ended == pytest.approx(SETUP + 10 * ROUND - 0.1)
 
 
-def test_rounds_that_are_abandoned_unfinished_or_begun_again(tmp_path: Path) -> None:
+def test_rounds_that_are_abandoned_unfinished_or_restarted(tmp_path: Path) -> None:
     record = begin(tmp_path)
     phases = [(1, "start"), (1, None), (1, "end"), (2, "start"), (2, "start"), (2, "end"), (3, "start")]
     for t, (round, phase) in enumerate(phases):
@@ -185,7 +185,7 @@ def test_rounds_that_are_abandoned_unfinished_or_begun_again(tmp_path: Path) -> 
     record.close()
 
 
-def test_edge_rounds_stand_beside_the_rounds_that_they_belong_to(tmp_path: Path) -> None:
+def test_edge_rounds_stand_next_to_the_rounds_that_they_belong_to(tmp_path: Path) -> None:
     record = begin(tmp_path)
     for edge_round in (1, 2, 3, 4):  # two in each round; the third is abandoned
         data = {"edge_round": edge_round}
@@ -254,7 +254,7 @@ def test_faults_of_the_example(finished: History) -> None:
     assert all(span.start is not None and span.round == span.planned["round"] for span in disconnects)
 
 
-def test_a_fault_by_hand_comes_after_the_planned_ones(tmp_path: Path) -> None:
+def test_a_manual_fault_comes_after_the_planned_ones(tmp_path: Path) -> None:
     history = History.open(Example(by_hand=True).build(tmp_path / "run"))
     *planned, made = history.faults()
     assert {span.by for span in planned} == {""}

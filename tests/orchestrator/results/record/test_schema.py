@@ -44,7 +44,7 @@ def test_the_views_give_totals(present: Path) -> None:
             assert latest == {tuple(row[: keys.count(",") + 1]): getattr(row, first) for row in found}
 
 
-def test_counts_that_have_fallen_began_again() -> None:
+def test_counts_that_have_fallen_restarted() -> None:
     totals = Totals()
     read = [totals.growth("a", each) for each in ([3, 300], [5, 500], [5, 500], [2, 900], [4, 901])]
     assert read == [(3, 300), (2, 200), (0, 0), (2, 900), (2, 1)]

@@ -62,7 +62,7 @@ def test_a_directory_holds_one_run(record: Record) -> None:
         Record.create(record.directory, PLAN, {})
 
 
-def test_others_read_what_is_flushed_while_the_run_goes_on(record: Record) -> None:
+def test_others_read_what_is_flushed_while_the_run_continues(record: Record) -> None:
     history = History.open(record.directory)
     record.event(1.0, "cloud", "joined", None, {"peer": "edge-0"})
     assert history.events() == []
@@ -78,7 +78,7 @@ def test_a_closed_record_is_a_single_file(record: Record) -> None:
     assert not list(record.directory.glob(f"{DATABASE}-*"))
 
 
-def test_closing_while_somebody_reads_is_no_error(record: Record) -> None:
+def test_closing_while_someone_reads_is_no_error(record: Record) -> None:
     history = History.open(record.directory)
     history.states()
     record.outcome(3.0, {"ended": "rounds", "error": None})
@@ -110,7 +110,7 @@ def test_a_killed_writer_loses_nothing_that_was_committed(tmp_path: Path) -> Non
     assert history.status == "crashed"
 
 
-def test_a_full_disk_is_told_once_and_the_run_can_go_on_to_its_end(record: Record) -> None:
+def test_a_full_disk_is_reported_once_and_the_run_can_continue_to_its_end(record: Record) -> None:
     record.event(1.0, "cloud", "joined", 1, {})
     record.flush()
     with pytest.raises(RecordError, match="free space") as told:
@@ -134,7 +134,7 @@ def test_the_outcome_is_tried_again_after_a_full_disk(record: Record) -> None:
     assert outcome.error == "the disk was full"
 
 
-def test_a_full_disk_at_the_beginning(tmp_path: Path) -> None:
+def test_a_full_disk_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "plan.json").symlink_to("/dev/full")  # full(4): every write fails with ENOSPC
     with pytest.raises(RecordError, match="free space"):
         Record.create(tmp_path, PLAN, {})
@@ -165,7 +165,7 @@ def test_odd_values_from_nodes_are_kept_as_well_as_can_be(record: Record) -> Non
     assert history.events()[0].data["nameless"] == "Nameless"
 
 
-def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
+def test_a_record_continues_where_it_had_ended(record: Record) -> None:
     link = {"source": "cloud", "target": "edge-0", "link_class": "edge-cloud"}
     sent = {"peer": "edge-0", "kind": "model", "direction": "sent"}
     for name in ("start", "end"):

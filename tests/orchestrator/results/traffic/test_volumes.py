@@ -22,7 +22,7 @@ def record(tmp_path: Path) -> Iterator[Record]:
     record.close()
 
 
-def test_totals_go_on_over_a_restart(record: Record) -> None:
+def test_totals_continue_over_a_restart(record: Record) -> None:
     for t, messages in enumerate((3, 5, 2, 4)):  # 5 in the first life of the process, 4 in the second
         row = {"peer": "cloud", "kind": "update", "direction": "sent", "messages": messages, "bytes": 10 * messages}
         record.traffic(float(t), "edge-0", [row])
@@ -38,7 +38,7 @@ def test_totals_go_on_over_a_restart(record: Record) -> None:
     assert volumes.link_counters(history)[0].offered == 5
 
 
-def test_a_second_life_that_sends_more_than_the_first_counts_beside_it(record: Record) -> None:
+def test_a_second_life_that_sends_more_than_the_first_counts_next_to_it(record: Record) -> None:
     row = {"peer": "cloud", "kind": "update", "direction": "sent"}
     record.traffic(1.0, "edge-0", [row | {"messages": 3, "bytes": 30}])
     record.traffic(1.0, "edge-1", [row | {"messages": 1, "bytes": 10}])

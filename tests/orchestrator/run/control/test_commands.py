@@ -119,7 +119,7 @@ def test_a_line_without_an_end_and_one_that_is_too_long(tmp_path: Path) -> None:
     assert on(tmp_path, act).done == []
 
 
-def test_whoever_waits_learns_that_the_run_is_over(tmp_path: Path) -> None:
+def test_a_node_that_waits_learns_that_the_run_is_over(tmp_path: Path) -> None:
     waiting: list[asyncio.Task[list[Any]]] = []
 
     async def act(stage: Stage) -> None:
@@ -155,7 +155,7 @@ def test_a_host_that_cannot_make_the_socket(tmp_path: Path) -> None:
     on(tmp_path, act)
 
 
-def test_a_host_that_does_not_tell_who_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_does_not_report_who_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_socket, "AVAILABLE", False)
 
     async def act(stage: Stage) -> None:

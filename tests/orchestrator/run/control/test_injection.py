@@ -140,13 +140,13 @@ def test_a_round_fault_with_a_duration_and_one_that_lasts_its_round() -> None:
     assert told == [("edge-0", 2, 4.0), ("edge-0", 2)]
 
 
-def test_a_round_that_starts_again_brings_its_faults_once() -> None:
+def test_a_round_that_starts_again_adds_its_faults_once() -> None:
     powers = Diary()
     play([fault(1, "pause", node="edge-0", round=2)], powers, rounds=[(1.0, 1), (2.0, 2), (3.0, 2), (4.0, 3)])
     assert powers.verbs() == [(2.0, "pause")]
 
 
-def test_a_round_that_was_jumped_over_still_brings_its_faults() -> None:
+def test_a_round_that_was_jumped_over_still_adds_its_faults() -> None:
     powers = Diary()
     play([fault(1, "pause", node="edge-0", round=2)], powers, rounds=[(1.0, 1), (2.0, 3)])
     assert powers.verbs() == [(2.0, "pause")]
@@ -246,7 +246,7 @@ def test_a_fault_that_cannot_be_made_again_is_over() -> None:
 
 
 @virtual
-async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
+async def test_a_manual_fault_is_made_at_once_and_ends() -> None:
     powers, notes = Diary(absent=frozenset({"device-9"})), list[tuple[float, int, str]]()
     loop = asyncio.get_running_loop()
     plan = cast(Plan, SimpleNamespace(faults=(fault(3, "pause", node="edge-0", at=50.0),), links=LINKS))
@@ -274,7 +274,7 @@ async def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
     assert powers.verbs() == [(2.0, "crash"), (5.0, "revive"), (50.0, "pause")]
 
 
-def test_a_continued_run_goes_on_with_a_fault_by_hand() -> None:
+def test_a_continued_run_continues_with_a_manual_fault() -> None:
     """It was made at 10 s for 20 s, and the run was interrupted at 16 s: 14 s are left."""
     powers = Diary()
     made = fault(7, "disconnect", node="edge-0", at=10.0, duration=20.0, links=BOTH)
@@ -368,7 +368,7 @@ async def test_a_degrade_that_one_channel_refuses_leaves_the_others_as_they_were
     assert media.of("cell-1") == before["cell-1"]
 
 
-def test_of_two_handovers_the_later_one_goes_on() -> None:
+def test_of_two_handovers_the_later_one_continues() -> None:
     link = "device-0", "edge-0"
 
     def handover(id: int, at: float, duration: float | None, *way: Crossing) -> Fault:

@@ -33,7 +33,7 @@ def on_clock(act: Callable[[VirtualLoop, Pacing], Coroutine[Any, Any, T]]) -> T:
     return run_virtual(main())
 
 
-def test_a_step_lasts_until_a_round_begins() -> None:
+def test_a_step_lasts_until_a_round_starts() -> None:
     async def act(loop: VirtualLoop, pacing: Pacing) -> None:
         pacing.set("4x")
         pacing.set("pause")

@@ -53,7 +53,7 @@ def test_plain_lines_have_the_time_since_the_view_was_opened() -> None:
     assert stream.getvalue().splitlines() == ["[    0.5 s] starting 16 nodes", "[   12.2 s] training"]
 
 
-def test_lines_have_the_runs_own_time_which_may_begin_late() -> None:
+def test_lines_have_the_runs_own_time_which_may_start_late() -> None:
     stream = io.StringIO()
     view = PlainView(stream, host=clock(100.0, 100.5, 102.5, 104.0))
     view.line("looking at this host")
@@ -87,7 +87,7 @@ def test_the_picture_has_the_runs_time_too() -> None:
     view.close()
 
 
-def test_plain_view_tells_each_round_once() -> None:
+def test_plain_view_reports_each_round_once() -> None:
     stream = io.StringIO()
     view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
     for snapshot in (START, START, LATER, LATER):
@@ -98,7 +98,7 @@ def test_plain_view_tells_each_round_once() -> None:
     ]
 
 
-def test_plain_view_tells_when_a_check_fails() -> None:
+def test_plain_view_reports_when_a_check_fails() -> None:
     stream = io.StringIO()
     view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
     failed = Snapshot(t=1.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16, verdict="fail")
@@ -157,7 +157,7 @@ def test_live_view_takes_words_as_they_are() -> None:
     view.close()
 
 
-def test_live_view_tells_kinds_of_links_apart() -> None:
+def test_live_view_distinguishes_kinds_of_links() -> None:
     view, _ = live()
     traffic: dict[tuple[LinkKind, str], float] = {
         ("emulated", "device-edge"): 2_340_000.0,

@@ -76,13 +76,13 @@ def test_a_real_link_is_measured_and_not_judged() -> None:
     assert (details["loss"], details["rate"]) == ("10 of 250", "what one TCP stream got in 1 s")
 
 
-def test_what_a_real_link_does_not_tell_is_unknown() -> None:
+def test_what_a_real_link_does_not_report_is_unknown() -> None:
     there, _ = told(REAL, REAL, measured(None, received=None, rate=None))
     assert {(each.measured, each.verdict) for each in there} == {(None, "unknown")}
     assert there[0].detail == "no echo of 250 probes came back"
 
 
-def test_emulated_links_are_judged_as_ever() -> None:
+def test_emulated_links_are_judged_as_before() -> None:
     there, back = told(FAR, FAR, measured(0.0403))
     assert brief(there)["rtt"] == (0.04, 0.0403, "pass")
     assert {each.verdict for each in (*there, *back)} == {"pass"}
@@ -90,7 +90,7 @@ def test_emulated_links_are_judged_as_ever() -> None:
 
 
 @pytest.mark.parametrize(("rtt", "verdict"), [(0.0212, "pass"), (0.0238, "fail"), (0.0185, "fail")])
-def test_beside_a_real_direction_the_rest_of_the_round_trip_is_judged(rtt: float, verdict: str) -> None:
+def test_next_to_a_real_direction_the_rest_of_the_round_trip_is_judged(rtt: float, verdict: str) -> None:
     """20 ms were asked one way, and the way back takes 1 ms; 1 ms may be off."""
     there, back = told(FAR, REAL, measured(rtt))
     assert brief(there)["rtt"] == (None, rtt, "measured")

@@ -36,7 +36,7 @@ class FakeNetwork:
 
 
 @virtual
-async def test_readings_are_recorded_and_what_they_tell_is_shown_once(tmp_path: Path) -> None:
+async def test_readings_are_recorded_and_what_they_report_is_shown_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, SCENARIO)
     clock, verdicts = asyncio.get_running_loop().time, []
     view = cast(View, SimpleNamespace(line=stage.lines.append))
@@ -87,7 +87,7 @@ async def test_when_nodes_move_the_network_between_their_hosts_is_watched_from_t
 
 
 @virtual
-async def test_real_links_are_shown_and_told_when_they_change_much(tmp_path: Path) -> None:
+async def test_real_links_are_shown_and_reported_when_they_change_much(tmp_path: Path) -> None:
     stage = Stage(tmp_path, SCENARIO)
     links = tuple(replace(link, profile=LinkProfile(real=True)) for link in stage.plan.links)
     plan, view = (replace(spread(stage.plan, PAIR), links=links), cast(View, SimpleNamespace(line=stage.lines.append)))

@@ -94,7 +94,7 @@ async def test_the_figures_of_a_host_that_stays_saturated_say_so() -> None:
     assert all("saturated at that time" in probe.detail for probe in run.probes if probe.verdict == "fail")
 
 
-async def test_between_hosts_nothing_is_repeated_and_the_load_of_this_host_is_told() -> None:
+async def test_between_hosts_nothing_is_repeated_and_the_load_of_this_host_is_reported() -> None:
     run = Recorder()
     network = cast(HostsNetwork, SimpleNamespace(first=SimpleNamespace(pairs=[])))
     assert await run.measure(TOOK, network) == {"rtt", "delay"}

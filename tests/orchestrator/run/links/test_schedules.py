@@ -174,7 +174,7 @@ def test_what_a_later_change_has_overtaken_is_left_out() -> None:
     assert (course.changes, course.overtaken) == (5, 6)
 
 
-def test_failures_are_counted_and_told_and_the_schedule_goes_on() -> None:
+def test_failures_are_counted_and_reported_and_the_schedule_continues() -> None:
     engine = Engine()
     engine.broken = {"cut"}
     (course,), notes = follow([link("a", "b", STEPS)], 5.0, engine)

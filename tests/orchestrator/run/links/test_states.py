@@ -79,14 +79,14 @@ def test_overlays_go_over_the_profile_of_the_moment_in_their_order() -> None:
     assert states.of(DOWN).profile == BASE
 
 
-def test_an_overlay_that_does_not_go_with_the_profile_of_the_moment_is_told() -> None:
+def test_an_overlay_that_does_not_go_with_the_profile_of_the_moment_is_reported() -> None:
     states = LinkStates(LINKS)
     states.overlay({UP: {"buffer": "10ms"}}, 1)
     with pytest.raises(ProfileError, match="buffer: needs a rate"):
         states.of(UP)
 
 
-def test_the_engine_is_told_only_what_changes() -> None:
+def test_the_engine_receives_only_what_changes() -> None:
     async def main() -> list[Any]:
         engine = Engine()
         links = Links(LINKS, cast(Fabric, engine))
@@ -100,7 +100,7 @@ def test_the_engine_is_told_only_what_changes() -> None:
     assert run_virtual(main()) == [("cut",), ("change", FAST), ("change", SLOW), ("restore",)]
 
 
-def test_whoever_comes_last_is_right_however_long_the_engine_takes() -> None:
+def test_the_last_one_is_right_however_long_the_engine_takes() -> None:
     async def main() -> list[Any]:
         engine = Engine(takes=1.0)
         links = Links(LINKS, cast(Fabric, engine))

@@ -44,7 +44,7 @@ async def test_it_ends_in_order_and_starts_again_at_the_other_edge(stage: Stage)
 
 
 @played(SCENARIO)
-async def test_an_edge_that_hears_no_goodbye_holds_nothing_up(stage: Stage) -> None:
+async def test_an_edge_that_receives_no_goodbye_holds_nothing_up(stage: Stage) -> None:
     await stage.session.moves.begin()
     await stage.train()
     await asyncio.sleep(6.0)

@@ -58,7 +58,7 @@ async def told(
     return found
 
 
-async def test_this_host_is_read_at_the_beginning_and_at_the_end(tmp_path: Path) -> None:
+async def test_this_host_is_read_at_the_start_and_at_the_end(tmp_path: Path) -> None:
     """Each sensor is read twice, the memory at least; in between nothing changes within a second."""
     found = await told(tmp_path, FakeDriver)
     assert list(found) == [""]
@@ -69,17 +69,17 @@ async def test_a_virtual_clock_does_not_wait_for_sensors(tmp_path: Path) -> None
     assert await told(tmp_path, FakeDriver, virtual=True) == {}
 
 
-async def test_the_agents_tell_of_their_hosts(tmp_path: Path) -> None:
+async def test_the_agents_report_their_hosts(tmp_path: Path) -> None:
     found = await told(tmp_path, partial(SensingDriver, here=True))
     assert found == {"a": [1.0, 2.0], "b": [1.0, 2.0]}
 
 
-async def test_the_orchestrators_host_tells_of_itself_if_no_node_lives_there(tmp_path: Path) -> None:
+async def test_the_orchestrators_host_reports_if_no_node_runs_there(tmp_path: Path) -> None:
     found = await told(tmp_path, partial(SensingDriver, here=False))
     assert (set(found), found["b"]) == ({"", "a", "b"}, [1.0, 2.0])
 
 
-async def test_what_became_of_hosts_and_when_they_were_heard_last_is_recorded(tmp_path: Path) -> None:
+async def test_what_became_of_hosts_and_their_last_message_are_recorded(tmp_path: Path) -> None:
     stage = Stage(tmp_path, SCENARIO, driver_of=partial(SensingDriver, here=True))
     driver = cast(SensingDriver, stage.driver)
     stage.session._clock = lambda: 20.0

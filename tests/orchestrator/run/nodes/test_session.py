@@ -132,7 +132,7 @@ def played(scenario: str = SCENARIO) -> Callable[[Callable[[Stage], Awaitable[No
 
 
 @played()
-async def test_nodes_come_up_and_are_told_to_start(stage: Stage) -> None:
+async def test_nodes_come_up_and_are_started(stage: Stage) -> None:
     await stage.train()
     assert stage.fabric.attached.keys() == {"cloud", "edge-0", "device-0-0", "device-0-1"}
     assert sorted(stage.control.sent) == sorted((node, "start") for node in stage.fabric.attached)
@@ -411,7 +411,7 @@ async def test_a_link_engine_that_breaks_ends_the_run(stage: Stage) -> None:
     assert (ending.reason, ending.error) == ("failed", "the switch ended (SIGKILL): see `logs switch`")
 
 
-def test_work_that_never_begins_is_closed(play: Play) -> None:
+def test_work_that_never_starts_is_closed(play: Play) -> None:
     async def work() -> None:
         await asyncio.sleep(1)
 
@@ -472,7 +472,7 @@ ODD: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("type", "fields"), ODD, ids=lambda value: str(value)[:40])
 @pytest.mark.parametrize("node", ["cloud", "device-0-0"])
-def test_an_odd_message_is_an_event_and_the_run_goes_on(
+def test_an_odd_message_is_an_event_and_the_run_continues(
     play: Play, node: str, type: str, fields: dict[str, Any]
 ) -> None:
     async def act(stage: Stage) -> None:
@@ -705,7 +705,7 @@ async def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(stage: 
 
 
 @played()
-async def test_a_last_word_may_be_heard_after_the_exit(stage: Stage) -> None:
+async def test_a_last_word_may_be_received_after_the_exit(stage: Stage) -> None:
     await stage.train()
     stage.driver.end("device-0-0", 0)
     await asyncio.sleep(0.1)
@@ -730,7 +730,7 @@ def operation(stage: Stage, **request: Any) -> Awaitable[dict[str, Any]]:
 
 
 @played()
-async def test_a_fault_by_hand_is_made_and_recorded_with_its_user(stage: Stage) -> None:
+async def test_a_manual_fault_is_made_and_recorded_with_its_user(stage: Stage) -> None:
     crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
     early = await operation(stage, op="inject", fault=crash)
     assert early["refused"] == [{"action": "crash", "target": "device-0-0", "reason": "the training has not started"}]
@@ -776,7 +776,7 @@ async def test_what_a_driver_cannot_do_is_said(stage: Stage) -> None:
 
 
 @played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: join}\n")
-async def test_a_node_that_has_joined_by_hand_does_not_join_again(stage: Stage) -> None:
+async def test_a_node_that_has_joined_manually_does_not_join_again(stage: Stage) -> None:
     await stage.train()
     assert "device-0-1" not in stage.driver.started
     await asyncio.sleep(1.0)

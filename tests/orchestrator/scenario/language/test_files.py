@@ -38,7 +38,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     assert "embedded null" in refused(tmp_path / "a\0b")
 
 
-def test_a_scenario_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_a_scenario_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "marked.yaml").write_bytes(b"\xef\xbb\xbfalgorithm: hierfavg\r\n")
     assert load(tmp_path / "marked.yaml").name == "marked"
 

@@ -51,11 +51,11 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=range(len(UNREADABLE)))
-def test_what_cannot_be_read_is_told_with_its_line_and_path(text: str) -> None:
+def test_what_cannot_be_read_is_reported_with_its_line_and_path(text: str) -> None:
     assert refused(text) == [f"f.yaml:{UNREADABLE[text]}"]
 
 
-def test_keys_that_are_given_twice_or_are_no_texts_are_all_told() -> None:
+def test_keys_that_are_given_twice_or_are_no_texts_are_all_reported() -> None:
     assert refused("a: {b: 1,\n b: 2}\na: 3\n1: 5\n") == [
         "f.yaml:3: a: the key is given twice, first at f.yaml:1",
         "f.yaml:2: a.b: the key is given twice, first at f.yaml:1",

@@ -24,7 +24,7 @@ from orchestrator.scenario.reading import parse
         ("x" * 300, "x" * 40),
     ],
 )
-def test_what_cannot_be_a_name_is_told_in_words_with_one_that_can(name: str, suggested: str) -> None:
+def test_what_cannot_be_a_name_is_reported_in_words_with_one_that_can(name: str, suggested: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse(f"algorithm: hierfavg\nname: '{name}'\n", "f.yaml")
     shown = name if len(name) <= 60 else f"{name[:57]}..."

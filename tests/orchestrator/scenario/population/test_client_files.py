@@ -202,7 +202,7 @@ FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace:
         ),
     ],
 )
-def test_mistakes_are_told_with_their_line(text: str, settings: str, stays: str, message: str) -> None:
+def test_mistakes_are_reported_with_their_line(text: str, settings: str, stays: str, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         read(text, settings, stays)
     assert str(caught.value) == message

@@ -63,7 +63,7 @@ KNOWN = (
         ),
     ],
 )
-def test_mistakes_are_told_with_their_line(text: str, message: str) -> None:
+def test_mistakes_are_reported_with_their_line(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         ClientSettings.read(text, "c.csv")
     assert str(caught.value) == message

@@ -25,7 +25,7 @@ def compared(path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}:{operands[0].lineno}"
 
 
-def test_nobody_outside_of_the_drivers_compares_their_names() -> None:
+def test_no_module_outside_of_the_drivers_compares_their_names() -> None:
     files = [path for path in (ROOT / "orchestrator").rglob("*.py") if "drivers" not in path.relative_to(ROOT).parts]
     assert len(files) > 100
     assert [place for path in files for place in compared(path)] == []

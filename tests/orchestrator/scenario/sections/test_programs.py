@@ -182,7 +182,7 @@ def test_an_override_reaches_a_short_form() -> None:
         "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
     ),
 )
-def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, told: str) -> None:
     assert told in mistakes(text)
 
 

@@ -169,7 +169,7 @@ MISTAKES = pairs(
 
 
 @pytest.mark.parametrize(("link", "expected"), MISTAKES, ids=range(len(MISTAKES)))
-def test_mistakes_are_told_with_place_and_remedy(folder: Path, link: str, expected: str) -> None:
+def test_mistakes_are_reported_with_place_and_remedy(folder: Path, link: str, expected: str) -> None:
     assert mistakes(folder, f"  {link}\n") == [f"scenario.yaml:4: links.edge-cloud.{expected}"]
 
 
@@ -192,7 +192,7 @@ def test_a_degrade_must_go_with_every_profile_of_the_schedule(folder: Path) -> N
     ]
 
 
-def test_waiting_reckons_with_the_slowest_moment(folder: Path) -> None:
+def test_waiting_includes_the_slowest_moment(folder: Path) -> None:
     links = "  edge-cloud: {latency: 10ms, schedule: {steps: [{at: 1s, latency: 2s}]}}\n"
     assert mistakes(folder, links, "timeouts: {lost_after: 8s}\n") == [
         "scenario.yaml:5: timeouts.lost_after: must be above four round trips of the slowest link, 16s"

@@ -103,13 +103,13 @@ def test_those_of_another_user_stay(cluster: FakeCluster, tmp_path: Path) -> Non
     assert cluster.standing is not None
 
 
-def test_agents_whose_keys_are_lost_can_be_ended(cluster: FakeCluster) -> None:
+def test_agents_with_lost_keys_can_be_ended(cluster: FakeCluster) -> None:
     left(cluster)
     standing.forget_keys(SWARM)
     assert told("down") == {"agents": True, "data": False, "left": {}}
 
 
-def test_what_is_told_of_hosts_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_about_hosts_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_up, "up", lambda tell: LeftRunning(("pc-1",), {"pi-1": "No such image: edgebed-agent"}))
     result = hosts("up")
     assert (result.exit_code, result.stdout) == (1, "agents are left running on pc-1\n")

@@ -73,7 +73,7 @@ def test_a_dozen_nodes_are_shown_one_by_one() -> None:
     assert "joins round 3" in rows[15]
 
 
-def test_an_image_of_its_own_tells_a_node_apart() -> None:
+def test_an_image_of_its_own_distinguishes_a_node() -> None:
     rows = after(printed(plan(CROWD, "hardware.device-3-7={image: 'pi:5'}")), "Nodes (521)")
     assert "device-3-7 10.77.0.104:7000 host edge-3 image pi:5" in [" ".join(row.split()) for row in rows]
 
@@ -85,7 +85,7 @@ def test_the_labels_of_every_shard_are_shown() -> None:
     assert ["device-0-0", str(made.node("device-0-0").samples), *counts] in rows
 
 
-def test_a_population_is_told_by_what_its_clients_draw() -> None:
+def test_a_population_is_reported_by_what_its_clients_draw() -> None:
     lines = printed(
         plan(
             "algorithm: fedavg\ndriver: sim\ntopology: {population: 2000, selected: 20}\n"
@@ -199,7 +199,7 @@ def test_hundreds_of_nodes_collapse() -> None:
     assert any(line.startswith("device-3-0 ... device-3-24 (25)") for line in lines)
 
 
-def test_the_switch_is_asked_for_a_link_with_its_profile_and_seed() -> None:
+def test_the_switch_is_requested_a_link_with_its_profile_and_seed() -> None:
     link = plan(DOZEN).links[0]
     assert link_request(link) == {
         "op": "link",
@@ -248,7 +248,7 @@ links:
 """
 
 
-def test_links_over_time_are_told_in_words() -> None:
+def test_links_over_time_are_reported_in_words() -> None:
     rows = [line.split() for line in after(printed(plan(SCHEDULES)), "Links over time, from the start of training")[1:]]
     text = " ".join(word for row in rows for word in row)
     assert "device-0-0 → edge-0 and 4 more 5 at 10s rate 5mbit" in text  # six directions, one with a handover instead

@@ -28,7 +28,7 @@ def said(runs: Path, *words: str) -> str:
     return done.output
 
 
-def test_the_rules_of_the_scenario_and_what_was_done_by_hand(runs: Path) -> None:
+def test_the_rules_of_the_scenario_and_what_was_done_manually(runs: Path) -> None:
     text = said(runs, "touched", "--yaml")
     assert "  - {at: 12s, node: device-0-0, action: crash, for: 3s}  # manual: ada, round 4\n" in text
     assert yaml.safe_load(text) == {

@@ -55,7 +55,7 @@ def test_the_other_tables(run: Run) -> None:
     assert {"round", "training"} <= set(run.events.name)
 
 
-def test_what_the_host_told(run: Run, tmp_path: Path) -> None:
+def test_what_the_host_reported(run: Run, tmp_path: Path) -> None:
     columns = ["t", "host", "quantity", "source", "scope", "value", "detail"]
     assert (list(run.sensors.columns), len(run.sensors)) == (columns, 0)  # none on a virtual clock
     table = Run(Example(sensors=True).build(tmp_path)).sensors

@@ -114,9 +114,7 @@ async def test_nothing_is_lost_when_connections_break(stage: Stage) -> None:
     assert (stage.found, stage.lost.empty()) == (["pc-1"], True)
 
 
-async def test_an_agent_whose_key_is_refused_ends_with_its_lease(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_agent_with_a_refused_key_ends_with_its_lease(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """ZeroMQ gives up a connection that was refused: no message can be sent then."""
     stranger = stage.channel(keypair())
     serving = asyncio.create_task(stranger.serve(HELLO, echo, LEASE))
@@ -126,7 +124,7 @@ async def test_an_agent_whose_key_is_refused_ends_with_its_lease(
     assert len(stranger._tasks.running) == 1  # it still beats
 
 
-async def test_an_agent_that_tells_much_is_no_flood(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_agent_that_sends_much_is_no_flood(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """The gate ends connections whose bytes never become messages. It looks each second."""
     channel, _ = await stage.agent()
     messages = UNDELIVERED // PIECE + 8
@@ -180,7 +178,7 @@ async def test_requests_do_not_wait_for_each_other(stage: Stage) -> None:
     assert await slow == "slow"
 
 
-async def test_a_silent_agent_is_lost_with_what_it_was_asked(stage: Stage) -> None:
+async def test_a_silent_agent_is_lost_with_its_requests(stage: Stage) -> None:
     async def never(call: str, arguments: Message) -> Any:
         await asyncio.Event().wait()
 
@@ -196,7 +194,7 @@ async def test_a_silent_agent_is_lost_with_what_it_was_asked(stage: Stage) -> No
         await stage.agents.request("pc-1", "anything", {})
 
 
-async def test_an_agent_that_begins_again_is_another_one(stage: Stage) -> None:
+async def test_an_agent_that_restarts_is_another_one(stage: Stage) -> None:
     await stage.agent()
     again = stage.channel()
     serving = asyncio.create_task(again.serve({**HELLO, "incarnation": "b"}, echo, LEASE))
@@ -207,7 +205,7 @@ async def test_an_agent_that_begins_again_is_another_one(stage: Stage) -> None:
     serving.cancel()
 
 
-async def test_an_agent_that_stood_still_for_its_lease_does_nothing_of_what_it_was_asked(
+async def test_an_agent_that_was_stalled_for_its_lease_does_nothing_of_its_requests(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The orchestrator has given it up. What it was asked may be done on another host now."""
@@ -226,7 +224,7 @@ async def test_an_agent_that_stood_still_for_its_lease_does_nothing_of_what_it_w
     asked.cancel()
 
 
-async def test_an_agent_whose_orchestrator_is_gone_ends(stage: Stage) -> None:
+async def test_an_agent_without_its_orchestrator_ends(stage: Stage) -> None:
     _, serving = await stage.agent()
     await stage.end()
     await asyncio.wait_for(serving, PATIENCE)

@@ -27,7 +27,7 @@ def test_facts_pass_the_channel() -> None:
     assert from_plain(HostState, msgpack.unpackb(msgpack.packb(facts, default=plain))) == facts
 
 
-def test_what_is_told_of_the_engine() -> None:
+def test_messages_about_the_engine() -> None:
     told = of_engine(INFO)
     assert (told["ServerVersion"], told["MemoryLimit"], told["CpuCfsQuota"]) == ("28.3.0", True, None)
     assert told["Runtimes"] == ["nvidia", "runc"]

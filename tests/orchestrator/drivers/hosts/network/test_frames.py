@@ -40,13 +40,13 @@ def test_what_has_not_arrived_after_a_second_is_missing() -> None:
     )
 
 
-def test_two_readings_at_once_tell_nothing() -> None:
+def test_two_readings_at_once_show_nothing() -> None:
     assert after((0.0, upward(0, 0)), (1.0, upward(500, 500)), (1.01, upward(900, 500)), (1.02, upward(900, 510))) == (
         FramesReading("b", "a", 900, 0),
     )
 
 
-def test_an_engine_that_began_anew_counts_from_there() -> None:
+def test_an_engine_that_restarted_counts_from_there() -> None:
     readings = [(0.0, upward(0, 0)), (1.0, upward(500, 500)), (2.0, upward(700, 20)), (3.0, upward(800, 120))]
     assert after(*readings, (4.0, upward(800, 120))) == (FramesReading("b", "a", 600, 0),)
 
@@ -58,6 +58,6 @@ def test_what_is_sent_to_a_host_that_is_away_is_not_missing() -> None:
     )
 
 
-def test_an_engine_that_does_not_count_tells_nothing() -> None:
+def test_an_engine_that_does_not_count_shows_nothing() -> None:
     silent = {"a": Counted([]), "b": upward(900, 0)["b"]}
     assert after((0.0, silent), (1.0, silent)) == ()

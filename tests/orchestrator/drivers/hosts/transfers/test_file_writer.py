@@ -14,7 +14,7 @@ from orchestrator.drivers.hosts.transfers.file_writer import FileWriter
 PATIENCE = 20.0  # s
 
 
-async def test_calls_follow_the_writes_before_them_and_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_calls_follow_the_writes_before_them_and_the_loop_continues(tmp_path: Path) -> None:
     writer, slow, done = FileWriter(), threading.Event(), asyncio.Event()
     order: list[str] = []
 

@@ -362,7 +362,7 @@ async def test_a_link_through_an_unknown_channel_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_many_links_are_not_computed_anew_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_are_not_computed_again_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made, reshape = Counter[int](), Flow.reshape
 
     def counted(flow: Flow, *arguments: Any) -> list[float]:

@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.cost import this_core
 from node.role import RESERVED_KINDS
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic import volumes
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 ROOT = Path(__file__).parents[1]
 SCENARIO = ROOT / "scenarios" / "flower.yaml"

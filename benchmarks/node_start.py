@@ -37,9 +37,9 @@ from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.runtime.compute import WorkerCompute
 from orchestrator.drivers.namespaces.entry import first_to_train
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.reading import load
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 SCENARIO = """\
 # How long does it take to start {nodes} nodes?

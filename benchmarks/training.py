@@ -33,7 +33,7 @@ from node.learning.data.datasets import Prepared, prepare
 from node.learning.data.partition import divide
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 CLIENTS = 10
 EVALUATED = 10

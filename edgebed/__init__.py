@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgebed.plugin import *  # noqa: F403
     from orchestrator.archive.reproduction import Reproduction, reproduce
     from orchestrator.archive.writing import archive
-    from orchestrator.results.record.rows import Event
+    from orchestrator.record.rows import Event
     from orchestrator.scenario.typed import CrossTraffic, Fault, Link, Medium, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.handle import Handle, start
@@ -50,7 +50,7 @@ __all__ = [
 _NAMES = {
     "orchestrator.archive.reproduction": "Reproduction reproduce",
     "orchestrator.archive.writing": "archive",
-    "orchestrator.results.record.rows": "Event",
+    "orchestrator.record.rows": "Event",
     "orchestrator.scenario.typed": "CrossTraffic Fault Link Medium Scenario",
     "orchestrator.sweep.python": "SweepRuns sweep",
     "orchestrator.verbs.handle": "Handle start",

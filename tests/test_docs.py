@@ -23,7 +23,7 @@ from orchestrator.cli.main import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.making import make_plan
-from orchestrator.results.record.catalogue import TABLES
+from orchestrator.results.tables import TABLES
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario

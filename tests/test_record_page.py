@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from orchestrator.fidelity import loss_audit
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies.trace_files import FOLDER
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
+from orchestrator.record.writer import DATABASE, Record
 from orchestrator.results.evaluation.targets import reached
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
-from orchestrator.results.record.writer import DATABASE, Record
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic import volumes
 from orchestrator.run.nodes.messages import _EVENTS, ORCHESTRATORS

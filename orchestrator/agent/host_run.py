@@ -22,9 +22,9 @@ from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import HubProber, Prober
 from orchestrator.fabric.trunk import Carrier, create_trunk
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies.scenario_folder import unpack
 from orchestrator.planning.plan import LinkPlan
+from orchestrator.record.directory import RunDirectory
 
 
 @dataclass(frozen=True)

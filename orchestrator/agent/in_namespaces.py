@@ -24,7 +24,7 @@ from orchestrator.errors import DriverError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import Prober
 from orchestrator.host.commands import extend_path
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 
 
 async def serve_job(directory: Path) -> int:

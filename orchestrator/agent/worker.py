@@ -38,10 +38,10 @@ from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Carrier
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.host.sensors.sources import discover
+from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks
 
 logger = logging.getLogger(__name__)

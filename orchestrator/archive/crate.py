@@ -19,9 +19,9 @@ from node.catalogue.datasets import DATASETS
 from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
 from orchestrator.exports.kinds import imported
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_file
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 
 EXTRA = "archive"
 METADATA = "ro-crate-metadata.json"

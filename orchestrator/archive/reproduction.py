@@ -27,13 +27,13 @@ from orchestrator.archive.expected import (
 from orchestrator.archive.opening import unpack
 from orchestrator.archive.writing import SCENARIO_FOLDER
 from orchestrator.errors import ArchiveError, OrchestratorError, RunError
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import write, write_entries, write_table
 from orchestrator.planning.copies.trace_files import kept_files
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import COMPLETE
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.rows import COMPLETE
+from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import kept_origin, launch, prepared_plan
 from orchestrator.run.options import RunOptions, check_workers

@@ -20,14 +20,14 @@ from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.kinds import require
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies import trace_files
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
 from orchestrator.planning.learning.dataset import looked_up
-from orchestrator.results.record.damage import using_record
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import DATABASE
+from orchestrator.record.damage import using_record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import DATABASE
+from orchestrator.results.history import History
 from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin
 from orchestrator.scenario.language.strict import unknown

@@ -49,8 +49,8 @@ def reproduce_claims(
     from orchestrator.claims import page as scoreboard
     from orchestrator.claims.reading import FOLDER, find, load
     from orchestrator.claims.rows import recorded_rows, reproduce
-    from orchestrator.host.directory import write_whole
     from orchestrator.host.places import check_file, check_folder
+    from orchestrator.record.directory import write_whole
 
     if names and names[0].lower().endswith(".zip"):
         if len(names) > 1 or listed or page or cheap or claims or driver:

@@ -57,8 +57,8 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
 @json_option
 def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Wait until RUN has ended, by default the latest; print its summary, and return its exit code."""
-    from orchestrator.host.directory import find_run
-    from orchestrator.results.record.damage import using_record
+    from orchestrator.record.damage import using_record
+    from orchestrator.record.directory import find_run
     from orchestrator.results.summary import print_summary
     from orchestrator.verbs.results.folders import conclusion, follow_to_end
 
@@ -84,7 +84,7 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
 @json_option
 def open_report(run: str | None, runs: Path, as_json: bool) -> None:
     """Open the report of RUN in a browser, by default of the latest run; without a display print its path."""
-    from orchestrator.host.directory import find_run
+    from orchestrator.record.directory import find_run
     from orchestrator.run.judgement import judge
 
     directory = find_run(run, runs)

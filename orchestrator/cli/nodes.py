@@ -36,7 +36,7 @@ def run_inside(
     exec device-0 -- ip addr
     exec device-0 -- ping -c 3 10.77.0.1
     """
-    from orchestrator.host.directory import find_run
+    from orchestrator.record.directory import find_run
     from orchestrator.verbs.live.inside import entry
 
     directory = find_run(run, runs)
@@ -57,7 +57,7 @@ def run_inside(
 @runs_option
 def open_shell(node: str, run: str | None, runs: Path) -> None:
     """Open a shell inside NODE of a running run, with the node's network and files."""
-    from orchestrator.host.directory import find_run
+    from orchestrator.record.directory import find_run
     from orchestrator.verbs.live.inside import entry
 
     prefix, variables = entry(find_run(run, runs), node, terminal=sys.stdin.isatty() and sys.stdout.isatty())

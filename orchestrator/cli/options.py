@@ -210,7 +210,7 @@ def run_argument(command: F) -> F:
 
 def _complete_run(context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
     """The runs whose names begin with what was typed, for completion in a shell."""
-    from orchestrator.host.directory import known_runs
+    from orchestrator.record.directory import known_runs
 
     return [each.run for each in known_runs(context.params.get("runs") or RUNS) if each.run.startswith(start)]
 

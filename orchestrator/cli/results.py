@@ -38,8 +38,8 @@ def list_faults(
     as_json: bool,
 ) -> None:
     """List the planned and the manual faults of RUN, by default the latest, with their effects."""
-    from orchestrator.host.directory import find_run
-    from orchestrator.results.record.history import History
+    from orchestrator.record.directory import find_run
+    from orchestrator.results.history import History
     from orchestrator.verbs.results.faults import as_rules, fault_rows, print_faults
 
     if as_yaml and as_json:
@@ -59,8 +59,8 @@ def list_faults(
 @json_option
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
-    from orchestrator.host.directory import find_run
-    from orchestrator.results.record.damage import using_record
+    from orchestrator.record.damage import using_record
+    from orchestrator.record.directory import find_run
     from orchestrator.results.summary import print_summary
     from orchestrator.run.judgement import judge
 
@@ -125,8 +125,8 @@ def compare_runs(
     as_json: bool,
 ) -> None:
     """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
-    from orchestrator.host.directory import find_each
-    from orchestrator.results.record.history import History
+    from orchestrator.record.directory import find_each
+    from orchestrator.results.history import History
     from orchestrator.verbs.results.compare import (
         compare,
         compare_many,

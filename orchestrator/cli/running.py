@@ -133,9 +133,9 @@ def logs(
     as_json: bool,
 ) -> None:
     """Print the log of NODE, or of `switch` or `forkserver`; of a simulated node, what the record has of it."""
-    from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
-    from orchestrator.results.record.history import History
+    from orchestrator.record.directory import find_run
+    from orchestrator.results.history import History
     from orchestrator.verbs.results.logs import follow_lines, follow_record
 
     directory = find_run(run, runs)
@@ -173,7 +173,7 @@ def logs(
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
     """End RUN, by default the latest, and remove everything of it but its directory."""
     from orchestrator.drivers.swarm.leftovers import hosts
-    from orchestrator.host.directory import find_run, is_id
+    from orchestrator.record.directory import find_run, is_id
     from orchestrator.run.down import down, traces
 
     found = traces(runs)

@@ -35,7 +35,7 @@ from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.sweep.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
-    from orchestrator.host.directory import RunDirectory
+    from orchestrator.record.directory import RunDirectory
     from orchestrator.run.display.snapshot import View
     from orchestrator.run.judgement import Conclusion
     from orchestrator.run.options import RunOptions
@@ -104,9 +104,9 @@ def resume_run(
     as_json: bool,
 ) -> None:
     """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
-    from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
-    from orchestrator.results.record.history import History
+    from orchestrator.record.directory import find_run
+    from orchestrator.results.history import History
     from orchestrator.run.launch import resume
     from orchestrator.run.options import check_workers
 

@@ -21,12 +21,12 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric, NodeHandle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.drivers import DRIVERS
 
 SIGNALLED = 128  # where an exit code cannot be negative, a code above this one means a signal

@@ -17,11 +17,11 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.prober import HubProber, Prober
 from orchestrator.fabric.underlay import HostsNetwork
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import processes
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 async def sweep(run: str, directory: Path | None = None) -> None:

@@ -22,9 +22,9 @@ from orchestrator.drivers.program_state import PIECE, RUNS, Phase, Program, awai
 from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.host import tail
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.ports import is_loopback
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.scalars import Scalar
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 
 class AlreadyThereError(PlaceError):

@@ -17,8 +17,8 @@ from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
 from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.results.summary import summary
 
 EXTRA = "tensorboard"

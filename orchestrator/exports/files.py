@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
 from orchestrator.exports.kinds import imported
-from orchestrator.results.record.catalogue import TABLES, Table
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
+from orchestrator.results.tables import TABLES, Table
 
 PLAIN: dict[type | None, str] = {float: "float64", int: "int64", str: "string", bool: "bool"}
 """The types of columns in Parquet, by the type of a row's field. Other fields are JSON text."""

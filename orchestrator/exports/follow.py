@@ -19,7 +19,7 @@ from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.exports.base import AlreadyThereError, Tracker, TrackingStore
 from orchestrator.exports.kinds import Destination
 from orchestrator.exports.scalars import Unwritten, scalars
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 EVERY = 1.0  # s
 SHARE = 0.1  # of the time that may be spent on reading and writing, on average

@@ -20,8 +20,8 @@ from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
 EXTRA = "mlflow"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Round
+from orchestrator.record.rows import Round
+from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter
 from orchestrator.results.traffic import volumes
 

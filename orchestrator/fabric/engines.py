@@ -16,8 +16,8 @@ from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.drivers import candidate_engines
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from node.files import open_untrusted
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 
 LOOK_EVERY = 0.1  # s
 LAST_LINE = 4096  # bytes at the end of a log in which the last line is looked for

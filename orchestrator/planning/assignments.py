@@ -19,10 +19,10 @@ from node.assignment import (
     Relation,
 )
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.addresses import NETWORK
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from orchestrator.record.rows import Round, State
 from orchestrator.results.facts import CUT_OFF, IN_ROUND, RUNNING, WAITING
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Round, State
+from orchestrator.results.history import History
 
 MOST = 4000  # rounds of nodes; of more, nodes are only "running", so that a page stays small
 

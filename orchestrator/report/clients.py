@@ -9,7 +9,7 @@ from orchestrator import text
 from orchestrator.report.figures import SERIES
 from orchestrator.report.marks import Figure, axis, figure, line
 from orchestrator.results.evaluation.population import OUTCOMES, kinds, parts, population, seen_by_round
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 
 def client_figures(history: History) -> dict[str, Figure]:

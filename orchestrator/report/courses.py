@@ -20,7 +20,7 @@ from orchestrator.planning.courses import Course, courses
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 MOST = 8  # courses that are drawn
 LONGEST = 5000  # changes that are drawn per course: the first ones

@@ -11,11 +11,11 @@ from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SATURATED, Overload, merged
+from orchestrator.record.rows import ProbeResult
 from orchestrator.report.figures import MANY_SERIES
 from orchestrator.report.marks import Figure, axis, bars, figure, points
 from orchestrator.results.checks.verdicts import WORST_FIRST
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
+from orchestrator.results.history import History
 
 HARMFUL = "var(--fail)"
 HARMLESS = "var(--unknown)"

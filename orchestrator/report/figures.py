@@ -16,10 +16,10 @@ from typing import Any
 
 from node.catalogue.datasets import CLIENTS
 from orchestrator import text
+from orchestrator.record.rows import Metric
 from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Metric
+from orchestrator.results.history import History
 from orchestrator.results.steps import steps
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes

@@ -14,7 +14,7 @@ import numpy as np
 from orchestrator import text
 from orchestrator.results.evaluation.inversion import GUESSES, inversions
 from orchestrator.results.evaluation.inversion import inversion as means
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG colour type: grey, grey with alpha, RGB, RGB with alpha
 

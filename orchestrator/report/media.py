@@ -9,7 +9,7 @@ from orchestrator import text
 from orchestrator.report.figures import cycled
 from orchestrator.report.marks import Figure, axis, figure, line
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.traffic.media import (
     ChannelReading,

@@ -15,7 +15,10 @@ from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.fabric.namespaces.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.host.directory import write_whole
+from orchestrator.record.directory import write_whole
+from orchestrator.record.rows import FaultSpan
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import HOST, INJECTED, MOVED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import course
 from orchestrator.report.clients import client_figures, client_rows
@@ -37,12 +40,9 @@ from orchestrator.results.evaluation.inversion import EVENT as INVERTED
 from orchestrator.results.evaluation.personalisation import edge_rows, personalisation
 from orchestrator.results.evaluation.privacy import METRICS, measured, statement
 from orchestrator.results.facts import CUT_OFF, DEVICE_SCOPES, IN_ROUND
+from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import HOST, INJECTED, MOVED
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
 

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator import text
+from orchestrator.record.rows import Event, Metric
 from orchestrator.report.figures import GLOBAL, LEAST, MANY_SERIES, SERIES
 from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event, Metric
+from orchestrator.results.history import History
 
 EVENT = "peers"
 ROWS = 16  # with more edges, the figure is a table of all against all, without time

@@ -9,8 +9,8 @@ from orchestrator.report.activity import activities
 from orchestrator.report.figures import FAULTS, LEAST, time_axis
 from orchestrator.report.marks import Figure, Mark, axis, bars, figure, rounded
 from orchestrator.results.facts import IN_ROUND, RUNNING, WAITING
+from orchestrator.results.history import History
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
-from orchestrator.results.record.history import History
 
 STATES = {
     name: f"var(--state-{name.replace(' ', '-')})"

@@ -17,12 +17,12 @@ from typing import Any
 from netem.errors import NetemError
 from netem.profile import LinkProfile
 from orchestrator import text
+from orchestrator.record.rows import LinkCounters
 from orchestrator.report.figures import FAULTS, link_colour
 from orchestrator.report.media import media_rows
 from orchestrator.report.template import fragment, style
+from orchestrator.results.history import History
 from orchestrator.results.presence import moves
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import LinkCounters
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.drivers import LinkKind
 from orchestrator.scenario.sections.topology import POPULATION

@@ -1,6 +1,6 @@
 """What is known of a run: its plan and the rows of its record, and what follows from them.
 
-`orchestrator.results.record.history` reads the rows from the record. `orchestrator.results.story` gathers them in
+`orchestrator.results.history` reads the rows from the record. `orchestrator.results.story` gathers them in
 memory, as they are recorded. What follows from rows, such as rounds from their events, is computed here, once for both.
 """
 
@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from node.catalogue.datasets import CLIENTS, MAIN_METRIC
+from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.record.writer import CONTINUED
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
-from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.results.record.writer import CONTINUED
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.sections.topology import POPULATION
 

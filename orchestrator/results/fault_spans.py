@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import text
+from orchestrator.record.rows import FaultSpan
+from orchestrator.record.writer import INJECTED
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.rows import FaultSpan
-from orchestrator.results.record.writer import INJECTED
 
 
 def fault_spans(facts: Facts, phases: Iterable[tuple[float, int, str, str, str, int | None, str]]) -> list[FaultSpan]:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import text
+from orchestrator.record.rows import SensorReading
+from orchestrator.record.writer import HOST_LOAD
 from orchestrator.results.facts import Facts
+from orchestrator.results.history import History, processor_seconds
 from orchestrator.results.presence import host_of
-from orchestrator.results.record.history import History, processor_seconds
-from orchestrator.results.record.rows import SensorReading
-from orchestrator.results.record.writer import HOST_LOAD
 
 EVERY = 1.0  # s between two readings: a count that has grown since the last reading has grown within them
 LATEST = 5.0  # s: a counter of energy without a row for longer was not read any more

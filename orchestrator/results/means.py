@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from orchestrator.results.record.rows import Metric
+from orchestrator.record.rows import Metric
 
 
 class Coverage(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.writer import CONTINUED, HOST, MOVED
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.writer import CONTINUED, HOST, MOVED
 
 THERE = "there"
 NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that moved

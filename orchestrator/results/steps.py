@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.results.record.rows import Metric
+from orchestrator.record.rows import Metric
 
 
 class StepCounter:

@@ -23,6 +23,8 @@ from orchestrator.fabric.namespaces.tcp import STACK
 from orchestrator.fabric.underlay import EVENT as NETWORK
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
 from orchestrator.results.checks.failures import FROZEN
 from orchestrator.results.facts import (
     CUT_OFF,
@@ -36,10 +38,8 @@ from orchestrator.results.facts import (
 )
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.forecast import NextFault, TimeLeft
+from orchestrator.results.history import History, outcome_of
 from orchestrator.results.means import Band, Bands, LatestReports
-from orchestrator.results.record.history import History, outcome_of
-from orchestrator.results.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.results.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
 from orchestrator.results.traffic.usage import Usage
 
 PIECE = 20_000  # rows of a table that are read in one go

@@ -15,6 +15,7 @@ from node.catalogue.datasets import CLIENTS
 from orchestrator import text
 from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
+from orchestrator.record.rows import FaultSpan
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import STYLES
@@ -22,10 +23,9 @@ from orchestrator.results.evaluation.inversion import inversion
 from orchestrator.results.evaluation.personalisation import personalisation
 from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
+from orchestrator.results.history import History
 from orchestrator.results.hosts import energy_in_words, hosts, sentences
 from orchestrator.results.means import Coverage
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
 from orchestrator.results.traffic import volumes
 from orchestrator.results.traffic.volumes import real_links
 from orchestrator.results.traffic.volumes import sentences as real_sentences

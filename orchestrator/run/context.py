@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.run.display.snapshot import View
 from orchestrator.run.resume import NOTHING, Past

@@ -15,10 +15,10 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.swarm import leftovers as agents
 from orchestrator.errors import HostError, RecordError, RunError
 from orchestrator.fabric.namespaces.anchor import remove
-from orchestrator.host.directory import RunDirectory, is_run, paths_in
 from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory, is_run, paths_in
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.drivers import kind_of
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself

@@ -9,11 +9,11 @@ from typing import Any
 
 from node.catalogue.json_text import strict_json
 from orchestrator.errors import RecordError, RunError
-from orchestrator.host.directory import RunDirectory, write_whole
 from orchestrator.host.process.signals import INTERRUPTED
+from orchestrator.record.directory import RunDirectory, write_whole
 from orchestrator.report import write_report
 from orchestrator.results.checks.registry import Check, overall
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.run.tasks import Ending
 

@@ -12,7 +12,6 @@ from node.assignment import PluginSource
 from node.runtime.clock import collecting_seldom
 from orchestrator.drivers.base import KnowsHosts, entry_of
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.copies.scenario_folder import refuse_large
 from orchestrator.planning.copies.trace_files import kept_files
@@ -20,8 +19,9 @@ from orchestrator.planning.learning.dataset import prepare_data
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.run.display.snapshot import SafeView, View, safely
 from orchestrator.run.down import clear
 from orchestrator.run.judgement import Conclusion, judged

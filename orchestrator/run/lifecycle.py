@@ -16,12 +16,12 @@ from node.runtime.clock import VirtualLoop
 from orchestrator.drivers.base import Environment, entry_of
 from orchestrator.errors import HostError, RecordError
 from orchestrator.fabric.namespaces import tcp
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.load import Others
 from orchestrator.host.process.processes import pids_of
 from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
 from orchestrator.run.context import RunClock, RunContext
 from orchestrator.run.control.commands import accept_commands
 from orchestrator.run.control.manual import Commands

@@ -23,8 +23,8 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SHORTEST, LoadReading, Overloads
 from orchestrator.host.kernel.load import HostLoad, read_load
+from orchestrator.record.writer import GAP, HOST_LOAD, PROBED
 from orchestrator.results.checks.registry import Check, checks, overall
-from orchestrator.results.record.writer import GAP, HOST_LOAD, PROBED
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot
 from orchestrator.run.links.network import NetworkWatch

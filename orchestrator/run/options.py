@@ -10,7 +10,7 @@ from typing import Any
 from node.resources import processors
 from orchestrator.errors import MistakeError
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.display.events import Listener
 from orchestrator.scenario.schema import Scenario

@@ -19,10 +19,10 @@ from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator import text
 from orchestrator.drivers.base import entry_of
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
 from orchestrator.run.options import Origin
 from orchestrator.scenario.schema import effective
 from orchestrator.scenario.sections.drivers import DRIVERS

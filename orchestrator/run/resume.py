@@ -8,9 +8,9 @@ from node.errors import CheckpointError
 from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator import text
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import COMPLETE, FaultSpan
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import COMPLETE, FaultSpan
+from orchestrator.results.history import History
 from orchestrator.results.traffic.volumes import bytes_by_device
 
 _ENDINGS = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks
 
 HOST_REFUSES = (

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from orchestrator.exports.follow import FINISH
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import TRACKER, labels
 from orchestrator.host.process.python import module
+from orchestrator.record.directory import RunDirectory
 from orchestrator.text import visible
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.errors import MistakeError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.verbs.live.inject import command, in_words, require_running
 

@@ -21,9 +21,9 @@ from starlette.types import ASGIApp
 from node.catalogue.json_text import strict_json
 from node.files import read_untrusted
 from orchestrator.errors import MistakeError, OrchestratorError, RecordError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.report.template import script, style
-from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
 from orchestrator.serve.comparison import cases_of_sweep, several
 from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail

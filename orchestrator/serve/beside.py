@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.python import module
+from orchestrator.record.directory import RunDirectory
 
 CLOSES = 5  # s
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.report.marks import Figure
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.sweep.curves import RunCurve, curve_of
 from orchestrator.sweep.drawing import both_curves, looks
 from orchestrator.sweep.figures import spreads

@@ -8,10 +8,10 @@ from typing import Any
 from orchestrator.errors import RecordError
 from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.host import tail
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import Resources
 from orchestrator.report.fidelity import look_rows, probe_figures, probe_rows
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Resources
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.verbs.results.logs import follow_lines
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator import text
+from orchestrator.record.rows import FaultSpan
+from orchestrator.record.writer import INJECTED
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, thinned
 from orchestrator.report.media import media_so_far
-from orchestrator.results.record.rows import FaultSpan
-from orchestrator.results.record.writer import INJECTED
 from orchestrator.results.story import Story
 
 MOST = 600  # points of a curve

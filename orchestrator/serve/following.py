@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.results.checks.registry import Check, checks
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import faults_of, figures_of

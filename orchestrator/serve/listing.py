@@ -14,13 +14,13 @@ from typing import Any
 
 from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError, RunError
-from orchestrator.host.directory import RunDirectory, is_run, paths_in
+from orchestrator.record.damage import DAMAGE
+from orchestrator.record.directory import RunDirectory, is_run, paths_in
+from orchestrator.record.writer import DATABASE
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.evaluation.targets import accuracy_series
-from orchestrator.results.record.damage import DAMAGE
-from orchestrator.results.record.history import LONGEST_DOCUMENT, History
-from orchestrator.results.record.writer import DATABASE
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 
 Row = dict[str, Any]
 Signature = tuple[tuple[int, int] | None, ...]

@@ -9,14 +9,14 @@ from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.record.rows import State
 from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks.registry import Check, overall
 from orchestrator.results.facts import RUNNING
 from orchestrator.results.forecast import fault_in_words
+from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import State
 from orchestrator.results.story import Story
 from orchestrator.results.traffic.media import utilisation
 from orchestrator.results.traffic.usage import GrowingCount

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from orchestrator.record.rows import Metric
 from orchestrator.results.evaluation.targets import Judged, accuracy_series
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Metric
+from orchestrator.results.history import History
 from orchestrator.results.steps import steps
 
 MOST_POINTS = 400  # of one curve; a screen shows no more

@@ -14,8 +14,8 @@ from typing import Any, get_args
 from orchestrator.exports.scalars import settings
 from orchestrator.results.evaluation.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.results.facts import DEVICE_SCOPES
+from orchestrator.results.history import History
 from orchestrator.results.means import mean
-from orchestrator.results.record.history import History
 from orchestrator.results.summary import evaluations
 from orchestrator.results.traffic import volumes
 from orchestrator.sweep.reading import Combination, Target

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.directory import write_whole
 from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
+from orchestrator.record.directory import write_whole
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.schedulers import SCHEDULERS, Job, Scheduler

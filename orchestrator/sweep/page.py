@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from orchestrator import text
 from orchestrator.errors import RunError
-from orchestrator.host.directory import write_whole
+from orchestrator.record.directory import write_whole
 from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict

@@ -14,8 +14,8 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import RunError
-from orchestrator.host.directory import write_whole
 from orchestrator.host.process.signals import INTERRUPTED
+from orchestrator.record.directory import write_whole
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.jobs import execute_in_parallel, execute_job, task_words, write_job
 from orchestrator.sweep.page import write_page

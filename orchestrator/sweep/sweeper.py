@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.rows import COMPLETE
 from orchestrator.results.checks.registry import checks, overall
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import COMPLETE
+from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.judgement import Conclusion
 from orchestrator.run.launch import OpenView, launch, prepared_plan, resume

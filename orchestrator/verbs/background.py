@@ -13,9 +13,9 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RecordError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import INTERRUPTED
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 
 LOOK_EVERY = 0.05  # s
 OUTPUT = Path("logs/up.log")

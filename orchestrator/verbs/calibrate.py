@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.host.directory import RunDirectory
 from orchestrator.layout import write, write_entries, write_table
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import link_in_words
 from orchestrator.results.checks.verdicts import STYLES, Verdict
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import link_in_words
+from orchestrator.results.history import History
 
 
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:

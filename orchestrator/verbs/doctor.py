@@ -35,7 +35,7 @@ from orchestrator.host.kernel.load import Others
 from orchestrator.host.process import python
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
-from orchestrator.results.record.writer import installed_version
+from orchestrator.record.writer import installed_version
 from orchestrator.scenario.plugins import use
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starlette", "uvicorn")

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from orchestrator.errors import RunError
 from orchestrator.host.commands import extend_path
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import Interruption, ended_by
-from orchestrator.results.record.rows import Event
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import Event
 from orchestrator.run.display.events import Listener
 from orchestrator.run.options import RunOptions
 from orchestrator.verbs.live.inject import command, fault_of, require_running

@@ -15,16 +15,16 @@ from rich.console import Console
 
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.commands import extend_path
-from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread
 from orchestrator.host.tail import follow_file, log_of
+from orchestrator.record.directory import RunDirectory, find_run, known_runs
+from orchestrator.record.rows import Event
 from orchestrator.report.topology import drawing
 from orchestrator.results.checks.verdicts import Verdict
-from orchestrator.results.record.catalogue import TABLES
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event
+from orchestrator.results.history import History
 from orchestrator.results.summary import overview, summary
+from orchestrator.results.tables import TABLES
 from orchestrator.run.display.events import Listener
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan

@@ -18,7 +18,7 @@ class Canary:
 
 def _keys_stay() -> None:
     """The folder of the nodes' secret keys is not removed."""
-    from orchestrator.host.directory import RunDirectory
+    from orchestrator.record.directory import RunDirectory
 
     RunDirectory.remove_keys = lambda self: shutil.rmtree(self.control, ignore_errors=True)  # type: ignore[method-assign]
 
@@ -39,7 +39,7 @@ def _wrong_code() -> None:
 
 def _time_goes_back() -> None:
     """Some events are recorded a second early."""
-    from orchestrator.results.record.writer import Record
+    from orchestrator.record.writer import Record
 
     event = Record.event
 
@@ -115,7 +115,7 @@ def _half_counted() -> None:
 
 def _more_than_all() -> None:
     """An accuracy is recorded in percent, not as a fraction."""
-    from orchestrator.results.record.writer import Record
+    from orchestrator.record.writer import Record
 
     metric = Record.metric
 

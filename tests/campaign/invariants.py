@@ -11,10 +11,10 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from netem.tcp.path import SEGMENT
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import COMPLETE, FaultSpan, Round
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import CONTINUED
+from orchestrator.record.rows import COMPLETE, FaultSpan, Round
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import CONTINUED
+from orchestrator.results.history import History
 from orchestrator.results.traffic.volumes import link_counters, traffic
 from orchestrator.verbs.results.compare import compare, run_overview
 from tests.campaign.trial import Trial

@@ -24,9 +24,9 @@ import pytest
 import yaml
 
 from orchestrator.drivers.docker import leftovers
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import run_processes
-from orchestrator.results.record.rows import COMPLETE
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.rows import COMPLETE
 from tests.campaign.dice import Dice
 from tests.e2e.engine import with_image
 from tests.e2e.harness import Background, Result, json_of, resume, traces_of, wait_for

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import labels, run_processes
+from orchestrator.record.directory import RunDirectory
 from tests.campaign import kills
 from tests.campaign.kills import carry_out, drawn, interfaces
 from tests.e2e.harness import wait_for

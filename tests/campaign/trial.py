@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.host.directory import known_runs
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import known_runs
+from orchestrator.results.history import History
 from tests.campaign.case import Case
 from tests.campaign.host import Ended, Host
 

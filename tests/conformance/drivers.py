@@ -23,13 +23,13 @@ from orchestrator.drivers.base import CanPause, Control, Driver, Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.learning.dataset import prepare_data
 from orchestrator.planning.learning.shards import PreparedLabels
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import traces_of, wait_for
 

@@ -14,8 +14,8 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.conformance.drivers import BEAT, CASES, OF_PROCESSES, SCENARIO, Case, Stage, opened
 from tests.fakes.driver import FakeControl, FakeDriver

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.kernel.cgroups import left_behind
 from orchestrator.host.process.processes import run_processes
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.results.history import History
 from orchestrator.verbs.live.inside import namespace_entry
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.engine import Place
 from tests.e2e.harness import THREE, up
 

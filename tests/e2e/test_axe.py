@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.report import render
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.serve.server import Server
 from tests.e2e.browser import Tab, needs_chromium, tab
 from tests.orchestrator.example_run import Example

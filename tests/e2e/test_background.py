@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from tests.e2e.harness import FEW, PACED, ROOT, command, json_of, wait_for
 
 pytestmark = pytest.mark.e2e

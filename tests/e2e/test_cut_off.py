@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.harness import FEW, up
 
 pytestmark = pytest.mark.e2e

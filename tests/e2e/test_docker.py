@@ -19,9 +19,9 @@ from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import docker_socket
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import SHARED
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import SHARED
+from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import opened

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import run_processes
 from orchestrator.host.process.signals import INTERRUPTED
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.results.history import History
 from tests.e2e.harness import FEW, OWN_MOUNTS, PACED, ROOT, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
 

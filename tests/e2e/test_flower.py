@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from tests.e2e.harness import ROOT, traces_of, up
 from tests.programs import give_up
 

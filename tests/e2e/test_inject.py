@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.user_socket import user_name
-from orchestrator.results.record.rows import FaultSpan
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import FaultSpan
 from orchestrator.verbs.live.inject import command as ask
 from tests.e2e.harness import FEW, PACED, ROOT, Background, Result, command, json_of, traces_of, up, wait_for
 

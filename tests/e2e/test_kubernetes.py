@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.host.directory import known_runs
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import known_runs
+from orchestrator.results.history import History
 from tests.e2e import image
 from tests.e2e.engine import Place, at
 from tests.e2e.harness import PACED, ROOT, THREE, Background, json_of, traces_of, up, wait_for

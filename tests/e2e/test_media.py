@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import SHARED
+from orchestrator.record.rows import SHARED
+from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
 from orchestrator.run.links.media import TRAFFIC
 from tests.e2e.harness import up

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.kernel.cgroups import writable_hierarchies
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.harness import THREE, up
 
 pytestmark = pytest.mark.e2e

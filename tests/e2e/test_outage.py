@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.e2e.harness import up
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.fidelity.overload import EVENT, LATE_PACKETS, merged
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.harness import SMALL, Background
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone]

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.host.directory import known_runs
 from orchestrator.host.process.user_socket import user_name
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import known_runs
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.serve.server import Server
 from tests.e2e.browser import Tab, needs_chromium, tab

@@ -11,7 +11,7 @@ import pytest
 
 from node.role import RESERVED_KINDS
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests import tutorial, user_models
 from tests.e2e.harness import FEW, ROOT, THREE, up

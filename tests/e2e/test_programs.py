@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers.docker.engine import Engine
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from tests.e2e.engine import Place
 from tests.e2e.harness import ROOT, Background, Result, traces_of, up, wait_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e

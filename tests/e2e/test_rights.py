@@ -28,8 +28,8 @@ from orchestrator.drivers.user import own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.cgroups import writable_hierarchies
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.conformance.drivers import Stage, opened
 

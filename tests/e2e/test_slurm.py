@@ -19,8 +19,8 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.fabric.underlay import EVENT, NetworkReading
-from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.results.history import History
 from tests.e2e.harness import ROOT, SMALL, THREE, command, traces_of, wait_for
 
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.kernel.cgroups import PREFIX, limits, writable_hierarchies
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.e2e.harness import FEW, ROOT, SMALL, Background, command, json_of, traces_of, up, write
 
 pytestmark = pytest.mark.e2e

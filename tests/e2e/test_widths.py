@@ -13,7 +13,7 @@ import pytest
 from orchestrator import text
 from orchestrator.report import render
 from orchestrator.report.marks import Figure
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.serve.server import Server
 from orchestrator.sweep.drawing import bars, looks
 from tests.e2e.browser import Tab, needs_chromium, tab

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
-from orchestrator.results.record.rows import ProbeResult
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import INJECTED, Record
+from orchestrator.record.rows import ProbeResult
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import INJECTED, Record
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
@@ -494,7 +494,7 @@ def round_to(value: float) -> float:
 
 if __name__ == "__main__":
     from orchestrator.report import write_report
-    from orchestrator.results.record.history import History
+    from orchestrator.results.history import History
 
     hosts, real = int(sys.argv[2]) if sys.argv[2:] else 0, tuple(sys.argv[3:])
     run = Example(sensors=True, hosts=hosts, real=real).build(Path(sys.argv[1]))

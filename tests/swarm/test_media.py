@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import SHARED
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import SHARED
+from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
 from tests.e2e.harness import up
 from tests.e2e.test_programs import PYTHON

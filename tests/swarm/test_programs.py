@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import NODE
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from tests.e2e.harness import Background, up, wait_for
 from tests.e2e.image import import_commands
 from tests.e2e.test_programs import CLIENT, PYTHON, SCENARIO, SERVER, lives

@@ -25,11 +25,11 @@ from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN
 from orchestrator.planning.hosts.inventory import Inventory
+from orchestrator.record.rows import Event
 from orchestrator.results.checks.network import network_held
 from orchestrator.results.checks.verdicts import Assessment
+from orchestrator.results.history import History
 from orchestrator.results.presence import notes
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 from tests.e2e.engine import at

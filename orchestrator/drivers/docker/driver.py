@@ -31,10 +31,10 @@ from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
 from orchestrator.host.training_devices import notes, refusals, trial_results
 from orchestrator.planning.plan import Accelerated, NodePlan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.text import some
 from orchestrator.together import Tasks
 

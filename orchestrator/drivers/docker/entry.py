@@ -20,8 +20,8 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.helper import HelperHub, without_client
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.commands import absent
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

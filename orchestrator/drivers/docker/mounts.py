@@ -15,7 +15,7 @@ from docker.types import Mount
 
 from node.assignment import PLACE
 from orchestrator.drivers.user import User
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 
 
 def lay_out(

@@ -28,11 +28,11 @@ from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.surroundings import NodesHere, write_hosts
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.hardware import HardwareClass
 
 SCENARIO = "/scenario"  # where each program finds the folder of the scenario, and where it starts

@@ -23,11 +23,11 @@ from orchestrator.drivers.hosts.transfers.file_writer import FileWriter
 from orchestrator.drivers.hosts.transfers.files import send_data, send_file
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.hosts.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks, together, within
 
 

@@ -26,11 +26,11 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of
 from orchestrator.fabric.underlay import crossed
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.routes import way_to
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 LAST_PORT = 65535
 

@@ -16,11 +16,11 @@ from orchestrator.drivers.hosts.transfers.files import fetch, send_file
 from orchestrator.drivers.surroundings import quota_notes
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.planning.copies.scenario_folder import pack
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.record.directory import RunDirectory
 
 
 class HostsProgramsDriver(HostsDriver):

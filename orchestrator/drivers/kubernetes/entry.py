@@ -8,8 +8,8 @@ from functools import partial
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.kubernetes import cluster
 from orchestrator.errors import HostError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 inventory = cluster.inventory
 stop_agents = cluster.stop_agents

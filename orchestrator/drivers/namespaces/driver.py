@@ -21,7 +21,6 @@ from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.accelerators import device_files
 from orchestrator.host.kernel.cgroups import CAN_SWAP, UNLIMITED, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.process import python
@@ -29,6 +28,7 @@ from orchestrator.host.process.child import JsonChild
 from orchestrator.host.process.processes import labels
 from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
+from orchestrator.record.directory import RunDirectory
 
 FIRST = "rehearsal"  # among the files of nodes: the assignment that the fork server rehearses
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow

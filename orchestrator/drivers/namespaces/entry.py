@@ -14,12 +14,12 @@ from orchestrator.drivers.namespaces.programs import HoldersDriver
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.commands import absent
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.namespaces import refusal
 from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

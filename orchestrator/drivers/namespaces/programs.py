@@ -14,10 +14,10 @@ from orchestrator.drivers.output import Pipe
 from orchestrator.drivers.surroundings import NodesHere, addresses, kernel_notes, quota_notes, write_hosts
 from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.record.directory import RunDirectory
 
 
 class HoldersDriver(NodesHere, NamespacesDriver):

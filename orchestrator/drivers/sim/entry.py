@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 from node.errors import CheckpointError
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

@@ -8,9 +8,9 @@ from functools import partial
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.errors import HostError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

@@ -20,9 +20,9 @@ from typing import Any
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.errors import HostError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import python
 from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.record.directory import RunDirectory
 from orchestrator.text import how_ended
 from orchestrator.together import within
 

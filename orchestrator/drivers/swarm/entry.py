@@ -9,9 +9,9 @@ from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

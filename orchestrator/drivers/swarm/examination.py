@@ -25,9 +25,9 @@ from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.fabric.trunk import mtu_of
 from orchestrator.fabric.trunk_trial import address_of
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.keys import keypair
+from orchestrator.record.directory import RunDirectory
 from orchestrator.text import count
 
 NAME = "doctor"

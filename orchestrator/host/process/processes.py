@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.kernel.small_files import text_of
+from orchestrator.record.directory import RunDirectory
 
 TRACKER = "tracker"  # the part of processes that outlive the run for a moment, and then end by themselves
 PART = "EDGEBED_PART"  # the variable

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator import text
 from orchestrator.errors import HostError, PlanError
-from orchestrator.host.directory import is_run
+from orchestrator.record.directory import is_run
 
 LARGEST = 100_000_000  # bytes of an archive
 _BROUGHT = "the folder of the scenario is copied to each host"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment, missing
+from orchestrator.results.history import History
 from orchestrator.results.means import mean
-from orchestrator.results.record.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.expectations import CheckName, ExpectSpec, MetricSpec, expectations
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from node.process.standstill import LEAST
 from orchestrator import text
+from orchestrator.record.rows import AFTER_A_ROUND, State
+from orchestrator.record.writer import GAP
 from orchestrator.results.checks.programs import EndedProgram, early_ends
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
-from orchestrator.results.record.rows import AFTER_A_ROUND, State
-from orchestrator.results.record.writer import GAP
 
 FROZEN = "frozen"  # the event of a node that stood still: {seconds}
 SMALL_SHARE = 0.02  # of the training for which a process may stand still before the check fails

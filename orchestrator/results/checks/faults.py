@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from orchestrator import text
+from orchestrator.record.rows import FaultSpan
+from orchestrator.record.writer import CONTINUED
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
-from orchestrator.results.record.writer import CONTINUED
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.faults import CUTS
 

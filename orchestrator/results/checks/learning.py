@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.rows import Event, Metric
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.evaluation.targets import accuracy_series, own_series
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event, Metric
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.expectations import expectations
 
 ABANDONED_SHARE = 0.5  # of a node's gatherings that may be abandoned; the scenario's expect.abandoned overrides it

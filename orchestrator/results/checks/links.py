@@ -13,11 +13,11 @@ from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, Verdict, missing
 from orchestrator.results.facts import Facts
+from orchestrator.results.history import History
 from orchestrator.results.hosts import slow_because
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import SHARED, ProbeResult
 from orchestrator.results.traffic import media, volumes
 from orchestrator.results.traffic.windows import Window
 

@@ -9,12 +9,12 @@ from orchestrator import text
 from orchestrator.drivers.allowance import BURST, RATE
 from orchestrator.drivers.printed import DROPPED, KILLED
 from orchestrator.fabric.namespaces.tcp import STACK, refused
+from orchestrator.record.rows import Event, FaultSpan
 from orchestrator.results.checks.links import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
+from orchestrator.results.history import History
 from orchestrator.results.hosts import slow_because
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event, FaultSpan
 
 STILL_RAN = (
     "its program got SIGTERM, still ran {} later and got SIGKILL: let it end on SIGTERM, or give it a longer"

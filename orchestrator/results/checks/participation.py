@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.rows import Event
 from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.evaluation.population import parts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import POPULATION
 
 CONTRIBUTED = "contributed"

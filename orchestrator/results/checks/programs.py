@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.drivers.printed import ENDED, RESERVED
+from orchestrator.record.rows import FaultSpan, Round
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan, Round
+from orchestrator.results.history import History
 
 TOLERANCE = 5.0  # s before the end of the run in which a program may end unexpectedly
 STALLED = 3.0  # times the longest round without the end of another one

@@ -29,7 +29,7 @@ from orchestrator.results.checks.programs import all_ended_idle, stopped_rounds
 from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.expectations import CheckName
 
 F = TypeVar("F", bound=Facts)

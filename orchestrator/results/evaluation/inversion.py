@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Base64Bytes, BaseModel, FiniteFloat, PositiveInt, ValidationError, model_validator
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
+from orchestrator.results.history import History
 
 EVENT = "inversion"
 GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from netem.units import parse_fraction
 from orchestrator.results.evaluation.targets import accuracy_series
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 WINDOW = 10  # rounds
 WITHIN = (10, 20, 50, 100, 150, 200)  # N of AccN, beside all rounds

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.results.checks.verdicts import Assessment
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import POPULATION
 
 EVENT = "client"

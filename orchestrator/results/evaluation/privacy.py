@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 from node.learning.privacy import guarantee
+from orchestrator.results.history import History
 from orchestrator.results.means import mean_series
-from orchestrator.results.record.history import History
 
 METRICS = ("mutual_information", "entropy_difference", "kl_divergence", "feature_correlation")
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from orchestrator.record.rows import Metric
+from orchestrator.results.history import History
 from orchestrator.results.means import mean_series
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Metric
 from orchestrator.results.traffic import volumes
 
 Judged = Literal["global", "clients", "edges"]

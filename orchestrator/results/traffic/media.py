@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from netem.media.profile import ChannelProfile
 from netem.profile import FULL_FRAME
+from orchestrator.record.schema import CHANNEL_COUNTS
 from orchestrator.results.facts import Facts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import CHANNEL_COUNTS
+from orchestrator.results.history import History
 from orchestrator.results.traffic.windows import Window
 
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from typing import Any
 
 from orchestrator.fidelity.overload import SHORTEST
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTED, FLOWS, LINKS, CounterTable
+from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import Ends
 
 PIECE = 200_000  # rows of a table that are summed up in one go

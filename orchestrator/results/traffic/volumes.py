@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from orchestrator import text
+from orchestrator.record.rows import LinkCounters, PeerTraffic
+from orchestrator.record.schema import FLOWS, LINKS, CounterTable
+from orchestrator.record.writer import PROBED
 from orchestrator.results.checks.network import real_networks
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import LinkCounters, PeerTraffic
-from orchestrator.results.record.schema import FLOWS, LINKS, CounterTable
-from orchestrator.results.record.writer import PROBED
+from orchestrator.results.history import History
 from orchestrator.results.traffic.windows import Window
 from orchestrator.scenario.sections.drivers import link_kind
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
 
 
 class Listener:

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import text
+from orchestrator.record.rows import COMPLETE
 from orchestrator.results.checks.verdicts import Verdict
-from orchestrator.results.record.rows import COMPLETE
 from orchestrator.run.display.snapshot import Clock, Snapshot, View
 from orchestrator.text import visible
 

@@ -22,7 +22,7 @@ from orchestrator.fabric.underlay import HostsNetwork, pair_of
 from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
-from orchestrator.results.record.rows import SHARED, ProbeResult
+from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
 from orchestrator.run.links.channel_probe import ProbedChannel, measured_alone, others_of

@@ -16,7 +16,7 @@ from typing import Any
 from node.messaging.control import SHARES
 from node.messaging.wire import LAST_ROUND
 from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
 
 LONGEST_NAME = 200  # characters
 LONGEST_TEXT = 10_000

@@ -16,8 +16,8 @@ from orchestrator.drivers.base import Environment, HostChange, HostReadings, Nod
 from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
+from orchestrator.record.writer import HOST, INJECTED, MOVED
 from orchestrator.results.presence import in_words
-from orchestrator.results.record.writer import HOST, INJECTED, MOVED
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import TRAFFIC, Media

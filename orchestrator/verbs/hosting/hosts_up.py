@@ -18,9 +18,9 @@ from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents
 from orchestrator.drivers.swarm.standing import NAME, PORT, Access, Standing
 from orchestrator.drivers.swarm.starting import dismiss, leave_agents, wait_for_each
 from orchestrator.errors import HostError, OrchestratorError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.keys import keypair
+from orchestrator.record.directory import RunDirectory
 from orchestrator.text import count
 from orchestrator.verbs.hosting.hosts import unless_interrupted
 

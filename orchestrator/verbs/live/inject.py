@@ -8,8 +8,8 @@ from typing import Any
 
 from netem.units import format_duration
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.process import user_socket
+from orchestrator.record.directory import RunDirectory, find_run, known_runs
 
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE, RUN, address
 from orchestrator.host.kernel import namespaces
 from orchestrator.host.process import processes
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.scenario.sections.topology import unknown_node
 

@@ -8,9 +8,9 @@ from typing import Any
 from node.resources import proportional_bytes
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import processes
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.run.down import traces
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator import text
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
 COLOURS = {"pass": "#1a7f37", "fail": "#cf222e", "unknown": "#9a6700", "running": "#0969da"}

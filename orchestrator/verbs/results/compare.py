@@ -16,7 +16,7 @@ from orchestrator.latex import tabular
 from orchestrator.layout import Cell, write, write_entries, write_table, write_wide_table
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.steps import steps
 from orchestrator.results.summary import finite, other_metrics, overview, summary
 

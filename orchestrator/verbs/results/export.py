@@ -12,8 +12,8 @@ from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory, find_run
-from orchestrator.results.record.history import LONGEST_DOCUMENT, History
+from orchestrator.record.directory import RunDirectory, find_run
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from netem.units import format_duration
 from orchestrator.layout import write, write_table
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
-from orchestrator.results.record.writer import INJECTED
+from orchestrator.record.rows import FaultSpan
+from orchestrator.record.writer import INJECTED
+from orchestrator.results.history import History
 
 FIRST = ("at", "round", "every_round", "random", "node", "nodes", "of", "fraction", "count", "between", "action", "for")
 WIDE = 10_000  # columns, so that each rule is one line

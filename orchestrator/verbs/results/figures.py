@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import require
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.report.marks import Figure
 from orchestrator.report.page import figures_of
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 PACKAGE = "matplotlib"
 EXTRA = "figures"

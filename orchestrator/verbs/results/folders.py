@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory, is_run, known_runs
 from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import DATABASE
+from orchestrator.record.directory import RunDirectory, is_run, known_runs
+from orchestrator.record.writer import DATABASE
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.run.judgement import exit_code
 from orchestrator.verbs.background import OUTPUT

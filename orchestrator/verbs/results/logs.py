@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.tail import follow_file
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event, Metric, State
+from orchestrator.record.rows import Event, Metric, State
+from orchestrator.results.history import History
 
 LOOK_EVERY = 0.25  # s
 NAMED = 12  # nodes named in an error

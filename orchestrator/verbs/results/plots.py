@@ -10,7 +10,7 @@ from orchestrator.exports.kinds import imported
 from orchestrator.report import figures
 from orchestrator.report.colours import light
 from orchestrator.report.marks import Figure, Mark
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plot

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.results.record.schema import TABLES
+from orchestrator.record.schema import TABLES
 from tests.campaign.hostile.material import Draw, scalars, written
 from tests.campaign.hostile.page import ask
 from tests.campaign.hostile.places import KINDS, OTHER, RUN, documents, spoil

@@ -20,7 +20,7 @@ from node.runtime import checkpoint
 from orchestrator.agent.files import Files
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import DriverError
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
 from orchestrator.run.nodes.messages import MessageRecorder
 from tests.campaign.hostile.material import Draw, changed, fields, nested, numbers, spoiled, texts, values
 from tests.campaign.hostile.page import ask

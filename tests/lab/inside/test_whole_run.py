@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.e2e.harness import traces_of, up
 from tests.lab.inside.chance import by_chance

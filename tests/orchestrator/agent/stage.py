@@ -18,12 +18,12 @@ from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.outage import OutageTimeouts
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 
 LOOPBACK = "127.0.0.1"
 LEASE = 2.0  # s

@@ -17,9 +17,9 @@ from orchestrator.drivers.hosts.agents.calls import HostImages
 from orchestrator.drivers.swarm import image_copies
 from orchestrator.drivers.swarm.image_copies import CopyProgress, copy_images, images_of
 from orchestrator.errors import DriverError, HostError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.making import make_plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.docker import PIECES, SAVINGS, FakeEngine, FakeSaving, image

@@ -31,12 +31,12 @@ from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.underlay import NetworkReading, PairReading
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan, channels_of
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.driver import FakeControl, FakeDriver

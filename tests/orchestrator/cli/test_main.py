@@ -19,7 +19,7 @@ from orchestrator.cli.catalogue import SHELLS
 from orchestrator.cli.main import GROUPS, carry_out, cli
 from orchestrator.drivers.swarm import leftovers
 from orchestrator.errors import RecordError, RunError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run import down
 from orchestrator.run.down import Removed
 from orchestrator.verbs.live import ps
@@ -231,7 +231,7 @@ def test_what_a_node_printed_moves_no_cursor(runs: Path) -> None:
 
 
 def test_logs_of_a_simulated_node_are_in_the_record(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.results.record.history.History.driver", "sim")
+    monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
     result = verb("logs", "edge-0", "--run", "good-20260101-120000-0000", "--runs", runs)
     assert result.exit_code == 0
     assert "s] round 1: round (phase start" in result.output

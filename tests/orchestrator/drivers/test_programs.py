@@ -17,9 +17,9 @@ from orchestrator.drivers.program_state import PIECE, Phase
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.fakes.driver import FakeProgramsDriver
 

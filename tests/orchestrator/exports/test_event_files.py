@@ -12,8 +12,8 @@ from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.event_files import EventFileStore
 from orchestrator.exports.scalars import epoch, scalars
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from tests.orchestrator.example_run import SCENARIO, Example
 

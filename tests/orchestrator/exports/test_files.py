@@ -14,9 +14,9 @@ import pytest
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.files import csv_store, parquet_store
-from orchestrator.results.record.catalogue import TABLES
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
+from orchestrator.results.tables import TABLES
 from orchestrator.verbs.runs import Run
 from tests.orchestrator.example_run import Example
 

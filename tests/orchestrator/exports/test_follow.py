@@ -11,8 +11,8 @@ from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.follow import follow
 from orchestrator.exports.scalars import Scalar
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 
 
 class Journal:

@@ -17,9 +17,9 @@ from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.mlflow_store import LONGEST_KEY, LONGEST_PARAM, MlflowStore
 from orchestrator.exports.scalars import epoch, scalars
+from orchestrator.record.writer import Record
 from orchestrator.report import write_report
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from tests.orchestrator.example_run import SCENARIO, Example
 from tests.orchestrator.exports.mlflow_stores import NewStore, client, runs_in

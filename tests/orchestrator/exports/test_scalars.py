@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.exports.scalars import Scalar, Unwritten, epoch, scalars, settings
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import ROUND, SETUP, Example

@@ -15,7 +15,7 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.links.media import Media
 from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub

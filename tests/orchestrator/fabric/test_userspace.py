@@ -20,9 +20,9 @@ from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import ipv6_address, wires_of
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 
 pytestmark = pytest.mark.netns

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.tail import follow_file, last_line, log_of
+from orchestrator.record.directory import RunDirectory
 
 
 def test_the_log_of_a_node_and_the_logs_there_are(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from node.assignment import Assignment, Gathering, Stop
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, handed_out, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.report import activity
 from orchestrator.report.activity import Stretch, activities, course, divided
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 
 BEGAN = 10.0

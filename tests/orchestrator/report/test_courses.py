@@ -15,10 +15,10 @@ from netem.schedules.schedule import Schedule, Step, Steps
 from netem.schedules.traces import TableForm, Trace, TraceTable
 from orchestrator.planning.copies.trace_files import keep_files
 from orchestrator.planning.plan import LinkPlan, MediumPlan
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.courses import MOST, course_figures, read_schedule
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.report.test_page import Page
 
 BASE = LinkProfile(latency=0.01, rate=10e6)

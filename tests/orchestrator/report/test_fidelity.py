@@ -11,6 +11,8 @@ import pytest
 
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import LATE_PACKETS, SATURATED, Overload
+from orchestrator.record.rows import ProbeResult
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.fidelity import (
     HARMFUL,
@@ -22,9 +24,7 @@ from orchestrator.report.fidelity import (
     probe_figures,
 )
 from orchestrator.report.timeline import timeline
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 from tests.orchestrator.fidelity.test_loss_audit import CLASSES, row
 from tests.orchestrator.report.test_page import Page

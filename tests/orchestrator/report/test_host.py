@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.rows import SensorReading
+from orchestrator.record.writer import DATABASE, Record
 from orchestrator.report import render
 from orchestrator.report.host import MOST, Curve, highest, host_figures, host_rows, placement_rows, steps
+from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import SensorReading
-from orchestrator.results.record.writer import DATABASE, Record
 from tests.orchestrator.example_run import ROUND, SETUP, Example
 
 

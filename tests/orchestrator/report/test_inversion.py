@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from orchestrator import text
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.inversion import inversion, png, psnr
 from orchestrator.results.evaluation.inversion import GUESSES
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example, plan_of

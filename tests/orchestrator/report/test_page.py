@@ -15,14 +15,14 @@ import pytest
 from netem.media.profile import ChannelProfile
 from orchestrator.drivers.printed import ENDED
 from orchestrator.errors import RecordError
+from orchestrator.record.writer import Record
 from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
 from orchestrator.report.timeline import STATES, timeline
 from orchestrator.report.topology import WIDTH, picture
 from orchestrator.results import facts
 from orchestrator.results.facts import IN_ROUND, WAITING
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import SETUP, Example, plan_of

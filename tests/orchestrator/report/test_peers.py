@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.peers import COLOURS, HEIGHT, ROWS, meetings, own_accuracy, peers
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 
 BEGAN = 10.0

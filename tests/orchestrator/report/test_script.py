@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.report import render
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example
 
 ATTACK = "</title><img src=x onerror=alert(1)>"

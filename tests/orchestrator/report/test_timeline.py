@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.timeline import timeline
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import LOST, ROUND, Example
 
 

@@ -20,7 +20,7 @@ from orchestrator.errors import RunError
 from orchestrator.report.marks import Figure, area, axis, bars, boxes, figure, line, points, ranges, texts
 from orchestrator.report.page import figures_of
 from orchestrator.report.vector import WIDTH, drawn, pdf
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.verbs.results.figures import write_figures
 from tests.orchestrator.example_run import Example
 

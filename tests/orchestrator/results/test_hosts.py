@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from orchestrator.record.rows import Resources
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History, processor_seconds
 from orchestrator.results.hosts import by_host, hosts, meter, sentences
-from orchestrator.results.record.history import History, processor_seconds
-from orchestrator.results.record.rows import Resources
-from orchestrator.results.record.writer import Record
 from orchestrator.results.summary import print_summary, summary
 from tests.orchestrator.example_run import LOST, SWITCHED_OFF, Example, plan_of
 

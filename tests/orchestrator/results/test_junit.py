@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import RunError
+from orchestrator.results.history import History
 from orchestrator.results.junit import junit, write_junit
-from orchestrator.results.record.history import History
 from orchestrator.results.summary import summary
 from tests.orchestrator.example_run import Example
 

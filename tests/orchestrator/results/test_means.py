@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.rows import Metric
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.means import Bands, Coverage, LatestReports, mean_series, without_samples
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Metric
-from orchestrator.results.record.writer import Record
 from orchestrator.results.story import Story
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.presence import Stay, host_of, in_words, moves, nodes_by_host, notes, stays
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
 from tests.orchestrator.example_run import LOST, ROUND, SETUP, Example
 
 STARTED = 0.4  # s: the first node of the example starts

@@ -11,12 +11,12 @@ import pytest
 
 from orchestrator.exports.files import csv_store
 from orchestrator.exports.scalars import scalars
+from orchestrator.record.writer import Record
 from orchestrator.report.figures import curves
-from orchestrator.results.record.catalogue import TABLES
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter
 from orchestrator.results.story import Story
+from orchestrator.results.tables import TABLES
 from orchestrator.sweep.curves import curve_of
 from orchestrator.verbs.results.compare import run_overview
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.results import facts
 from orchestrator.results import story as module
 from orchestrator.results.forecast import TimeLeft
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import usage, volumes
 from orchestrator.results.traffic.usage import GrowingCount

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from orchestrator.drivers.printed import ENDED
+from orchestrator.record.writer import Record
 from orchestrator.report.topology import picture
-from orchestrator.results.record.catalogue import node_rows
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.summary import print_summary, summary
+from orchestrator.results.tables import node_rows
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import MODEL, Example, plan_of
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.process.processes import TOKEN, labels, run_processes
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.writer import Record
 from orchestrator.run.down import clear, down, traces
 from orchestrator.serve.listing import run_paths
 

@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.drivers.swarm import entry
 from orchestrator.errors import RunError, ScenarioError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.copies import scenario_folder
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
 from orchestrator.run.launch import _plan_of, prepared_plan
 from orchestrator.scenario.reading import parse, placed
 

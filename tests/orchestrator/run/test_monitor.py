@@ -14,11 +14,11 @@ from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.kernel.load import HostLoad
+from orchestrator.record.rows import ProbeResult
+from orchestrator.record.schema import COUNTERS
 from orchestrator.results.checks.verdicts import Verdict
+from orchestrator.results.history import History
 from orchestrator.results.presence import notes
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
-from orchestrator.results.record.schema import COUNTERS
 from orchestrator.results.traffic import media, volumes
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot, View

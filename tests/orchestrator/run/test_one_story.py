@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.report.page import context
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.run import monitor
 from orchestrator.run.display.snapshot import Snapshot
 from orchestrator.run.display.terminal import PlainView

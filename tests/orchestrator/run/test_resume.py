@@ -9,8 +9,8 @@ import pytest
 
 from node.runtime.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.results.traffic.volumes import bytes_by_device
 from orchestrator.run.launch import resume
 from orchestrator.run.resume import Past, past_of

@@ -17,8 +17,8 @@ import edgebed
 from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.processes import run_processes
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.down import clear
 from orchestrator.run.trackers import tracked
 from tests.orchestrator.example_run import Example
@@ -76,7 +76,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from orchestrator.exports.kinds import Destination
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.trackers import tracked
 
 with tracked(RunDirectory(Path(sys.argv[1])), [Destination("tensorboard", sys.argv[2])]):

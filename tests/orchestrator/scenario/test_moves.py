@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ScenarioError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.links.probe import one_of_each_kind
 from orchestrator.scenario.reading import parse
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import user_socket
+from orchestrator.record.directory import RunDirectory
 from orchestrator.serve.acting import make_fault, reads_only, set_pace, via
 from tests.orchestrator.example_run import Example
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process.python import module
+from orchestrator.record.directory import RunDirectory
 from orchestrator.serve.beside import Page, page_of
 
 

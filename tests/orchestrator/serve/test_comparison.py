@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.serve.comparison import cases_of, cases_of_sweep, several
 from tests.orchestrator.example_run import Example
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
 from orchestrator.results.checks.registry import Check
-from orchestrator.results.record.writer import Record
 from orchestrator.serve import following
 from orchestrator.serve.following import EVERY, SELDOM, Reader
 from tests.orchestrator.example_run import Example

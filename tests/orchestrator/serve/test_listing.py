@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.serve import listing
 from orchestrator.serve.listing import Listing, Row, find, run_row

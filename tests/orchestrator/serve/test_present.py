@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from orchestrator import text
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import Resources
+from orchestrator.record.writer import Record
 from orchestrator.report import figures
 from orchestrator.report.marks import axis, figure, line, thinned
 from orchestrator.results.checks.registry import checks
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Resources
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.summary import summary
 from orchestrator.serve.detail import _used

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.writer import Record
 from orchestrator.report.template import script, style
-from orchestrator.results.record.writer import Record
 from orchestrator.serve import server as server_module
 from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.rows import Metric
+from orchestrator.record.rows import Metric
 from orchestrator.sweep.curves import MOST_POINTS, band, curve_of, read_curve
 from tests.orchestrator.example_run import ROUND, Example
 

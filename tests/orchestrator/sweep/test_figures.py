@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Comparison, Figures, Result, Spread, compare, figures, spreads
 from orchestrator.sweep.reading import Combination, Target

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Result, figures
 from orchestrator.sweep.page import render, write_page

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.host.directory import RunDirectory, known_runs
-from orchestrator.results.record.history import History
+from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.results.history import History
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.sweeper import Sweeper
 from tests.e2e.harness import ROOT, command, wait_for

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import MistakeError, RunError, ScenarioError
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
 from orchestrator.sweep.python import sweep
 from orchestrator.verbs.handle import start
 from orchestrator.verbs.runs import load, up

@@ -15,7 +15,7 @@ import yaml
 
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.processes import run_processes
-from orchestrator.results.record.rows import Event, Metric
+from orchestrator.record.rows import Event, Metric
 from orchestrator.verbs.runs import Run, compare, load, runs, up
 
 ROOT = Path(__file__).parents[3]

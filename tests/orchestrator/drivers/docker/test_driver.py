@@ -27,11 +27,11 @@ from orchestrator.drivers.docker.node_image import emulation_note, problem, user
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.fakes.docker import FACTS, IMAGE, FakeContainer, FakeDockerClient, answer

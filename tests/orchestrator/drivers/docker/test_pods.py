@@ -14,9 +14,9 @@ from docker.errors import APIError
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.pods import PodsDriver
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.fakes.docker import IMAGE, FakeDockerClient, answer
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.drivers.namespaces.driver import can_give_away, hand_over
 from orchestrator.drivers.user import User
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 
 
 @pytest.mark.parametrize("obeyed", [True, False])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from node.assignment import Assignment, Keypair, PluginSource
 from orchestrator.drivers.namespaces.entry import first_to_train
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

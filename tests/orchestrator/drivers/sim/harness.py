@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 
 
 @dataclass(frozen=True)

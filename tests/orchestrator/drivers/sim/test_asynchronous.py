@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from edgebed.baselines import fedbuff
 from node.assignment import Timeouts
 from orchestrator.cli.main import cli
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
 SCENARIO = """\

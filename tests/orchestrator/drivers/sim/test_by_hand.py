@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import FaultSpan
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import FaultSpan
+from orchestrator.results.history import History
 from orchestrator.verbs.live.inject import command, running
 from orchestrator.verbs.results.faults import as_rules
 from tests.e2e.harness import SMALL, wait_for

@@ -19,7 +19,7 @@ from orchestrator.cli.main import cli
 from orchestrator.population.availability import FromTrace
 from orchestrator.population.population import client_number
 from orchestrator.population.table import AvailabilityTable
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
 from orchestrator.results.traffic import volumes
 from scenarios.traces.convert import from_fedscale, to_csv
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate

@@ -18,9 +18,9 @@ from orchestrator.drivers.slurm import job
 from orchestrator.drivers.slurm.job import of_each, read_hosts, refusal, start_agents
 from orchestrator.errors import HostError
 from orchestrator.host.commands import extend_path
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair
+from orchestrator.record.directory import RunDirectory
 
 TOLD = """\
 NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=1 CPUTot=8 CPULoad=8.24 Gres=(null) NodeAddr=127.0.0.1 \

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import Record
 from orchestrator.results.checks.expectations import as_expected
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import effective
 from tests.orchestrator.example_run import Example, plan_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.results.record.writer import GAP
+from orchestrator.record.writer import GAP
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
 

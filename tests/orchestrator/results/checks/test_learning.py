@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.rows import Event
+from orchestrator.record.writer import Record
 from orchestrator.results.checks.learning import Best, Chance, abandoned, chance, diverged, judged, learned, mean_chance
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 
 EVEN = Chance(0.1, 0.01)

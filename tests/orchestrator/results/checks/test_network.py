@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
+from orchestrator.record.writer import Record
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.checks.verdicts import Assessment
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 
 FIRST = NetworkReading((PairReading(("a", "b"), 0.002),), first=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results.checks.registry import checks
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
 
 NAME = "participation"

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.results.checks.programs import ended_programs
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
 
 FAILURES = "no unplanned failures"

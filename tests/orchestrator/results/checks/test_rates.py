@@ -16,10 +16,10 @@ from netem.library import PROFILES
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from netem.userspace.link import segments_together
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import Record
 from orchestrator.results.checks.links import Busiest, busiest
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 
 pytestmark = pytest.mark.slow

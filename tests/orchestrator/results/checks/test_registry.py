@@ -12,16 +12,16 @@ from typing import Any, get_args
 import pytest
 
 from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import ProbeResult
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import Record
 from orchestrator.results.checks import registry
 from orchestrator.results.checks.links import links_as_configured
 from orchestrator.results.checks.nodes import compute_on_time
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import Verdict
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.scenario.sections.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.fabric.namespaces.tcp import STACK
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import Run
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ScenarioError
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.results.evaluation.personalisation import (
     best_within,
@@ -15,8 +16,7 @@ from orchestrator.results.evaluation.personalisation import (
     personalisation,
     personalises,
 )
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example, plan_of
 

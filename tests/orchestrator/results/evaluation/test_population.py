@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.writer import Record
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.results.evaluation.population import clients_available, kinds, parts, population, seen_by_round
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 
 POPULATION = {"size": 10, "asynchronous": False, "selected": 2, "selection": {"name": "oort", "params": {}}}
 PLAN = json.dumps({"population": POPULATION, "nodes": []})

@@ -7,7 +7,7 @@ import pytest
 from node.learning.privacy import guarantee
 from orchestrator.report import render
 from orchestrator.results.evaluation.privacy import METRICS, measured, privacy, statement
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example
 

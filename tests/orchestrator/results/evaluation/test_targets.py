@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import Record
 from orchestrator.results.evaluation.targets import accuracy_series, bytes_between, clients, first_at, reached
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 
 
 def node(name: str, leads: bool = False, **more: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import FLOWS, LINKS
+from orchestrator.record.schema import FLOWS, LINKS
+from orchestrator.results.history import History
 from orchestrator.results.traffic import usage, volumes
 from tests.orchestrator.example_run import Example
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from netem.media.profile import ChannelProfile
+from orchestrator.record.writer import Record
 from orchestrator.report.media import media_figure, media_rows, media_so_far
 from orchestrator.results.checks.links import rates_held
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import media
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTERS
-from orchestrator.results.record.writer import Record
+from orchestrator.record.schema import COUNTERS
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import user_socket
+from orchestrator.record.directory import RunDirectory
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.commands import accept_commands
 

@@ -18,7 +18,7 @@ from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import CrossTrafficPlan, LinkPlan, MediumPlan, Plan
-from orchestrator.results.record.rows import FaultSpan
+from orchestrator.record.rows import FaultSpan
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links

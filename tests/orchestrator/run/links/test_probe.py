@@ -13,7 +13,7 @@ from netem.measurement.measure import Measurement, OneWay
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.making import make_plan
-from orchestrator.results.record.rows import ProbeResult
+from orchestrator.record.rows import ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links.probe import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
 from orchestrator.run.nodes.session import Session

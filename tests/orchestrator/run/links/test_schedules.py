@@ -19,7 +19,7 @@ from orchestrator.fabric.base import Fabric
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.results.checks.registry import checks
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
 from orchestrator.run.links.states import Links

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from orchestrator.results.record.rows import FaultSpan
+from orchestrator.record.rows import FaultSpan
 from orchestrator.run.resume import Past
 from tests.orchestrator.run.nodes.test_session import Stage, play, played
 

@@ -25,14 +25,14 @@ from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
 from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.errors import FabricError, HostError, RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import Event, FaultSpan, State
-from orchestrator.results.record.writer import Record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import Event, FaultSpan, State
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.summary import summary
 from orchestrator.run.context import RunContext

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.host.directory import RunDirectory
+from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.actions import ACTIONS
 from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.verbs.live import inject

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from orchestrator.cli.main import cli
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NodeContainer
 from orchestrator.host.process import processes
 from orchestrator.host.process.processes import RunProcess
+from orchestrator.record.directory import RunDirectory
 from orchestrator.verbs.live.inside import ALL
 from tests.orchestrator.example_run import Example
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert "device-0-1 has no process (it is " in error_of("device-0-1")
         monkeypatch.setattr(RunDirectory, "is_ours", False)
         assert "belongs to another user" in error_of(NODE)
-        monkeypatch.setattr("orchestrator.results.record.history.History.driver", "sim")
+        monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
         assert f"{NODE} is simulated: it has no network" in error_of(NODE)
 
 

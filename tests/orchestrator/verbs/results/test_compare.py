@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.verbs.results.compare import (
     ComparedFigure,
     ManyRuns,

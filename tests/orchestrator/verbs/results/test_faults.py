@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.results.record.writer import INJECTED, Record
+from orchestrator.record.writer import INJECTED, Record
 from tests.orchestrator.example_run import Example, plan_of
 
 RULE = {"at": "9s", "node": "device-1-2", "action": "crash", "for": "7s"}

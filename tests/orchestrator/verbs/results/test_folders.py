@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory
 from orchestrator.host.process import processes
 from orchestrator.host.process.processes import RunProcess
+from orchestrator.record.directory import RunDirectory
 from orchestrator.verbs.background import OUTPUT
 from tests.orchestrator.example_run import Example
 

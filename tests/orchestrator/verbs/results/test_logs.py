@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from orchestrator.verbs.results import logs
 from orchestrator.verbs.results.logs import follow_record
 from tests.orchestrator.example_run import Example, plan_of

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.results.record.history import History
-from orchestrator.results.record.writer import DATABASE, Record, environment
+from orchestrator.record.writer import DATABASE, Record, environment
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import Example, plan_of
 
@@ -89,7 +89,7 @@ def test_closing_while_someone_reads_is_no_error(record: Record) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.results.record.writer import Record
+from orchestrator.record.writer import Record
 record = Record.create(Path(sys.argv[1]), Path(sys.argv[2]).read_text(), {})
 for t in range(1000):
     record.event(float(t), "cloud", "joined", t, {})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.results.record.catalogue import TABLES
-from orchestrator.results.record.history import History
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
+from orchestrator.results.tables import TABLES
 from orchestrator.verbs.runs import Run
 from tests.orchestrator.example_run import Example
 

@@ -19,12 +19,9 @@ from typing import Any, Literal, Self
 
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.facts import DEVICE_SCOPES, Facts, Rounds, add_overrun
-from orchestrator.results.fault_spans import fault_spans
-from orchestrator.results.means import Band, Bands
-from orchestrator.results.record.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
-from orchestrator.results.record.rows import (
+from orchestrator.record.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import (
     Event,
     FaultSpan,
     Metric,
@@ -35,8 +32,11 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.results.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table
-from orchestrator.results.record.writer import DATABASE
+from orchestrator.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table
+from orchestrator.record.writer import DATABASE
+from orchestrator.results.facts import DEVICE_SCOPES, Facts, Rounds, add_overrun
+from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.means import Band, Bands
 from orchestrator.scenario.language.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.record.history import History
-from orchestrator.results.record.schema import COUNTERS, Totals
-from orchestrator.results.record.writer import DATABASE, Record
+from orchestrator.record.schema import COUNTERS, Totals
+from orchestrator.record.writer import DATABASE, Record
+from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import Example
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.errors import RecordError
-from orchestrator.results.record.schema import APPLICATION_ID, SCHEMA_VERSION
+from orchestrator.record.schema import APPLICATION_ID, SCHEMA_VERSION
 
 BROKEN = (sqlite3.Error, UnicodeError)  # of a database: sqlite3 also fails to decode the message of an error
 _REMEDY = "restore it from a copy, or start its scenario again with `up`"

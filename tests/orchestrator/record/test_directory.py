@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory, find_run, known_runs, write_whole
+from orchestrator.record.directory import RunDirectory, find_run, known_runs, write_whole
 
 
 def make(runs: Path, name: str) -> RunDirectory:

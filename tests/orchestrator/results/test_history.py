@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record.damage import using_record
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import ProbeResult
-from orchestrator.results.record.schema import SCHEMA_VERSION
-from orchestrator.results.record.writer import Record
+from orchestrator.record.damage import using_record
+from orchestrator.record.directory import RunDirectory
+from orchestrator.record.rows import ProbeResult
+from orchestrator.record.schema import SCHEMA_VERSION
+from orchestrator.record.writer import Record
+from orchestrator.results.history import History
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.results.record.rows import Event
+from orchestrator.record.rows import Event
 
 
 @pytest.mark.parametrize(

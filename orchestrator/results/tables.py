@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orchestrator.results.checks.registry import checks
-from orchestrator.results.record.history import History
-from orchestrator.results.record.rows import (
+from orchestrator.record.rows import (
     Event,
     FaultSpan,
     LinkCounters,
@@ -20,6 +18,8 @@ from orchestrator.results.record.rows import (
     SensorReading,
     State,
 )
+from orchestrator.results.checks.registry import checks
+from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter
 from orchestrator.results.traffic import media, volumes
 from orchestrator.scenario.sections.compute import PROCESSOR

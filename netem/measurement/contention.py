@@ -1,4 +1,4 @@
-"""The probe of a channel of a shared medium: some members send together for about a second, and all follows from
+"""The probe of a channel of a shared medium: some members send together for about a second, and all results follow from
 what arrives. Pure: `netem.measurement.probe` sends.
 
 `plan_contention` plans what each member sends, and `judge_contention` compares what arrived with the channel's rule.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, RTT_ABSOLUTE, SCATTER, Judgement, judged
@@ -21,6 +22,7 @@ from netem.measurement.measure import (
     JITTERS,
     LONGEST,
     MOST_DATAGRAMS,
+    PROBE_BITS,
     PROBE_PAYLOAD,
     PROBE_SHARE,
     RTT_SAMPLES,
@@ -37,9 +39,11 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 MOST_SENDERS = 4
-SECONDS, LONGEST_LOAD = 1.0, 8.0  # s
-PINGING, FEWEST_PINGS = 0.5, 10  # s of datagrams of an idle member, while the channel is full
-PING = 8 * (PROBE_PAYLOAD + UDP_HEADERS)  # bits
+SECONDS = 1.0
+LONGEST_LOAD = 8.0  # s
+PINGING = 0.5  # s of datagrams of an idle member, while the channel is full
+FEWEST_PINGS = 10
+PING = PROBE_BITS
 ENOUGH = 100  # datagrams of the slowest member
 OVERLOADS = (2.0, 1.5)  # the second one above half of MOST_DATAGRAMS
 FULL = 0.99  # utilisation
@@ -86,95 +90,176 @@ def alone(way: Way, channels: Channels) -> LinkProfile:
     the slowest queue on its way. The others only add their time for a probe's datagram."""
     if not way.crossings:
         return way.profile
-    slowest, *others = _queues(way, channels)
-    added = sum(8 * (PROBE_PAYLOAD + UDP_HEADERS) / rate for rate, _ in others)
+    queues = _queues(way, channels)
+    rate, buffer = queues[0]
+    added = sum(PING / other_rate for other_rate, _ in queues[1:])
     latency = way.profile.latency + added
-    return replace(way.profile, rate=slowest[0], buffer=None, buffer_bytes=slowest[1], latency=latency)
+    return replace(
+        way.profile,
+        rate=rate,
+        buffer=None,
+        buffer_bytes=buffer,
+        latency=latency,
+    )
 
 
 def other_queues(way: Way, channels: Channels) -> list[tuple[float, float]]:
     """The queues on the way of a link but the slowest: bit/s, and the longest delay in s."""
-    return [(rate, 8 * size / rate) for rate, size in _queues(way, channels)[1:]]
+    faster = _queues(way, channels)[1:]
+    return [(rate, 8 * size / rate) for rate, size in faster]
 
 
 def _queues(way: Way, channels: Channels) -> list[tuple[float, int]]:
     """The queues on the way of a link, the slowest first: bit/s and bytes."""
-    if way.profile.rate is None:
-        queues = []
-    else:
-        queues = [(way.profile.rate, way.profile.buffer_limit or 0)]
-    queues += [(channels[name].rate_of(member), round(channels[name].buffer_bytes)) for name, member in way.crossings]
+    queues: list[tuple[float, int]] = []
+    if way.profile.rate is not None:
+        queues.append((way.profile.rate, way.profile.buffer_limit or 0))
+    for name, member in way.crossings:
+        channel = channels[name]
+        queues.append((channel.rate_of(member), round(channel.buffer_bytes)))
     return sorted(queues)
 
 
 def senders(channel: str, ways: Mapping[str, Way], channels: Channels) -> list[str]:
     """The members that send: few, of different rates, and enough to fill the channel if possible. If there are more
     than two, one stays idle."""
-    groups: dict[float, list[str]] = {}
-    for member in ways:
-        groups.setdefault(channels[channel].rate_of(member), []).append(member)
-    spread = [of[place] for place in range(len(ways)) for of in groups.values() if place < len(of)]
-    most = len(ways) - (len(ways) > 2)
+    spread = _spread_by_rate(ways, channels[channel])
+    most = len(ways)
+    if most > 2:
+        most -= 1
     few = min(MOST_SENDERS, most)
-    for number in range(few, min(most, 3 * MOST_SENDERS) + 1):
-        if _load(channel, expected({name: ways[name] for name in spread[:number]}, channels), channels) >= FULL:
-            return spread[:number]
+    limit = min(most, 3 * MOST_SENDERS)
+    for number in range(few, limit + 1):
+        chosen = spread[:number]
+        rates = expected({name: ways[name] for name in chosen}, channels)
+        if _load(channel, rates, channels) >= FULL:
+            return chosen
     return spread[:few]
+
+
+def _spread_by_rate(members: Iterable[str], channel: ChannelProfile) -> list[str]:
+    """The members in an order in which different rates come first: one member of each rate, then the second of each,
+    and so on."""
+    groups: dict[float, list[str]] = {}
+    for member in members:
+        rate = channel.rate_of(member)
+        groups.setdefault(rate, []).append(member)
+    spread: list[str] = []
+    for row in zip_longest(*groups.values()):
+        spread += [member for member in row if member is not None]
+    return spread
 
 
 def expected(ways: Mapping[str, Way], channels: Channels) -> dict[str, float]:
     """The rates (bit/s) of members that send together, by the rules of all channels on their ways."""
-    transfers = {
-        name: Transfer(
-            {crossing.channel: use_of(channels[crossing.channel], crossing.member) for crossing in way.crossings},
-            math.inf if way.profile.rate is None else way.profile.rate,
-        )
-        for name, way in ways.items()
-    }
+    transfers = {name: _transfer(way, channels) for name, way in ways.items()}
     return allocate(transfers, dict.fromkeys(channels, 1.0))
 
 
-def plan_contention(channel: str, ways: Mapping[str, Way], channels: Channels, *, mtu: int) -> Contention:
+def _transfer(way: Way, channels: Channels) -> Transfer:
+    """A transfer that takes all it gets on the way of a link."""
+    uses = {}
+    for name, member in way.crossings:
+        uses[name] = use_of(channels[name], member)
+    if way.profile.rate is None:
+        most = math.inf
+    else:
+        most = way.profile.rate
+    return Transfer(uses, most)
+
+
+def plan_contention(
+    channel: str,
+    ways: Mapping[str, Way],
+    channels: Channels,
+    *,
+    mtu: int,
+) -> Contention:
     """Plan what these members send. ``mtu``: the largest packet of the nodes in bytes."""
     shared = channels[channel]
     rates = expected(ways, channels)
     together = sum(rates.values())
     slowest = min(rates.values())
     tcp = together > MOST_DATAGRAMS
-    overload = OVERLOADS[tcp or OVERLOADS[0] * together > MOST_DATAGRAMS]
+    overload = OVERLOADS[0]
+    if tcp or overload * together > MOST_DATAGRAMS:
+        overload = OVERLOADS[1]
     filled = 8 * shared.buffer_bytes / together / (overload - 1)
-    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, slowest * SECONDS / 8 / ENOUGH - UDP_HEADERS)))
-    spacing = max(USUAL_SPACING, 20 * PING / shared.rate, 4 * 8 * (size + UDP_HEADERS) / slowest)
+    largest = mtu + ETHERNET - UDP_HEADERS
+    wanted = slowest * SECONDS / 8 / ENOUGH - UDP_HEADERS
+    size = int(min(largest, max(60, wanted)))
+    load_of_pings = 20 * PING / shared.rate
+    four_frames = 4 * 8 * (size + UDP_HEADERS) / slowest
+    spacing = max(USUAL_SPACING, load_of_pings, four_frames)
     pinging = max(PINGING, FEWEST_PINGS * spacing)
     jitter = max(way.profile.jitter for way in ways.values())
-    seconds = min(max(SECONDS, filled + pinging, JITTERS * jitter), LONGEST if jitter else LONGEST_LOAD)
+    longest = LONGEST if jitter else LONGEST_LOAD
+    seconds = min(max(SECONDS, filled + pinging, JITTERS * jitter), longest)
     full = _load(channel, rates, channels) >= FULL
-    saturations: dict[str, Saturation] = {}
+    if full and not tcp:
+        queue = min(shared.buffer, (overload - 1) * seconds)
+    else:
+        queue = 0.0
+    slowest_member = min(map(shared.rate_of, ways))
+    drain = 8 * shared.buffer_bytes / slowest_member
     transport: Literal["udp", "tcp"] = "tcp" if tcp else "udp"
+    saturations: dict[str, Saturation] = {}
     for name, way in ways.items():
         lost = min(way.profile.mean_loss, 0.5)
-        offer = min(overload * rates[name], 1.1 * (way.profile.rate or math.inf)) / (1 - lost)
-        window = int(rates[name] * way.profile.latency / 4 + 0.7 * shared.buffer_bytes / len(ways))
+        link_rate = way.profile.rate or math.inf
+        offer = min(overload * rates[name], 1.1 * link_rate) / (1 - lost)
+        in_flight = rates[name] * way.profile.latency / 4
+        in_buffer = 0.7 * shared.buffer_bytes / len(ways)
         saturations[name] = Saturation(
-            *(transport, offer, seconds),
+            transport=transport,
+            offer=offer,
+            seconds=seconds,
             size=0 if tcp else size,
-            window=window,
-            drain=8 * shared.buffer_bytes / min(map(shared.rate_of, ways)),
-            queue=min(shared.buffer, (overload - 1) * seconds) if full and not tcp else 0.0,
+            window=int(in_flight + in_buffer),
+            drain=drain,
+            queue=queue,
             fills=True,
         )
     corrupt = max(way.profile.corrupt for way in ways.values())
     frame = FULL_FRAME if tcp else size + UDP_HEADERS
-    return Contention(channel, rates, full, filled, spacing, frame, corrupt, saturations)
+    return Contention(
+        channel=channel,
+        rates=rates,
+        full=full,
+        filled=filled,
+        spacing=spacing,
+        frame=frame,
+        corrupt=corrupt,
+        saturations=saturations,
+    )
 
 
-def sending(way: Way, back: LinkProfile, saturation: Saturation | None, start: float) -> ProbePlan:
-    """The probe of a sender, whose saturation begins at ``start``."""
-    wait = way.profile.latency + back.latency + 5 * (way.profile.jitter + back.jitter) + 0.1
-    return ProbePlan(count=1, spacing=0.01, size=PROBE_PAYLOAD, wait=wait, forward=saturation, back=None, start=start)
+def sending(
+    way: Way,
+    back: LinkProfile,
+    saturation: Saturation | None,
+    start: float,
+) -> ProbePlan:
+    """The probe of a sender. Its saturation starts at ``start``."""
+    latency = way.profile.latency + back.latency
+    jitter = way.profile.jitter + back.jitter
+    return ProbePlan(
+        count=1,
+        spacing=0.01,
+        size=PROBE_PAYLOAD,
+        wait=latency + 5 * jitter + 0.1,
+        forward=saturation,
+        back=None,
+        start=start,
+    )
 
 
-def pings(plan: Contention, way: Way, back: LinkProfile, rate: float = math.inf) -> ProbePlan:
+def pings(
+    plan: Contention,
+    way: Way,
+    back: LinkProfile,
+    rate: float = math.inf,
+) -> ProbePlan:
     """Single datagrams of an idle member, or of a link that crosses another medium; at most a tenth of its ``rate``."""
     spacing = max(plan.spacing, PING / (PROBE_SHARE * rate))
     count = max(FEWEST_PINGS, round(PINGING / spacing))
@@ -182,38 +267,85 @@ def pings(plan: Contention, way: Way, back: LinkProfile, rate: float = math.inf)
 
 
 def judge_contention(
-    plan: Contention, rule: SharingRule, found: Mapping[str, Measurement], pinged: float = 0.0
+    plan: Contention,
+    rule: SharingRule,
+    measurements: Mapping[str, Measurement],
+    pinged: float = 0.0,
 ) -> list[Judgement]:
     """Verdicts on the sum of what the senders got, and on what each got, if the rule promises shares.
     ``pinged``: bit/s that an idle member took from them."""
     configured = sum(plan.rates.values())
-    rates = {name: each.forward.loaded or each.forward.rate for name, each in found.items()}
-    got = {name: rate for name, rate in rates.items() if rate is not None}
+    rates: dict[str, float] = {}
+    for name, measurement in measurements.items():
+        rate = measurement.forward.loaded or measurement.forward.rate
+        if rate is not None:
+            rates[name] = rate
+    late = max(measurement.late for measurement in measurements.values())
+    missing = len(rates) < len(measurements)
+    if late > LATE or missing:
+        if late > LATE:
+            why = f"a sender started {late:.2g} s late"
+        else:
+            why = "too little arrived"
+        return [judged("rate", configured, None, 0.0, configured, why)]
+    detail = f"{len(rates)} members together, in Mbit/s: {_listed(rates, plan, rule)}"
+    together = None
+    if not rule.own_queues:
+        together = _together([measurement.forward for measurement in measurements.values()])
+    if not together:
+        together = sum(rates.values())
+    unsure = _unsure(plan)
+    tolerance = SUM_RELATIVE + unsure / len(rates)
+    verdict = _judged("rate", configured, together, tolerance, detail, pinged)
+    if together < verdict.low and not _filled(plan, measurements):
+        return [replace(verdict, verdict="unknown", detail=f"{detail}; they did not fill the channel")]
+    if not rule.own_queues:
+        return [verdict]
+    return [verdict, *_judge_shares(plan, rates, unsure, pinged)]
+
+
+def _listed(rates: Mapping[str, float], plan: Contention, rule: SharingRule) -> str:
+    """The measured rate of each member in Mbit/s, next to its share if the rule promises one."""
+    parts = []
+    for name, rate in sorted(rates.items()):
+        part = f"{name} {rate / 1e6:.3g}"
+        if rule.own_queues:
+            part += f" of {plan.rates[name] / 1e6:.3g}"
+        parts.append(part)
+    return ", ".join(parts)
+
+
+def _unsure(plan: Contention) -> float:
+    """The fraction by which the rate of a sender may be off: by corrupt packets, and by one datagram in half of what it
+    sends."""
     unsure = plan.corrupt
     for name, saturation in plan.saturations.items():
         if saturation.size:
             half = plan.rates[name] * saturation.seconds / 16 / (saturation.size + UDP_HEADERS)
             unsure = max(unsure, plan.corrupt + 1 / max(1.0, half))
-    late = max(each.late for each in found.values())
-    if late > LATE or len(got) < len(rates):
-        why = f"a sender started {late:.2g} s late" if late > LATE else "too little arrived"
-        return [judged("rate", configured, None, 0.0, configured, why)]
-    of = {name: f" of {rate / 1e6:.3g}" if rule.own_queues else "" for name, rate in plan.rates.items()}
-    listed = ", ".join(f"{name} {rate / 1e6:.3g}{of[name]}" for name, rate in sorted(got.items()))
-    detail = f"{len(got)} members together, in Mbit/s: {listed}"
-    together = (None if rule.own_queues else _together([each.forward for each in found.values()])) or sum(got.values())
-    figures = [_judged("rate", configured, together, SUM_RELATIVE + unsure / len(got), detail, pinged)]
-    if together < figures[0].low and not _filled(plan, found):
-        return [replace(figures[0], verdict="unknown", detail=f"{detail}; they did not fill the channel")]
-    if rule.own_queues:
-        parts = {name: rate / plan.rates[name] for name, rate in got.items()}
-        index = jain(parts.values())
-        worst = max(parts, key=lambda name: abs(parts[name] - 1))
-        figures.append(judged("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, "Jain's index of the shares"))
-        less = pinged / len(got)
-        detail = f"{worst}: the worst"
-        figures.append(_judged("share", plan.rates[worst], got[worst], SHARE_RELATIVE + unsure, detail, less))
-    return figures
+    return unsure
+
+
+def _judge_shares(
+    plan: Contention,
+    rates: Mapping[str, float],
+    unsure: float,
+    pinged: float,
+) -> list[Judgement]:
+    """Verdicts on the fairness of the shares and on the worst share."""
+    parts = {name: rate / plan.rates[name] for name, rate in rates.items()}
+    index = jain(parts.values())
+    fairness = judged("fairness", 1.0, index, LEAST_FAIRNESS, 1.0, "Jain's index of the shares")
+    worst = max(parts, key=lambda name: abs(parts[name] - 1))
+    share = _judged(
+        "share",
+        configured=plan.rates[worst],
+        measured=rates[worst],
+        tolerance=SHARE_RELATIVE + unsure,
+        detail=f"{worst}: the worst",
+        less=pinged / len(rates),
+    )
+    return [fairness, share]
 
 
 def judge_queue_of_idle(
@@ -226,12 +358,13 @@ def judge_queue_of_idle(
     """By how much the round trip of an idle member grows, which crosses the channel ``passes`` times."""
     frames = sum(8 * plan.frame / profile.rate_of(name) for name in plan.rates)
     fifo = not profile.rule.own_queues
-    configured = passes * (profile.buffer if fifo else frames)
     if fifo:
+        configured = passes * profile.buffer
         margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
     else:
+        configured = passes * frames
         margin = RTT_ABSOLUTE + frames / len(plan.rates)
-    tcp = any(each.transport == "tcp" for each in plan.saturations.values())
+    tcp = any(saturation.transport == "tcp" for saturation in plan.saturations.values())
     if fifo and not tcp:
         low = max(0.0, configured - margin)
     else:
@@ -241,24 +374,30 @@ def judge_queue_of_idle(
 
 def judge_isolation(jitter: float, quiet: Measurement, loaded: Measurement) -> Judgement:
     """By how much the round trip of a link of another medium changes. ``jitter``: of both directions (s)."""
-    most = ISOLATION + SCATTER * 1.25 * jitter * (2 / max(1, min(quiet.rtt_samples, loaded.rtt_samples))) ** 0.5
+    samples = min(quiet.rtt_samples, loaded.rtt_samples)
+    most = ISOLATION + SCATTER * 1.25 * jitter * (2 / max(1, samples)) ** 0.5
     return _growth("isolation", 0.0, -most, most, quiet, loaded)
 
 
-def _filled(plan: Contention, found: Mapping[str, Measurement]) -> bool:
+def _filled(plan: Contention, measurements: Mapping[str, Measurement]) -> bool:
     """Whether the senders certainly filled the channel: some of their datagrams waited for half of the buffer."""
-    waited = max(each.forward.queue_delay or 0.0 for each in found.values())
-    return waited > 0 and waited >= max(each.queue for each in plan.saturations.values()) / 2
+    waited = max(measurement.forward.queue_delay or 0.0 for measurement in measurements.values())
+    longest = max(saturation.queue for saturation in plan.saturations.values())
+    return waited > 0 and waited >= longest / 2
 
 
 def _together(ways: Sequence[OneWay]) -> float | None:
-    """The bit/s of all datagrams that arrived, for shares that may change meanwhile: the channel was busy from the
-    first to the last one. None for TCP."""
-    spans = [(way.first, way.last) for way in ways if way.first is not None and way.last is not None]
-    if spans:
-        seconds = max(last for _, last in spans) - min(first for first, _ in spans)
-    else:
-        seconds = 0.0
+    """The bit/s of all datagrams that arrived, for shares that may change during the load: the channel was busy from
+    the first to the last one. None for TCP."""
+    firsts = []
+    lasts = []
+    for way in ways:
+        if way.first is not None and way.last is not None:
+            firsts.append(way.first)
+            lasts.append(way.last)
+    if not firsts:
+        return None
+    seconds = max(lasts) - min(firsts)
     if seconds > 0:
         return 8 * sum(way.bytes for way in ways) / seconds
     return None
@@ -266,8 +405,9 @@ def _together(ways: Sequence[OneWay]) -> float | None:
 
 def jain(values: Iterable[float]) -> float:
     """Jain's fairness index: 1 if all are equal, 1/n if one has everything."""
-    listed = list(values)
-    return sum(listed) ** 2 / (len(listed) * sum(value**2 for value in listed))
+    shares = list(values)
+    squares = sum(share**2 for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares)
 
 
 def _growth(
@@ -279,15 +419,18 @@ def _growth(
     loaded: Measurement,
 ) -> Judgement:
     samples = min(quiet.rtt_samples, loaded.rtt_samples)
-    if quiet.rtt_median is None or loaded.rtt_median is None or samples < RTT_SAMPLES or loaded.late > LATE:
-        return judged(quantity, configured, None, low, high, f"{samples} echoes, {loaded.late:.2g} s late")
-    grown = loaded.rtt_median - quiet.rtt_median
-    idle = grown < low and quantity == "queue"
+    before = quiet.rtt_median
+    under_load = loaded.rtt_median
+    if before is None or under_load is None or samples < RTT_SAMPLES or loaded.late > LATE:
+        why = f"{samples} echoes, {loaded.late:.2g} s late"
+        return judged(quantity, configured, None, low, high, why)
+    growth = under_load - before
+    idle = growth < low and quantity == "queue"
     if idle:
         detail = "the senders did not fill the buffer"
     else:
-        detail = f"round trip {1000 * loaded.rtt_median:.4g} ms, {1000 * quiet.rtt_median:.4g} ms before"
-    return judged(quantity, configured, grown, low, high, detail, unsure=idle)
+        detail = f"round trip {1000 * under_load:.4g} ms, {1000 * before:.4g} ms before"
+    return judged(quantity, configured, growth, low, high, detail, unsure=idle)
 
 
 def _judged(
@@ -305,4 +448,5 @@ def _judged(
 
 def _load(channel: str, rates: Mapping[str, float], channels: Channels) -> float:
     """The utilisation of a channel."""
-    return sum(rate / channels[channel].rate_of(name) for name, rate in rates.items())
+    shared = channels[channel]
+    return sum(rate / shared.rate_of(name) for name, rate in rates.items())

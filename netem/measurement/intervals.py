@@ -14,26 +14,35 @@ def binomial_range(number: int, fraction: float, confidence: float = CONFIDENCE)
     """Central interval (low, high) of a binomial count: each side has a probability of at most (1 - confidence) / 2.
     Exact, by summing the distribution's tails. A measured count outside the interval contradicts the fraction."""
     if number == 0 or fraction in (0.0, 1.0):
-        return round(number * fraction), round(number * fraction)
+        certain = round(number * fraction)
+        return certain, certain
     tail = (1 - confidence) / 2
     low = _most_below(number, fraction, tail)
     # The upper bound is the lower bound of the complementary count.
-    return low, number - _most_below(number, 1 - fraction, tail)
+    complement = _most_below(number, 1 - fraction, tail)
+    return low, number - complement
 
 
 def _most_below(number: int, fraction: float, tail: float) -> int:
     """The largest count k with P(X < k) at most ``tail`` < 1/2, for a binomial variable X."""
-    low, high = 0, math.ceil(number * fraction)  # the median is at most this
+    low = 0
+    high = math.ceil(number * fraction)  # the median is at most this
     while low < high:
         count = (low + high + 1) // 2
-        low, high = (count, high) if _up_to(number, fraction, count - 1) <= tail else (low, count - 1)
+        if _up_to(number, fraction, count - 1) <= tail:
+            low = count
+        else:
+            high = count - 1
     return low
 
 
 def _up_to(number: int, fraction: float, count: int) -> float:
     """P(X <= ``count``) of a binomial variable X over ``number`` trials; ``count`` is at most the mean."""
-    ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
-    term = math.exp(ways + count * math.log(fraction) + (number - count) * math.log1p(-fraction))
+    rest = number - count
+    log_ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(rest + 1)
+    log_successes = count * math.log(fraction)
+    log_failures = rest * math.log1p(-fraction)
+    term = math.exp(log_ways + log_successes + log_failures)
     total = 0.0
     while count >= 0 and term > max(1e-17 * total, 1e-300):  # the smallest floats are too few to become smaller
         total += term
@@ -49,9 +58,14 @@ def design_effect(loss: float | GilbertElliott) -> float:
     variance that the state explains is g = P(good) P(bad) (loss_bad - loss_good)^2 / (m (1 - m)), m the mean loss.
     Summing over all pairs of a long train gives 1 + 2 g x / (1 - x).
     """
-    if not isinstance(loss, GilbertElliott) or (mean := loss.mean_loss) in (0.0, 1.0):
+    if not isinstance(loss, GilbertElliott):
+        return 1.0
+    mean = loss.mean_loss
+    if mean in (0.0, 1.0):
         return 1.0
     memory = 1 - loss.p - loss.r
     bad = loss.bad_fraction
-    share = bad * (1 - bad) * (loss.loss_bad - loss.loss_good) ** 2 / (mean * (1 - mean))
+    difference = loss.loss_bad - loss.loss_good
+    variance = mean * (1 - mean)
+    share = bad * (1 - bad) * difference**2 / variance
     return 1 + 2 * share * memory / (1 - memory)

@@ -2,7 +2,7 @@
 
 **Tolerances.** Round trip and delay: the larger of 1 ms and 2 % around the profile's prediction. Rate: 3 %. Queue: the
 larger of 5 ms and 10 %. Fractions: the count must lie in the central 99 % of its exact binomial distribution under the
-asked fraction.
+configured fraction.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ WOULD_TAKE = "would take"  # in the detail of what a longer measurement would ju
 
 Verdict = Literal["pass", "fail", "unknown"]
 T = TypeVar("T")
+Train = list[tuple[float, float, float]]
+"""When each probe was sent, turned, and came back (s)."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One quantity, asked and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
+    """One quantity, configured and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
     quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
-    (bit/s) or "queue" (s, the queueing delay of a saturated link). ``expected``: what a link that is as asked shows
+    (bit/s) or "queue" (s, the queueing delay of a saturated link). ``expected``: what a link that is as configured shows
     in this measurement; of a delay, the latency with jitter and the time that a probe takes at the rate."""
 
     quantity: str
@@ -76,11 +78,23 @@ def judged(
     expected: float | None = None,
 ) -> Judgement:
     """The verdict on a measured quantity: "unknown" without a value, and if the data are ``unsure``. ``expected``: if
-    it is not what was asked."""
+    it is not the configured value."""
     verdict: Verdict = "unknown"
     if measured is not None and not unsure:
-        verdict = "pass" if low <= measured <= high + ROUNDING else "fail"
-    return Judgement(quantity, asked, measured, low, high, verdict, detail, asked if expected is None else expected)
+        within = low <= measured <= high + ROUNDING
+        verdict = "pass" if within else "fail"
+    if expected is None:
+        expected = asked
+    return Judgement(
+        quantity=quantity,
+        asked=asked,
+        measured=measured,
+        low=low,
+        high=high,
+        verdict=verdict,
+        detail=detail,
+        expected=expected,
+    )
 
 
 def judge_direction(
@@ -99,23 +113,36 @@ def judge_direction(
         fractions.append(judge_bursts(profile.loss, direction))
     if not profile.reorder:
         fractions.append(judge_order(direction))
-    verdicts = [judge_delay(profile, plan, direction, before), *(_with_time(each, plan) for each in fractions)]
-    if saturation is not None:
-        verdicts.append(judge_rate(profile, direction, saturation))
-        if saturation.transport == "udp":
-            verdicts.append(judge_queue(profile, direction, saturation, others, in_kernel=plan.rate_last))
+    verdicts = [judge_delay(profile, plan, direction, before)]
+    for fraction in fractions:
+        verdicts.append(_with_time(fraction, plan))
+    if saturation is None:
+        return verdicts
+    verdicts.append(judge_rate(profile, direction, saturation))
+    if saturation.transport == "udp":
+        in_kernel = plan.rate_last
+        queue = judge_queue(profile, direction, saturation, others, in_kernel=in_kernel)
+        verdicts.append(queue)
     return verdicts
 
 
-def _with_time(found: Judgement, plan: ProbePlan) -> Judgement:
+def _with_time(fraction: Judgement, plan: ProbePlan) -> Judgement:
     """The verdict on a fraction; an unknown one says how long enough probes would take, if the plan has too few."""
-    if found.verdict != "unknown" or found.measured is None or not plan.needed:
-        return found
+    if fraction.verdict != "unknown" or fraction.measured is None:
+        return fraction
+    if not plan.needed:
+        return fraction
     seconds = plan.needed * plan.spacing
-    return replace(found, detail=f"{found.detail}; {plan.needed:,} probes {WOULD_TAKE} {seconds:.3g} s")
+    hint = f"{plan.needed:,} probes {WOULD_TAKE} {seconds:.3g} s"
+    return replace(fraction, detail=f"{fraction.detail}; {hint}")
 
 
-def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
+def judge_rtt(
+    forward: LinkProfile,
+    back: LinkProfile,
+    plan: ProbePlan,
+    measurement: Measurement,
+) -> Judgement:
     """Compare the median round trip with the link model's prediction for the same train, within a tolerance. Jitter
     shifts the median: probes closer together than the jitter wait for one another, and a finite train varies. Trains
     through netem.impair with several seeds predict both. `asked`: the configured sum of the latencies. `expected`: the
@@ -127,19 +154,34 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     high = predicted + margin
     measured = measurement.rtt_median
     samples = measurement.rtt_samples
-    if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
-        detail = f"no echo of {plan.count} probes came back"
-        return Judgement("rtt", configured, None, low, high, "fail", detail, predicted)
+    if measured is None:
+        echoes = plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back))
+        if echoes >= EVENTS_TO_SEE:
+            detail = f"no echo of {plan.count} probes came back"
+            return Judgement("rtt", configured, None, low, high, "fail", detail, predicted)
     unsure = measured is None or samples < RTT_SAMPLES
     if unsure:
         detail = f"{samples} echoes are too few"
     else:
-        detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return judged("rtt", configured, measured, low, high, detail, unsure=unsure, expected=predicted)
+        slowest = measurement.rtt_p99 or 0.0
+        detail = f"median of {samples}, 99th percentile {1000 * slowest:.3g} ms"
+    return judged(
+        "rtt",
+        configured,
+        measured,
+        low,
+        high,
+        detail,
+        unsure=unsure,
+        expected=predicted,
+    )
 
 
 def judge_delay(
-    profile: LinkProfile, plan: ProbePlan, direction: OneWay, before: LinkProfile | None = None
+    profile: LinkProfile,
+    plan: ProbePlan,
+    direction: OneWay,
+    before: LinkProfile | None = None,
 ) -> Judgement:
     """Compare the median one-way delay, like `judge_rtt`. This detects a delay in the wrong direction. ``before``: the
     direction that the probes crossed first; its jitter brings them together, so that they queue in this one."""
@@ -147,38 +189,62 @@ def judge_delay(
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
     low = max(0.0, predicted - margin)
     high = predicted + margin
-    unsure = direction.delay is None or (direction.received or 0) < RTT_SAMPLES
+    arrived = direction.received or 0
+    unsure = direction.delay is None or arrived < RTT_SAMPLES
     detail = "too few arrived" if unsure else f"median of {direction.received}"
-    asked = profile.latency
-    return judged("delay", asked, direction.delay, low, high, detail, unsure=unsure, expected=predicted)
+    return judged(
+        "delay",
+        profile.latency,
+        direction.delay,
+        low,
+        high,
+        detail,
+        unsure=unsure,
+        expected=predicted,
+    )
 
 
 def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> tuple[float, float]:
     """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
-    trains = _trains(forward, back, plan)
-    medians = [median(back - sent for sent, _, back in train) for train in trains]
+    medians = []
+    for train in _trains(forward, back, plan):
+        round_trips = [returned - sent for sent, _, returned in train]
+        medians.append(median(round_trips))
     return mean(medians), stdev(medians)
 
 
-def predict_delay(profile: LinkProfile, plan: ProbePlan, before: LinkProfile | None = None) -> tuple[float, float]:
+def predict_delay(
+    profile: LinkProfile,
+    plan: ProbePlan,
+    before: LinkProfile | None = None,
+) -> tuple[float, float]:
     """As `predict_rtt`, of one direction. ``before``: see `judge_delay`."""
-    trains = _trains(before or LinkProfile(), profile, plan)
-    medians = [median(back - turned for _, turned, back in train) for train in trains]
+    medians = []
+    for train in _trains(before or LinkProfile(), profile, plan):
+        delays = [returned - turned for _, turned, returned in train]
+        medians.append(median(delays))
     return mean(medians), stdev(medians)
 
 
-def _trains(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> list[list[tuple[float, float, float]]]:
-    """Trains through both directions with different seeds: when each probe was sent, turned, and came back (s)."""
+def _trains(forward: LinkProfile, back: LinkProfile, plan: ProbePlan) -> list[Train]:
+    """Trains through both directions with different seeds."""
     random = forward.jitter or back.jitter or forward.reorder or back.reorder
     # Loss, corruption and duplication change the samples without moving the median.
-    ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
+    way_there = replace(forward, loss=0.0, corrupt=0.0, duplicate=0.0)
+    way_back = replace(back, loss=0.0, corrupt=0.0, duplicate=0.0)
     size = plan.size + UDP_HEADERS
+    count = min(plan.count, 500)
     trains = []
     for seed in range(TRAINS if random else 2):
-        sent = [(number * plan.spacing, number * plan.spacing) for number in range(min(plan.count, 500))]
-        turning = _crossed(sent, ways[0], seed, size, plan)
-        back_again = _crossed([(at, (at, began)) for at, began in turning], ways[1], TRAINS + seed, size, plan)
-        trains.append([(began, turned, end) for end, (turned, began) in back_again])
+        sending_times = [number * plan.spacing for number in range(count)]
+        departures = [(sent, sent) for sent in sending_times]
+        turns = _crossed(departures, way_there, seed, size, plan)
+        echoes = [(turned, (sent, turned)) for turned, sent in turns]
+        arrivals = _crossed(echoes, way_back, TRAINS + seed, size, plan)
+        train = []
+        for returned, (sent, turned) in arrivals:
+            train.append((sent, turned, returned))
+        trains.append(train)
     return trains
 
 
@@ -194,13 +260,18 @@ def _crossed(
     stages = [way]
     if plan.rate_last and way.rate is not None:
         delay = replace(way, rate=None, buffer=None, buffer_bytes=None)
-        stages = [delay, LinkProfile(rate=way.rate, buffer_bytes=way.buffer_limit)]
-    found = list(sent)
-    for profile in stages:
-        link = Impairment(profile, seed)
-        found = [(arrival, label) for at, label in found for arrival, _ in link.offer(at, size)]
-        found.sort(key=itemgetter(0))
-    return found
+        queue = LinkProfile(rate=way.rate, buffer_bytes=way.buffer_limit)
+        stages = [delay, queue]
+    packets = list(sent)
+    for stage in stages:
+        link = Impairment(stage, seed)
+        arrivals = []
+        for at, label in packets:
+            for arrival, _ in link.offer(at, size):
+                arrivals.append((arrival, label))
+        arrivals.sort(key=itemgetter(0))
+        packets = arrivals
+    return packets
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
@@ -211,17 +282,21 @@ def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
         lost = None
     else:
         lost = direction.sent - direction.received
-    return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, design_effect(profile.loss))
+    configured = lost_fraction(profile)
+    effect = design_effect(profile.loss)
+    return _judge_fraction("loss", configured, lost, direction.sent, effect)
 
 
 def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:
-    """Compare the fraction of duplicated probes among the received ones with the asked fraction."""
-    return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
+    """Compare the fraction of duplicated probes among the received ones with the configured fraction."""
+    received = direction.received or 0
+    return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, received)
 
 
 def judge_order(direction: OneWay) -> Judgement:
     """Check that no probe arrives after a later one."""
-    return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
+    received = direction.received or 0
+    return _judge_fraction("reorder", 0.0, direction.reordered, received)
 
 
 def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
@@ -229,19 +304,23 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
     lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z standard
     errors to either side."""
     configured = chain.mean_burst
-    if direction.received is None or direction.bursts == 0:
+    bursts = direction.bursts
+    if direction.received is None or bursts == 0:
         return judged("burst", configured, None, 0.0, math.inf, "no loss was seen")
-    measured = (direction.sent - direction.received) / direction.bursts
-    margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
+    measured = (direction.sent - direction.received) / bursts
+    margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(bursts)
     low = max(1.0, configured - margin)
     high = configured + margin
-    unsure = direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0)
-    detail = f"{direction.bursts} bursts{' are too few for a judgement' if unsure else ''}"
+    geometric = chain.loss_good == 0.0 and chain.loss_bad == 1.0
+    unsure = bursts < BURSTS or not geometric
+    detail = f"{bursts} bursts"
+    if unsure:
+        detail += " are too few for a judgement"
     return judged("burst", configured, measured, low, high, detail, unsure=unsure)
 
 
 def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
-    """Compare the rate of the saturated link with the asked one. ValueError if the profile has none.
+    """Compare the rate of the saturated link with the configured one. ValueError if the profile has none.
 
     Corrupted datagrams use the rate but do not arrive. Too low a rate is "unknown" if the link may not have been full:
     with one TCP stream (see Saturation.fills), or if no queue built up because this host was too busy to send fast
@@ -254,20 +333,23 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
     high = (1 + RATE_RELATIVE) * configured
     if direction.rate is None:
         return judged("rate", configured, None, low, high, "too little arrived")
-    tcp = saturation.transport == "tcp"
-    if tcp:
+    transport = saturation.transport
+    if transport == "tcp":
         measured = direction.rate
     else:
         measured = direction.rate / (1 - profile.corrupt)
-    full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
-    short = saturation.seconds < JITTERS * profile.jitter
-    detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
+    queue_delay = direction.queue_delay or 0.0
+    full = saturation.fills and queue_delay >= saturation.queue / 2
     idle = measured < low and not full
+    enough = JITTERS * profile.jitter
+    short = saturation.seconds < enough
+    detail = f"{transport} for {saturation.seconds:.3g} s"
     if idle:
-        detail = f"{saturation.transport} did not fill the link"
+        detail = f"{transport} did not fill the link"
     elif short:
-        detail += f" is too short for so much jitter; enough {WOULD_TAKE} {JITTERS * profile.jitter:.3g} s"
-    return judged("rate", configured, measured, low, high, detail, unsure=idle or short)
+        detail += f" is too short for so much jitter; enough {WOULD_TAKE} {enough:.3g} s"
+    unsure = idle or short
+    return judged("rate", configured, measured, low, high, detail, unsure=unsure)
 
 
 def judge_queue(
@@ -284,35 +366,54 @@ def judge_queue(
     (bit/s, and the longest delay in s) but slower than what the saturation offers. ``in_kernel``: the buffer comes
     before the losses (`netem.kernel.police`), so what chance does not lose waits as well."""
     configured = saturation.queue
+    measured = direction.queue_delay
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * configured)
     low = max(0.0, configured - margin - profile.jitter)
     high = configured + margin + _jitter_range(profile, saturation)
-    high += sum(min(longest, max(0.0, saturation.offer / rate - 1) * saturation.seconds) for rate, longest in others)
+    high += _delay_of_others(others, saturation)
     if in_kernel:
         high += (configured + saturation.seconds) * _spared(profile, saturation)
-    if direction.queue_delay is None:
+    if measured is None:
         return judged("queue", configured, None, low, high, "too little arrived")
-    empty = direction.queue_delay < low
-    detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s{' did not fill the link' if empty else ''}"
-    return judged("queue", configured, direction.queue_delay, low, high, detail, unsure=empty)
+    empty = measured < low
+    detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
+    if empty:
+        detail += " did not fill the link"
+    return judged("queue", configured, measured, low, high, detail, unsure=empty)
+
+
+def _delay_of_others(others: Sequence[tuple[float, float]], saturation: Saturation) -> float:
+    """Seconds that a saturation may wait in faster queues of the way."""
+    delays = []
+    for rate, longest in others:
+        excess = max(0.0, saturation.offer / rate - 1)
+        delays.append(min(longest, excess * saturation.seconds))
+    return sum(delays)
 
 
 def _spared(profile: LinkProfile, saturation: Saturation) -> float:
-    """How many more datagrams of a saturation than configured a link may not lose by chance: a fraction of those that
-    it should not lose."""
-    if not profile.mean_loss:
+    """How many more datagrams of a saturation than configured may cross a link by chance: a fraction of those that it
+    should not lose."""
+    loss = profile.mean_loss
+    if not loss:
         return 0.0
-    datagrams = saturation.offer * saturation.seconds / (8 * (saturation.size + UDP_HEADERS))
-    independent = max(1, round(datagrams / design_effect(profile.loss)))
-    fewest, _ = binomial_range(independent, profile.mean_loss)
-    return (profile.mean_loss - fewest / independent) / (1 - min(profile.mean_loss, 0.5))
+    independent = max(1, round(_datagrams(saturation) / design_effect(profile.loss)))
+    fewest, _ = binomial_range(independent, loss)
+    return (loss - fewest / independent) / (1 - min(loss, 0.5))
 
 
 def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
     """Seconds by which the jitter of two datagrams of a saturation differs at most, but for one saturation of 500."""
-    datagrams = saturation.offer * saturation.seconds / (8 * (saturation.size + UDP_HEADERS))
-    rare = 0.001 / max(1.0, datagrams)
-    return profile.jitter * (quantile(profile.distribution, 1 - rare) - quantile(profile.distribution, rare))
+    rare = 0.001 / max(1.0, _datagrams(saturation))
+    highest = quantile(profile.distribution, 1 - rare)
+    lowest = quantile(profile.distribution, rare)
+    return profile.jitter * (highest - lowest)
+
+
+def _datagrams(saturation: Saturation) -> float:
+    """About how many datagrams a saturation sends."""
+    frame = 8 * (saturation.size + UDP_HEADERS)
+    return saturation.offer * saturation.seconds / frame
 
 
 def _judge_fraction(
@@ -328,7 +429,12 @@ def _judge_fraction(
     lowest, highest = binomial_range(independent, configured)
     low = lowest / independent
     high = highest / independent
-    found = judged(quantity, configured, count / number, low, high, f"{count} of {number}")
-    if found.verdict == "pass" and (lowest == 0 if configured else number < CLEAN_SAMPLES):
-        return replace(found, verdict="unknown", detail=f"{found.detail}: too few probes to detect it")
-    return found
+    detail = f"{count} of {number}"
+    verdict = judged(quantity, configured, count / number, low, high, detail)
+    if configured:
+        too_few = lowest == 0
+    else:
+        too_few = number < CLEAN_SAMPLES
+    if verdict.verdict == "pass" and too_few:
+        return replace(verdict, verdict="unknown", detail=f"{detail}: too few probes to detect it")
+    return verdict

@@ -1,4 +1,4 @@
-"""Losses on a link in use: the number asked for so far, and whether the measured number agrees.
+"""Losses on a link in use: the number configured so far, and whether the measured number agrees.
 
 This sends nothing: the link's own packets are the probes. A link's profile may change during a run, so each packet
 counts under the profile that decided its loss (`AskedLosses`).
@@ -23,7 +23,8 @@ class AskedLosses:
     def __init__(self, profile: LinkProfile) -> None:
         self._profile = profile
         self._from = 0  # number of packets before this profile
-        self._mean = self._variance = 0.0
+        self._mean = 0.0
+        self._variance = 0.0
 
     def change(self, packets: int, profile: LinkProfile) -> None:
         """Change the link's profile after ``packets`` packets in total."""
@@ -36,7 +37,9 @@ class AskedLosses:
         number = packets - self._from
         loss = self._profile.mean_loss
         effect = design_effect(self._profile.loss)
-        return self._mean + number * loss, self._variance + number * loss * (1 - loss) * effect
+        mean = self._mean + number * loss
+        variance = self._variance + number * loss * (1 - loss) * effect
+        return mean, variance
 
 
 class Losses(NamedTuple):
@@ -65,22 +68,30 @@ class Losses(NamedTuple):
         """
         if self.packets == 0 or self.asked <= 0:
             return 0, 0
-        low, high = binomial_range(round(self.packets / self._effect), self.asked / self.packets, 1 - chance)
-        return math.floor(low * self._effect), math.ceil(high * self._effect)
+        effect = self._effect
+        independent = round(self.packets / effect)
+        low, high = binomial_range(independent, self.asked / self.packets, 1 - chance)
+        return math.floor(low * effect), math.ceil(high * effect)
 
     def as_asked(self, chance: float) -> bool:
         """Whether the number of lost packets is accepted."""
-        if self.asked > 0 and abs(self.lost - self.asked) <= NEAR * math.sqrt(self.variance):
+        difference = abs(self.lost - self.asked)
+        if self.asked > 0 and difference <= NEAR * math.sqrt(self.variance):
             return True
         low, high = self.accepted(chance)
         return low <= self.lost <= high
 
     def tells(self, chance: float) -> bool:
-        """Whether the packets suffice for a verdict: no loss is asked, or a link without loss would be detected."""
-        return self.asked <= 0 < self.packets or self.accepted(chance)[0] > 0
+        """Whether the packets suffice for a verdict: no loss is configured, or a link without loss would be detected."""
+        if self.asked <= 0 < self.packets:
+            return True
+        fewest, _ = self.accepted(chance)
+        return fewest > 0
 
     @property
     def _effect(self) -> float:
         fraction = min(1.0, self.asked / self.packets)
         binomial = self.packets * fraction * (1 - fraction)
-        return max(1.0, self.variance / binomial) if binomial else 1.0
+        if not binomial:
+            return 1.0
+        return max(1.0, self.variance / binomial)

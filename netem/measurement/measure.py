@@ -31,7 +31,10 @@ from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 from netem.userspace.frame import ETHERNET
 
 PROBE_PAYLOAD = 40
-USUAL_SPACING, STEADY_SPACING, SHORTEST_SPACING = 0.002, 0.001, 0.0005  # s; steady: without jitter and reordering
+PROBE_BITS = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
+USUAL_SPACING = 0.002  # s
+STEADY_SPACING = 0.001  # s, without jitter and reordering
+SHORTEST_SPACING = 0.0005  # s
 PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
 SLOW_SHARE = 0.4  # of a rate so low that the train would take too long; both directions fit in one half-duplex channel
 LONGEST_ANSWER = 400  # bytes of a frame with the responder's results
@@ -46,7 +49,7 @@ LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS
 LONGEST_TRAIN = 60.0  # s, for a slow link
 EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
 CLEAN_SAMPLES = 50  # probes without an event that say that there are none: of 10 % they would show one, at 99 %
-BURSTS = 20  # of losses that tell their mean length
+BURSTS = 20  # of losses that suffice to judge their mean length
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Saturation:
     window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
             never causes losses that slow it down
     drain   seconds after the saturation until its queue is empty again
-    queue   seconds by which the queue delays the last datagrams if the link is no faster than asked; 0 for TCP
+    queue   seconds by which the queue delays the last datagrams if the link is no faster than configured; 0 for TCP
     fills   whether the link is certainly full: one TCP stream fills neither a lossy link nor one that holds more than
             its window
     """
@@ -77,7 +80,7 @@ class ProbePlan:
     """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
 
     wait   seconds to wait for the last echo, or for an answer. A direction without a rate has no saturation.
-    needed number of probes that tell every fraction of the profiles, if that is more than `count`
+    needed number of probes that suffice to judge every fraction of the profiles, if that is more than `count`
     rate_last  whether the links have their rate after their delay, as those of the kernel engine do, and not before it
     start  when the saturations begin, or without any the train, on the clock of time.time(); 0: as soon as possible
     """
@@ -95,8 +98,11 @@ class ProbePlan:
     @property
     def seconds(self) -> float:
         """About how long the measurement takes."""
-        saturations = [each for each in (self.forward, self.back) if each is not None]
-        return self.count * self.spacing + 2 * self.wait + sum(each.seconds + each.drain for each in saturations)
+        saturations = 0.0
+        for saturation in (self.forward, self.back):
+            if saturation is not None:
+                saturations += saturation.seconds + saturation.drain
+        return self.count * self.spacing + 2 * self.wait + saturations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +149,10 @@ class Measurement:
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Parse the probe's output. MeasureError if it has another form."""
         try:
-            directions = {key: OneWay(**mapping[key]) for key in ("forward", "back")}
-            return cls(**{**mapping, **directions})
+            fields = dict(mapping)
+            fields["forward"] = OneWay(**mapping["forward"])
+            fields["back"] = OneWay(**mapping["back"])
+            return cls(**fields)
         except (KeyError, TypeError) as error:
             raise MeasureError(
                 f"not the output of a probe: {error}; run `python -m netem.measurement.measure probe`"
@@ -171,12 +179,12 @@ def plan_probe(
     link with jitter, instead of these limits. rate_last: see `ProbePlan`.
     """
     seconds = 0.2 if quick else 2.0
-    slowest = min(profile.rate or math.inf for profile in (forward, back))
-    frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
     needed = _needed(forward, back)
-    (count, spacing) = _train(forward, back, quick, longest)
+    count, spacing = _train(forward, back, quick, longest)
     latency = forward.latency + back.latency
-    wait = latency + 5 * (forward.jitter + back.jitter) + (frame + 8 * LONGEST_ANSWER) / slowest + 0.05
+    jitter = forward.jitter + back.jitter
+    exchange = PROBE_BITS + 8 * LONGEST_ANSWER
+    wait = latency + 5 * jitter + exchange / _slowest(forward, back) + 0.05
     if forward.real or back.real:
         wait += REAL_WAIT
     return ProbePlan(
@@ -191,22 +199,40 @@ def plan_probe(
     )
 
 
-def _train(forward: LinkProfile, back: LinkProfile, quick: bool, longest: float | None) -> tuple[int, float]:
+def _slowest(forward: LinkProfile, back: LinkProfile) -> float:
+    """The lower rate of both directions in bit/s; infinite if neither has one."""
+    return min(forward.rate or math.inf, back.rate or math.inf)
+
+
+def _train(
+    forward: LinkProfile,
+    back: LinkProfile,
+    quick: bool,
+    longest: float | None,
+) -> tuple[int, float]:
     """The number of probes, and the seconds between two of them."""
-    usual, most = (0.5, 2.0) if quick else (4.0, 20.0)
-    slowest = min(profile.rate or math.inf for profile in (forward, back))
-    frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
+    if quick:
+        usual = 0.5
+        most = 2.0
+    else:
+        usual = 4.0
+        most = 20.0
+    slowest = _slowest(forward, back)
+    share = PROBE_SHARE * slowest
     needed = _needed(forward, back)
     wanted = max(usual / USUAL_SPACING, needed)
-    steady = not any(profile.jitter or profile.reorder for profile in (forward, back))
+    disorder = forward.jitter or forward.reorder or back.jitter or back.reorder
+    steady = not disorder
     pace = min(usual / wanted, STEADY_SPACING if steady else USUAL_SPACING)
-    spacing = max(SHORTEST_SPACING, pace, frame / (PROBE_SHARE * slowest))
-    if needed * frame / (PROBE_SHARE * slowest) > most:
-        spacing = _slow_spacing(forward, frame / slowest, steady=steady)
+    spacing = max(SHORTEST_SPACING, pace, PROBE_BITS / share)
+    if needed * PROBE_BITS / share > most:
+        spacing = _slow_spacing(forward, PROBE_BITS / slowest, steady=steady)
         duration = min(needed * spacing, longest or LONGEST_TRAIN)
     else:
-        duration = max(min(wanted * spacing, usual), min(needed * spacing, longest or most))
-    return max(2 * RTT_SAMPLES, round(duration / spacing)), spacing
+        shortest = min(wanted * spacing, usual)
+        duration = max(shortest, min(needed * spacing, longest or most))
+    count = max(2 * RTT_SAMPLES, round(duration / spacing))
+    return count, spacing
 
 
 def _slow_spacing(forward: LinkProfile, frame: float, *, steady: bool) -> float:
@@ -227,17 +253,18 @@ def _needed(forward: LinkProfile, back: LinkProfile) -> int:
     for profile in (forward, back):
         arriving *= 1 - min(lost_fraction(profile), 0.5)
     clean = CLEAN_SAMPLES + 3 * math.sqrt(CLEAN_SAMPLES * (1 - arriving))
-    return math.ceil(max(clean, _probes_to_see(forward), _probes_to_see(back)) / arriving)
+    arrivals = max(clean, _probes_to_see(forward), _probes_to_see(back))
+    return math.ceil(arrivals / arriving)
 
 
 def _probes_to_see(profile: LinkProfile) -> float:
-    """Number of arriving probes that suffice to detect a link without the smallest asked fraction, and to judge the
-    length of its bursts."""
-    fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
-    if fractions:
-        seen = EVENTS_TO_SEE / min(fractions) * design_effect(profile.loss)
-    else:
-        seen = 0.0
+    """Number of arriving probes that suffice to detect a link without the smallest configured fraction, and to judge
+    the length of its bursts."""
+    fractions = (lost_fraction(profile), profile.duplicate)
+    configured = [fraction for fraction in fractions if fraction]
+    seen = 0.0
+    if configured:
+        seen = EVENTS_TO_SEE / min(configured) * design_effect(profile.loss)
     if not isinstance(profile.loss, GilbertElliott) or not profile.loss.p:
         return seen
     bursts = (1 - profile.loss.bad_fraction) * profile.loss.p
@@ -256,28 +283,57 @@ def _plan_saturation(
     mtu: int,
     longest: float | None,
 ) -> Saturation | None:
-    """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses. A TCP
+    """Datagrams if this host can send enough of them: unlike TCP they fill a link immediately and despite losses. A TCP
     stream on a real link, of which no rate is known."""
     if profile.real:
-        seconds = max(3 * seconds, 1.0)
-        return Saturation("tcp", 0.0, seconds, size=0, window=int(TCP_WINDOW), drain=0.0, queue=0.0, fills=False)
+        return _plan_stream(0.0, max(3 * seconds, 1.0), TCP_WINDOW, fills=False)
     rate = profile.rate
     buffer = profile.buffer_limit
     if rate is None or buffer is None:
         return None
     steady = min(JITTERS * profile.jitter, longest or LONGEST)
     if rate > MOST_DATAGRAMS:
-        fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
+        in_flight = rate * latency / 8
+        fills = not profile.needs_packet_truth and in_flight < TCP_WINDOW
         seconds = max(3 * seconds, 1.0, 30 * latency, steady)
-        window = int(rate * latency / 8 + 0.7 * buffer)
-        return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
+        return _plan_stream(rate, seconds, in_flight + 0.7 * buffer, fills=fills)
     seconds = max(seconds, steady)
     # On a slow link: smaller datagrams, and more time if needed, so that about 20 of them arrive.
-    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
+    largest = mtu + ETHERNET - UDP_HEADERS
+    twentieth = rate * seconds / 8 / 20 - UDP_HEADERS
+    size = int(min(largest, max(60, twentieth)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
     queue = min(8 * buffer / rate, (OVERLOAD - 1) * seconds)
-    return Saturation("udp", offer, seconds, size=size, window=0, drain=queue, queue=queue, fills=True)
+    return Saturation(
+        transport="udp",
+        offer=offer,
+        seconds=seconds,
+        size=size,
+        window=0,
+        drain=queue,
+        queue=queue,
+        fills=True,
+    )
+
+
+def _plan_stream(
+    offer: float,
+    seconds: float,
+    window: float,
+    *,
+    fills: bool,
+) -> Saturation:
+    return Saturation(
+        transport="tcp",
+        offer=offer,
+        seconds=seconds,
+        size=0,
+        window=int(window),
+        drain=0.0,
+        queue=0.0,
+        fills=fills,
+    )
 
 
 def respond_arguments(address: str) -> list[str]:
@@ -287,8 +343,17 @@ def respond_arguments(address: str) -> list[str]:
 
 def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
     """Arguments of this module for the probe of a responder on `address` that printed `ready`."""
-    where = ["--address", address, "--port", str(ready["port"]), "--token", str(ready["token"])]
-    return ["probe", *where, "--plan", json.dumps(asdict(plan))]
+    return [
+        "probe",
+        "--address",
+        address,
+        "--port",
+        str(ready["port"]),
+        "--token",
+        str(ready["token"]),
+        "--plan",
+        json.dumps(asdict(plan)),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -302,11 +367,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command.add_argument("--port", type=int, required=True, help="as the responder printed it")
     command.add_argument("--token", required=True, help="as the responder printed it")
     command.add_argument("--plan", type=json.loads, required=True, help="a ProbePlan as JSON")
-    given = parser.parse_args(arguments)
-    if given.command == "respond":
-        probe.respond(given.address)
+    options = parser.parse_args(arguments)
+    if options.command == "respond":
+        probe.respond(options.address)
     else:
-        probe.probe(given.address, given.port, given.token, given.plan)
+        probe.probe(options.address, options.port, options.token, options.plan)
 
 
 if __name__ == "__main__":

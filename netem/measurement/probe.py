@@ -3,7 +3,7 @@
 The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
 one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
 responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
-by datagrams above the asked rate of the link, or by TCP. What follows waits in the link's queue behind the datagrams.
+by datagrams above the configured rate of the link, or by TCP. What follows waits in the link's queue behind the datagrams.
 After the train, and at the end, the probe asks for the responder's results. It repeats the question until it has an
 answer, because the link may lose the question.
 
@@ -67,10 +67,15 @@ def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
 def times_of(saturation: Mapping[str, Any]) -> list[float]:
     """When to send each datagram of a saturation (netem.measurement.measure.Saturation), in seconds from its start."""
     spacing = (saturation["size"] + UDP_HEADERS) * 8 / saturation["offer"]
-    return [number * spacing for number in range(int(saturation["seconds"] / spacing))]
+    count = int(saturation["seconds"] / spacing)
+    return [number * spacing for number in range(count)]
 
 
-def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
+def flood(
+    send: Callable[[bytes], object],
+    head: Callable[[int], bytes],
+    saturation: Mapping[str, Any],
+) -> None:
     """Send the datagrams of a saturation, each with a header from ``head``."""
     filler = bytes(saturation["size"] - HEADER.size)
     start = time.monotonic()
@@ -99,7 +104,8 @@ def drain(connection: socket.socket, window: int) -> float | None:
     while received := connection.recv_into(buffer):
         total += received
         stamps.append((time.monotonic(), total))
-    return stream_rate(stamps, connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+    segment = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    return stream_rate(stamps, segment)
 
 
 class Responder:
@@ -122,9 +128,11 @@ class Responder:
             if until in ready and not os.read(until, 4096):
                 return
             if datagrams in ready:
-                self._datagram(*receive(self.datagrams))
+                data, sender, arrived = receive(self.datagrams)
+                self._datagram(data, sender, arrived)
             if streams in ready:
-                self._stream(self.streams.accept()[0])
+                connection, _ = self.streams.accept()
+                self._stream(connection)
 
     def close(self) -> None:
         self.datagrams.close()
@@ -134,8 +142,15 @@ class Responder:
         session = self._sessions.get(identity)
         if session is None:
             while len(self._sessions) >= SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            session = {"numbers": [], "delays": [], "flood": Flood(), "requested": False, "stream": None}
+                oldest = next(iter(self._sessions))
+                del self._sessions[oldest]
+            session = {
+                "numbers": [],
+                "delays": [],
+                "flood": Flood(),
+                "requested": False,
+                "stream": None,
+            }
             self._sessions[identity] = session
         return session
 
@@ -146,37 +161,48 @@ class Responder:
         if token != self.token:
             return
         session = self._session(identity)
-
-        def head(kind: int, number: int, echo: int = 0, at: float = 0.0) -> bytes:
-            return HEADER.pack(self.token, kind, identity, number, echo, at)
-
         if kind == PROBE:
             session["numbers"].append(number)
             session["delays"].append(arrived - sent)
-            held = time.time() - arrived
-            echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held) + ECHO_SENT.pack(time.time())
-            self.datagrams.sendto(echo + data[len(echo) :], sender)
+            echo_number = len(session["numbers"]) - 1
+            wait = time.time() - arrived
+            header = HEADER.pack(self.token, ECHO, identity, number, echo_number, sent + wait)
+            echo = header + ECHO_SENT.pack(time.time())
+            filler = data[len(echo) :]
+            self.datagrams.sendto(echo + filler, sender)
         elif kind == FLOOD:
             session["flood"].add(sent, arrived, len(data))
         elif kind == ASK:
-            self.datagrams.sendto(head(ANSWER, number) + self._report(session, number), sender)
+            header = HEADER.pack(self.token, ANSWER, identity, number, 0, 0.0)
+            self.datagrams.sendto(header + self._report(session, number), sender)
         elif kind == REQUEST and not session["requested"]:
             session["requested"] = True
-            with contextlib.suppress(OSError):  # the run ends, and its links with it
-                flood(
-                    lambda packet: self.datagrams.sendto(packet, sender),
-                    lambda number: head(FLOOD, number, at=time.time()),
-                    json.loads(data[HEADER.size :]),
-                )
+            saturation = json.loads(data[HEADER.size :])
+            self._flood(identity, sender, saturation)
+
+    def _flood(
+        self,
+        identity: int,
+        sender: tuple[str, int],
+        saturation: dict[str, Any],
+    ) -> None:
+        """Saturate the direction to a probe."""
+
+        def send(packet: bytes) -> None:
+            self.datagrams.sendto(packet, sender)
+
+        def head(number: int) -> bytes:
+            return HEADER.pack(self.token, FLOOD, identity, number, 0, time.time())
+
+        with contextlib.suppress(OSError):  # the run ends, and its links with it
+            flood(send, head, saturation)
 
     def _report(self, session: dict[str, Any], sent: int) -> bytes:
         numbers = session["numbers"]
-        rates = session["stream"] or session["flood"].result()
-        if session["delays"]:
-            delay = median(session["delays"])
-        else:
-            delay = None
-        forward = train_counts(numbers, sent) | {"delay": delay} | rates
+        delays = session["delays"]
+        forward: dict[str, Any] = dict(train_counts(numbers, sent))
+        forward["delay"] = median(delays) if delays else None
+        forward |= session["stream"] or session["flood"].result()
         return json.dumps({"echoes": len(numbers), "forward": forward}).encode()
 
     def _stream(self, connection: socket.socket) -> None:
@@ -184,13 +210,16 @@ class Responder:
         with connection:
             connection.settimeout(10)
             try:
-                token, identity, direction, seconds, window = STREAM_HEAD.unpack(connection.recv(STREAM_HEAD.size))
+                head = connection.recv(STREAM_HEAD.size)
+                token, identity, direction, seconds, window = STREAM_HEAD.unpack(head)
                 if token != self.token:
                     return
                 if direction == BACK:
                     stream(connection, seconds)
                 else:
-                    self._session(identity)["stream"] = {"rate": drain(connection, window), "queue_delay": None}
+                    rate = drain(connection, window)
+                    session = self._session(identity)
+                    session["stream"] = {"rate": rate, "queue_delay": None}
             except (OSError, struct.error):  # the probe is gone, or the peer is no probe
                 return
 
@@ -198,7 +227,13 @@ class Responder:
 class Probe:
     """The near end; `run` returns the measurement as a plain mapping (see netem.measurement.measure.Measurement)."""
 
-    def __init__(self, address: str, port: int, token: bytes, plan: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        token: bytes,
+        plan: dict[str, Any],
+    ) -> None:
         self.far = (address, port)
         self.plan = plan
         self._late = 0.0
@@ -212,7 +247,9 @@ class Probe:
         self._socket.close()
 
     def run(self) -> dict[str, Any]:
-        saturates = self.plan["forward"] or self.plan["back"]
+        forward_load = self.plan["forward"]
+        back_load = self.plan["back"]
+        saturates = forward_load or back_load
         if not saturates:
             self._wait_to_start()
         echoes, times, delays = self._train()
@@ -220,18 +257,26 @@ class Probe:
         forward: dict[str, Any] = {"sent": self.plan["count"], "received": None}
         back: dict[str, Any] = {"sent": 0, "received": None}
         if answer is not None:
-            back = train_counts(echoes, answer["echoes"]) | {"delay": median(delays) if delays else None}
+            back = dict(train_counts(echoes, answer["echoes"]))
+            back["delay"] = median(delays) if delays else None
             if saturates:
                 self._wait_to_start()
-            if self.plan["forward"]:
-                self._saturate_forward(self.plan["forward"])
-            if self.plan["back"]:
-                back |= self._saturate_back(self.plan["back"])
-            forward = ((self._ask() if self.plan["forward"] else None) or answer)["forward"]
+            if forward_load:
+                self._saturate_forward(forward_load)
+            if back_load:
+                back |= self._saturate_back(back_load)
+            if forward_load:
+                answer = self._ask() or answer
+            forward = answer["forward"]
         times.sort()
+        rtt_median = None
+        rtt_p99 = None
+        if times:
+            rtt_median = times[len(times) // 2]
+            rtt_p99 = times[int(len(times) * 0.99)]
         return {
-            "rtt_median": times[len(times) // 2] if times else None,
-            "rtt_p99": times[int(len(times) * 0.99)] if times else None,
+            "rtt_median": rtt_median,
+            "rtt_p99": rtt_p99,
             "rtt_samples": len(times),
             "forward": forward,
             "back": back,
@@ -260,14 +305,16 @@ class Probe:
         """(kind, echo number, time sent, time arrived, all data) of each datagram that comes before `until`."""
         while True:
             left = until - time.monotonic()
-            if not select.select([self._socket], [], [], max(0.0, left))[0]:
+            timeout = max(0.0, left)
+            readable, _, _ = select.select([self._socket], [], [], timeout)
+            if not readable:
                 return
             try:
                 data, _, arrived = receive(self._socket)
             except (BlockingIOError, ConnectionRefusedError):
                 continue
             token, kind, identity, _, echo, sent = HEADER.unpack_from(data)
-            if (token, identity) == (self._token, self._identity):
+            if token == self._token and identity == self._identity:
                 yield kind, echo, sent, arrived, data
             if left <= 0:
                 return
@@ -282,14 +329,14 @@ class Probe:
         delays: list[float] = []
         due = time.monotonic()
         for number in range(count + 1):
-            if number < count:
-                until = due
-            else:
-                until = due + self.plan["wait"]
+            until = due
+            if number == count:
+                until += self.plan["wait"]
             for kind, echo, sent, arrived, data in self._received(until):
                 if kind == ECHO:
+                    (echo_sent,) = ECHO_SENT.unpack_from(data, HEADER.size)
                     times.append(arrived - sent)
-                    delays.append(arrived - ECHO_SENT.unpack_from(data, HEADER.size)[0])
+                    delays.append(arrived - echo_sent)
                     echoes.append(echo)
             if number < count:
                 self._send(self._head(PROBE, number) + filler)
@@ -299,9 +346,11 @@ class Probe:
 
     def _ask(self) -> dict[str, Any] | None:
         """Ask for the responder's results; None if it does not answer."""
+        wait = max(ASK_AGAIN, self.plan["wait"])
         for _ in range(ATTEMPTS):
             self._send(self._head(ASK, self.plan["count"]))
-            for kind, _, _, _, data in self._received(time.monotonic() + max(ASK_AGAIN, self.plan["wait"])):
+            until = time.monotonic() + wait
+            for kind, _, _, _, data in self._received(until):
                 if kind == ANSWER:
                     answer: dict[str, Any] = json.loads(data[HEADER.size :])
                     return answer
@@ -310,10 +359,11 @@ class Probe:
     def _saturate_forward(self, saturation: dict[str, Any]) -> None:
         if saturation["transport"] == "tcp":
             self._stream(FORWARD, saturation)
-        else:
-            flood(self._send, lambda number: self._head(FLOOD, number), saturation)
-            if (self.plan["back"] or {}).get("transport") != "udp":  # else the request waits behind the datagrams
-                time.sleep(self.plan["wait"] + saturation["drain"])
+            return
+        flood(self._send, lambda number: self._head(FLOOD, number), saturation)
+        back = self.plan["back"] or {}
+        if back.get("transport") != "udp":  # else the request waits behind the datagrams
+            time.sleep(self.plan["wait"] + saturation["drain"])
 
     def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
         if saturation["transport"] == "tcp":
@@ -321,20 +371,22 @@ class Probe:
         datagrams = Flood()
         times = times_of(saturation)
         request = json.dumps(saturation).encode()
+        wait = self.plan["wait"]
         forward = self.plan["forward"]
         waiting = forward["drain"] if forward else 0.0  # behind the datagrams of the other direction
         for _ in range(ATTEMPTS):
             self._send(self._head(REQUEST) + request)
-            until = time.monotonic() + max(ASK_AGAIN, waiting + self.plan["wait"])
+            until = time.monotonic() + max(ASK_AGAIN, waiting + wait)
             while time.monotonic() < until:
                 for kind, _, sent, arrived, data in self._received(until):
                     if kind == FLOOD:
                         datagrams.add(sent, arrived, len(data))
                         if datagrams.count == len(times):
                             return datagrams.result()
-                        unsent = times[-1] - times[HEADER.unpack_from(data)[3]]
+                        header = HEADER.unpack_from(data)
+                        unsent = times[-1] - times[header[3]]
                         queued = saturation["drain"] - datagrams.waited  # behind this one, at most
-                        until = time.monotonic() + unsent + max(0.0, queued) + self.plan["wait"]
+                        until = time.monotonic() + unsent + max(0.0, queued) + wait
             if datagrams.size:
                 break
         return datagrams.result()
@@ -342,9 +394,10 @@ class Probe:
     def _stream(self, direction: int, saturation: dict[str, Any]) -> float | None:
         seconds = saturation["seconds"]
         window = min(saturation["window"], LARGEST_WINDOW)
+        head = STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window)
         try:
             with socket.create_connection(self.far, timeout=10) as connection:
-                connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window))
+                connection.sendall(head)
                 if direction == BACK:
                     return drain(connection, window)
                 stream(connection, seconds)
@@ -357,13 +410,24 @@ class Probe:
 def respond(address: str) -> None:
     """Serve on `address` until standard input ends; prints one line with the port and the token."""
     responder = Responder(address)
-    print(json.dumps({"event": "ready", "port": responder.port, "token": responder.token.hex()}), flush=True)
+    ready = {
+        "event": "ready",
+        "port": responder.port,
+        "token": responder.token.hex(),
+    }
+    print(json.dumps(ready), flush=True)
     responder.serve(sys.stdin.fileno())
     responder.close()
 
 
-def probe(address: str, port: int, token: str, plan: dict[str, Any]) -> None:
+def probe(
+    address: str,
+    port: int,
+    token: str,
+    plan: dict[str, Any],
+) -> None:
     """Measure the link, and print the measurement as one JSON object."""
     near = Probe(address, port, bytes.fromhex(token), plan)
-    print(json.dumps(near.run()), flush=True)
+    measurement = near.run()
+    print(json.dumps(measurement), flush=True)
     near.close()

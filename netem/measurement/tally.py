@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import sub
 
 UDP_HEADERS = 14 + 20 + 8
 TCP_HEADERS = 14 + 20 + 20 + 12  # the 12 are the timestamp option
@@ -21,7 +22,13 @@ def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
             reordered += number < highest
             highest = max(highest, number)
             seen.add(number)
-    bursts = sum(number not in seen and (number == 0 or number - 1 in seen) for number in range(sent))
+    bursts = 0
+    arrived_before = True
+    for number in range(sent):
+        arrived = number in seen
+        if arrived_before and not arrived:
+            bursts += 1
+        arrived_before = arrived
     return {
         "sent": sent,
         "received": len(seen),
@@ -37,9 +44,12 @@ def arrival_rate(times: Sequence[float], bits: float) -> float | None:
     half = len(times) // 2
     if half < 2:
         return None
-    spans = sorted(later - earlier for earlier, later in zip(times, times[half:], strict=False))
+    pairs = zip(times, times[half:], strict=False)
+    spans = sorted(later - earlier for earlier, later in pairs)
     middle = spans[len(spans) // 2]
-    return half * bits / middle if middle > 0 else None
+    if middle <= 0:
+        return None
+    return half * bits / middle
 
 
 def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
@@ -47,12 +57,14 @@ def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | No
     `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514."""
     if len(stamps) < 2:
         return None
+    start, _ = stamps[0]
     last, total = stamps[-1]
-    ramp = stamps[0][0] + (last - stamps[0][0]) / 3
+    ramp = start + (last - start) / 3
     first, before = next(stamp for stamp in stamps if stamp[0] >= ramp)
     if last <= first:
         return None
-    return (total - before) * 8 / (last - first) * (segment + TCP_HEADERS) / segment
+    payload_rate = (total - before) * 8 / (last - first)
+    return payload_rate * (segment + TCP_HEADERS) / segment
 
 
 class Flood:
@@ -74,23 +86,29 @@ class Flood:
         return self._delays[-1] - self._fastest
 
     def add(self, sent: float, arrived: float, payload: int) -> None:
+        delay = arrived - sent
         self.size = payload
         self._times.append(arrived)
-        self._delays.append(arrived - sent)
-        self._fastest = min(self._fastest, self._delays[-1])
+        self._delays.append(delay)
+        self._fastest = min(self._fastest, delay)
 
     def result(self) -> dict[str, float | None]:
         """rate (bit/s), and loaded: the same until the last datagram was sent, without what came from queues later;
         queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes of frames, and when it
         began and ended (first, last)."""
-        rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
-        if self._delays:
-            delay = max(self._delays) - min(self._delays)
-        else:
-            delay = None
-        arrived: dict[str, float | None] = {"bytes": len(self._times) * (self.size + UDP_HEADERS)}
-        if self._times:
-            sent = max(at - took for at, took in zip(self._times, self._delays, strict=True))
-            loaded = arrival_rate([at for at in self._times if at <= sent], (self.size + UDP_HEADERS) * 8)
-            arrived |= {"loaded": loaded, "first": min(self._times), "last": max(self._times)}
-        return {"rate": rate, "queue_delay": delay, **arrived}
+        frame = self.size + UDP_HEADERS
+        result: dict[str, float | None] = {
+            "rate": arrival_rate(self._times, frame * 8),
+            "queue_delay": None,
+            "bytes": len(self._times) * frame,
+        }
+        if not self._times:
+            return result
+        result["queue_delay"] = max(self._delays) - min(self._delays)
+        sending_times = map(sub, self._times, self._delays)
+        last_sent = max(sending_times)
+        under_load = [time for time in self._times if time <= last_sent]
+        result["loaded"] = arrival_rate(under_load, frame * 8)
+        result["first"] = min(self._times)
+        result["last"] = max(self._times)
+        return result

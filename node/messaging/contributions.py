@@ -1,4 +1,5 @@
-"""Whose messages a role used, and which it never received, for the record. Pure: `Exchange` reports it.
+"""The senders with messages that a role used, and those with messages that it never received, for the record. Pure:
+`Exchange` reports them.
 
 A message counts when a gathering returns it, or ``receive`` if it has tensors, unless the role refuses it before it
 gathers again or receives the same kind again. Each kind of a sender is reported once. So the record has a few names
@@ -15,10 +16,11 @@ from node.messaging.wire import Message
 
 
 class Contributions:
-    """What one role has made of the messages of its peers."""
+    """What one role has done with the messages of its peers."""
 
     def __init__(self) -> None:
-        self._reported: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)  # by kind, and whether gathered
+        # By kind, and whether gathered.
+        self._reported: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
         self._new: dict[tuple[str, bool], set[str]] = {}  # that may still be refused
         self._last: tuple[str, int] | None = None  # kind and round of the last gathering, if it needed answers
         self._wanted: set[str] = set()  # kinds that the role ever waited for
@@ -46,23 +48,29 @@ class Contributions:
         is left, if it needed answers."""
         for gathered in (True, False):
             senders = self._new.get((message.kind, gathered), set())
-            if message.sender in senders:
-                senders.discard(message.sender)
-                if gathered and not senders:
-                    return self._last
+            if message.sender not in senders:
+                continue
+            senders.discard(message.sender)
+            if gathered and not senders:
+                return self._last
         return None
 
     def news(self, gathered: bool, kinds: Collection[str] | None) -> list[tuple[str, list[str]]]:
         """Kinds, and the senders that count now and did not before. Called before the role gathers, or receives these
         ``kinds``."""
-        found = []
-        for key in [key for key in self._new if key[1] == gathered and (kinds is None or key[0] in kinds)]:
+        news = []
+        for kind, was_gathered in list(self._new):
+            if was_gathered != gathered:
+                continue
+            if kinds is not None and kind not in kinds:
+                continue
+            key = (kind, gathered)
             senders = self._new.pop(key)
             fresh = senders - self._reported[key]
             if fresh:
                 self._reported[key] |= fresh
-                found.append((key[0], sorted(fresh)))
-        return found
+                news.append((kind, sorted(fresh)))
+        return news
 
     def leave(self, waiting: Iterable[tuple[str, str]]) -> None:
         """Note messages (kind, sender) that are left over, because they are dropped or because the role has ended."""
@@ -76,4 +84,7 @@ class Contributions:
 
     def unreceived(self) -> dict[str, list[str]]:
         """The senders of messages of each kind that the role never waited for."""
-        return {kind: sorted(senders) for kind, senders in sorted(self._unreceived.items())}
+        names = {}
+        for kind, senders in sorted(self._unreceived.items()):
+            names[kind] = sorted(senders)
+        return names

@@ -11,7 +11,7 @@ From a node:
     done {reason}                                   the role ended: "rounds", "accuracy", "target" or "stopped"
     failed {error}                                  the node failed
 To a node:
-    start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
+    start, stop, leave, slow {factor}, beat         beat is the lease: a node that receives nothing ends itself
     address {node, host}                            the node, this one or a peer, has another address from now on
 
 Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
@@ -44,7 +44,15 @@ from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
 
-SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
+SHARES = frozenset(
+    {
+        "accuracy",
+        "accuracy_before_meeting",
+        "cloud_accuracy",
+        "docking_accuracy",
+        "edge_accuracy",
+    }
+)
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
 _BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second
@@ -80,7 +88,8 @@ class ControlClient:
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = _FLUSH
         self._socket.maxmsgsize = _LARGEST
-        self._socket.sndhwm = self._socket.rcvhwm = _BACKLOG
+        self._socket.sndhwm = _BACKLOG
+        self._socket.rcvhwm = _BACKLOG
         self._socket.reconnect_ivl = 100
         set_client_keys(self._socket, assignment.keys, assignment.control_key)
         self._socket.connect(self._endpoint.address)
@@ -88,7 +97,7 @@ class ControlClient:
         self._last_received = asyncio.get_running_loop().time()
 
     def register(self) -> None:
-        """Tell the orchestrator that this node is ready. From now on the orchestrator renews its lease."""
+        """Report to the orchestrator that this node is ready. From now on the orchestrator renews its lease."""
         self._last_received = asyncio.get_running_loop().time()
         registration = {
             "type": "register",
@@ -111,23 +120,28 @@ class ControlClient:
                 async with asyncio.timeout(pause):
                     return await self._received.get()
             # A node that was frozen, or starved of processor time, must not count that time as the peer's silence.
-            self._last_received += max(0.0, loop.time() - start - 2 * pause)
-            if loop.time() - self._last_received > lease:
+            took = loop.time() - start
+            self._last_received += max(0.0, took - 2 * pause)
+            silence = loop.time() - self._last_received
+            if silence > lease:
                 self._socket.linger = 0
-                raise ControlError(
-                    f"{self._assignment.node}: nothing received from the orchestrator for {lease:g} s; ending"
-                )
+                node = self._assignment.node
+                raise ControlError(f"{node}: nothing received from the orchestrator for {lease:g} s; ending")
         return self._received.get_nowait()
 
     def send(self, message: Mapping[str, Any]) -> None:
+        data = msgpack.packb(message, default=plain)
         try:
-            self._socket.send(msgpack.packb(message, default=plain), zmq.NOBLOCK)
+            self._socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
             logger.warning("the orchestrator does not read; dropped a message of type %s", message["type"])
         asyncio.get_running_loop().call_soon(self._read)
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
-        self.send({"type": "event", "name": name, **({} if round is None else {"round": round}), **fields})
+        message: dict[str, Any] = {"type": "event", "name": name}
+        if round is not None:
+            message["round"] = round
+        self.send({**message, **fields})
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
         self.send({"type": "metric", "round": round, "values": dict(values)})
@@ -141,9 +155,10 @@ class ControlClient:
     def _read(self) -> None:
         while not self._socket.closed:
             try:
-                message = unpack(self._socket.recv(zmq.NOBLOCK))
+                data = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            message = unpack(data)
             self._last_received = asyncio.get_running_loop().time()
             if message.get("type") != "beat":
                 self._received.put_nowait(message)
@@ -152,13 +167,20 @@ class ControlClient:
 class ControlServer:
     """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
-    def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str], lease: float = Timeouts.lease) -> None:
+    def __init__(
+        self,
+        address: str,
+        keys: Keypair,
+        nodes: Mapping[str, str],
+        lease: float = Timeouts.lease,
+    ) -> None:
         """``address``: the ZeroMQ endpoint to bind; ControlError if that fails. ``nodes``: the public key of each node
         that may connect. ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = Authenticator(self._context, {key: name for name, key in nodes.items()})
+        names = {key: name for name, key in nodes.items()}
+        self._authenticator = Authenticator(self._context, names)
         self._endpoint = Endpoint(address)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
@@ -223,7 +245,8 @@ class ControlServer:
             try:
                 if len(frames) != 2:
                     raise WireError(f"{len(frames) - 1} frames; a control message has one")
-                self._accept(node, address.bytes, unpack(frame.buffer, _CONTAINERS))
+                message = unpack(frame.buffer, _CONTAINERS)
+                self._accept(node, address.bytes, message)
             except WireError as error:
                 self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
         asyncio.get_running_loop().call_soon(self._read)  # other coroutines run in between, however much a node sends
@@ -232,15 +255,15 @@ class ControlServer:
         if not isinstance(message.get("type"), str):
             raise WireError("no type")
         if message["type"] == "register":
-            if message.get("node") != node:
-                raise WireError(f"claims to be {quoted(message.get('node'))}")
-            if message.get("protocol") != PROTOCOL:
-                error = (
-                    f"speaks protocol {quoted(message.get('protocol'))}, the orchestrator {PROTOCOL}: use one version"
-                )
-                message = {"type": "failed", "error": error}  # the node hears nothing, so its lease ends it
-            else:
+            claimed = message.get("node")
+            protocol = message.get("protocol")
+            if claimed != node:
+                raise WireError(f"claims to be {quoted(claimed)}")
+            if protocol == PROTOCOL:
                 self._addresses[node] = address
+            else:
+                error = f"speaks protocol {quoted(protocol)}, the orchestrator {PROTOCOL}: use one version"
+                message = {"type": "failed", "error": error}  # the node receives nothing, so its lease ends it
         self._received.put_nowait((node, message))
 
     def _send(self, node: str, data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from typing import Any, Literal, TypeVar
 
 from node.assignment import Gathering
@@ -19,7 +19,8 @@ from node.messaging.transport import Immediate, Transport
 from node.messaging.wire import Message, frozen
 
 FINISH = "finish"  # the kind of the message with which a parent ends the run of its children
-TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name and peer; more would cost as much as what they report
+TOLD_AT_ONCE = 100  # events of one name and peer; more would cost as much as what they report
+TOLD_A_SECOND = 10
 
 T = TypeVar("T")
 
@@ -64,13 +65,15 @@ class Exchange:
         audience = frozenset(to)
         message = frozen(message)
         self._standing[message.kind] = dict.fromkeys(audience, message)
-        await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
+        present = audience & self.membership.present
+        await self._transport.send(sorted(present), message, replace=True)
 
     async def publish_each(self, kind: str, messages: Mapping[str, Message]) -> None:
         """Publish a different message of ``kind`` to each peer."""
         messages = {peer: frozen(message) for peer, message in messages.items()}
         self._standing[kind] = dict(messages)
-        for peer in sorted(messages.keys() & self.membership.present):
+        present = messages.keys() & self.membership.present
+        for peer in sorted(present):
             await self._transport.send([peer], messages[peer], replace=True)
 
     def withdraw(self, kind: str) -> None:
@@ -86,23 +89,27 @@ class Exchange:
         deadline: float | None = None,
         enough: int | None = None,
     ) -> list[Message]:
+        count: int | None = None
         if quorum is None:
-            needed = (self._rule.quorum, self._rule.count)
-        else:
-            needed = (quorum, None)
-        gather = Gather(kind, round, frozenset(peers), *needed, enough)
+            quorum = self._rule.quorum
+            count = self._rule.count
+        gather = Gather(kind, round, frozenset(peers), quorum, count, enough)
         self._contributions.want([kind])
         self._report_contributions(gathered=True)
-        patience = self._rule.deadline if deadline is None else deadline
+        if deadline is None:
+            deadline = self._rule.deadline
         self._report_remarks(self._mailbox.begin(gather))
         membership = self.membership
         attending = set(gather.peers & membership.present)
         self._attending.append(attending)
+
+        def answered() -> bool:
+            return gather.complete(membership.reachable, membership.left)
+
         try:
-            complete = await self._until(lambda: gather.complete(membership.reachable, membership.left), patience)
-            if not complete and gather.quorum != 0 and (silent := sorted(gather.missing & attending)):
-                numbers = self._edge_rounds.numbers(round, silent[0])
-                self._reporter.event("unanswered", **numbers, kind=kind, peers=silent, deadline=patience)
+            complete = await self._until(answered, deadline)
+            if not complete and gather.quorum != 0:
+                self._report_unanswered(gather, attending, deadline)
         finally:
             self._attending.remove(attending)
             self._mailbox.end(gather)
@@ -112,7 +119,8 @@ class Exchange:
             self.gatherings += 1
             if not messages:
                 need = max(1, gather.need(membership.left))
-                self.abandon(kind, round, min(gather.peers), gather.answers, need)
+                first_peer = min(gather.peers)
+                self.abandon(kind, round, first_peer, gather.answers, need)
         return messages
 
     def abandon(
@@ -123,20 +131,33 @@ class Exchange:
         have: Collection[str],
         need: int,
     ) -> None:
-        """Report that a gathering of ``peer`` and others, which ``have`` answered, was abandoned. The round goes on
+        """Report that a gathering of ``peer`` and others, which ``have`` answered, was abandoned. The round continues
         without it."""
         self.abandoned += 1
-        fields: dict[str, Any] = {"kind": kind, "have": len(have), "need": need, "peers": sorted(have)}
-        self._reporter.event("round_abandoned", **self._edge_rounds.numbers(round, peer), **fields)
+        numbers = self._edge_rounds.numbers(round, peer)
+        self._reporter.event(
+            "round_abandoned",
+            **numbers,
+            kind=kind,
+            have=len(have),
+            need=need,
+            peers=sorted(have),
+        )
 
     def refuse(self, message: Message, reason: str) -> None:
         """Report that the role leaves out a message. If nothing is left of its gathering, that is abandoned."""
-        fields: dict[str, Any] = {"peer": message.sender, "kind": message.kind}
         numbers = self._edge_rounds.numbers(message.round, message.sender)
-        self._reporter.event("bad_message", **numbers, **fields, reason=f"message {message.kind!r} {reason}")
+        self._reporter.event(
+            "bad_message",
+            **numbers,
+            peer=message.sender,
+            kind=message.kind,
+            reason=f"message {message.kind!r} {reason}",
+        )
         gathering = self._contributions.refuse(message)
         if gathering is not None:
-            self.abandon(*gathering, message.sender, (), 1)
+            kind, round = gathering
+            self.abandon(kind, round, message.sender, (), 1)
 
     async def receive(
         self,
@@ -152,14 +173,15 @@ class Exchange:
             self._report_remarks(remarks)
             if message is None or self._stopped.is_set():
                 await self._next_news()
-            elif message.sender != self._parent and message.not_finite is not None:
-                self._report_remarks([("not_finite", message)])
-                if left_out is not None:
-                    left_out([message.sender])
-            else:
-                if message.sender != self._parent:
-                    self._contributions.received(message)
-                return message  # also the parent's with values not finite, or this node would wait for ever
+                continue
+            if message.sender == self._parent:
+                return message  # also with values that are not finite, or this node would wait for ever
+            if message.not_finite is None:
+                self._contributions.received(message)
+                return message
+            self._report_remarks([("not_finite", message)])
+            if left_out is not None:
+                left_out([message.sender])
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
         """Return the result of ``work``. Raise `Finished` as soon as the run is over."""
@@ -167,7 +189,8 @@ class Exchange:
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
+            tasks = (task, self._stopping)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise Finished
@@ -186,26 +209,30 @@ class Exchange:
     # For the runtime
 
     def admit(self, peers: Iterable[str]) -> None:
-        """Wait for these peers, which have been asked to come, in the gatherings that follow."""
+        """Wait for these peers, which are about to start, in the gatherings that follow."""
         self.membership.awaited.update(peers)
 
     def lose(self, peer: str) -> None:
         """Do not wait for a peer that will not come."""
         self._went_away(peer)
         self.membership.lose(peer)
-        self._tell_news()
+        self._wake()
 
     def dismiss(self, peers: Iterable[str]) -> None:
-        """Forget these peers. They have no part in what comes, unless they are admitted again."""
+        """Forget these peers. They have no part in later rounds, unless they are admitted again."""
         gone = frozenset(peers)
         for peer in gone:
             self.membership.forget(peer)
-        self._contributions.leave(self._mailbox.waiting(gone))
+        waiting = self._mailbox.waiting(gone)
+        self._contributions.leave(waiting)
         self._contributions.forget(gone)
         self._mailbox.forget(gone)
         for kind, audience in self._standing.items():
-            self._standing[kind] = {peer: message for peer, message in audience.items() if peer not in gone}
-        self._allowances = {key: each for key, each in self._allowances.items() if key[1] not in gone}
+            remaining = {peer: message for peer, message in audience.items() if peer not in gone}
+            self._standing[kind] = remaining
+        for name, peer in list(self._allowances):
+            if peer in gone:
+                del self._allowances[name, peer]
 
     async def wait_for_peers(self, patience: float) -> None:
         """Wait until every expected peer was present once, for ``patience`` s at most."""
@@ -213,43 +240,46 @@ class Exchange:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._tell_news()
+        self._wake()
 
     @property
     def stopped(self) -> bool:
         return self._stopped.is_set()
 
     def report_unreceived(self) -> None:
-        """Report whose messages counted at last, messages of kinds that the role never waited for, and events that were
-        only counted. The role has ended."""
+        """Report the senders of the last messages that counted, messages of kinds that the role never waited for, and
+        events that were only counted. The role has ended."""
         for gathered in (True, False):
             self._report_contributions(gathered)
-        self._contributions.leave(self._mailbox.waiting())
-        for kind, peers in self._contributions.unreceived().items():
+        waiting = self._mailbox.waiting()
+        self._contributions.leave(waiting)
+        unreceived = self._contributions.unreceived()
+        for kind, peers in unreceived.items():
             self._reporter.event("unreceived", kind=kind, peers=peers)
         for (name, peer), allowance in self._allowances.items():
-            if allowance.untold:
-                self._report_untold(name, peer, allowance.untold)
+            if allowance.unreported:
+                self._report_excess(name, peer, allowance.unreported)
 
     def close(self) -> None:
-        """End what waits beside the role. The role has ended."""
+        """End what waits concurrently with the role. The role has ended."""
         if self._stopping is not None:
             self._stopping.cancel()
 
     async def listen(self) -> None:
         """Handle the transport's events for ever. The role's next wait raises errors from here."""
         if isinstance(self._transport, Immediate):
-            self._transport.on_message(self._hear_at_once)
+            self._transport.on_message(self._handle_message_now)
         try:
             while True:
-                await self._hear(await self._transport.receive())
-                self._tell_news()
+                event = await self._transport.receive()
+                await self._handle(event)
+                self._wake()
         except Exception as error:
             self._fail(error)
 
-    async def _hear(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         if isinstance(event, Received):  # most events are
-            self._hear_message(event.peer, event.message)
+            self._handle_message(event.peer, event.message)
             return
         report = self._reporter.event
         match event:
@@ -269,30 +299,46 @@ class Exchange:
                 self.membership.leave(peer)
                 report("refused", peer=peer, reason=reason)
             case BadMessage(peer, reason):
-                self._tell("bad_message", peer, reason=reason)
+                self._report_limited("bad_message", peer, reason=reason)
             case Undelivered(peer, messages, reason):
-                self._tell("undelivered", peer, messages=messages, reason=reason)
+                self._report_limited("undelivered", peer, messages=messages, reason=reason)
 
-    def _hear_at_once(self, peer: str, message: Message) -> None:
+    def _handle_message_now(self, peer: str, message: Message) -> None:
         try:
-            self._hear_message(peer, message)
-            self._tell_news()
+            self._handle_message(peer, message)
+            self._wake()
         except Exception as error:
             self._fail(error)
 
-    def _hear_message(self, peer: str, message: Message) -> None:
+    def _handle_message(self, peer: str, message: Message) -> None:
         if message.kind == FINISH and peer == self._parent:
             self.stop()
-        else:
-            self._report_remarks(self._mailbox.put(message))
+            return
+        remarks = self._mailbox.put(message)
+        self._report_remarks(remarks)
 
     def _went_away(self, peer: str) -> None:
         for attending in self._attending:
             attending.discard(peer)
 
+    def _report_unanswered(self, gather: Gather, attending: Set[str], deadline: float) -> None:
+        """Report the peers that were present all the time and have not answered."""
+        silent = sorted(gather.missing & attending)
+        if not silent:
+            return
+        numbers = self._edge_rounds.numbers(gather.round, silent[0])
+        self._reporter.event(
+            "unanswered",
+            **numbers,
+            kind=gather.kind,
+            peers=silent,
+            deadline=deadline,
+        )
+
     def _report_contributions(self, gathered: bool, kinds: Collection[str] | None = None) -> None:
-        """Report whose messages count for the first time."""
-        for kind, peers in self._contributions.news(gathered, kinds):
+        """Report the senders of messages that count for the first time."""
+        news = self._contributions.news(gathered, kinds)
+        for kind, peers in news:
             self._reporter.event("contributed", kind=kind, gathered=gathered, peers=peers)
 
     async def _catch_up(self, peer: str) -> None:
@@ -306,31 +352,44 @@ class Exchange:
             fields = {"kind": message.kind}
             if fate == "not_finite":
                 fields["what"] = str(message.not_finite)
-            self._tell(fate, message.sender, round=message.round, **fields)
+            self._report_limited(fate, message.sender, round=message.round, **fields)
 
-    def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
+    def _report_limited(
+        self,
+        name: str,
+        peer: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         """Report an event that a peer can cause at any rate. Events above the allowance are only counted."""
-        allowance = self._allowances.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
-        untold = allowance.untold
-        if not allowance.take(asyncio.get_running_loop().time()):
+        now = asyncio.get_running_loop().time()
+        allowance = self._allowances.setdefault((name, peer), _Allowance(now))
+        unreported = allowance.unreported
+        if not allowance.take(now):
             return
-        if untold:
-            self._report_untold(name, peer, untold)
-        self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
+        if unreported:
+            self._report_excess(name, peer, unreported)
+        numbers = self._edge_rounds.numbers(round, peer)
+        self._reporter.event(name, **numbers, peer=peer, **fields)
 
-    def _report_untold(self, name: str, peer: str, count: int) -> None:
+    def _report_excess(self, name: str, peer: str, count: int) -> None:
         reason = f"{count} more events {name!r} came too fast to be recorded"
         self._reporter.event("bad_message", peer=peer, reason=reason)
 
     async def _until(self, reached: Callable[[], bool], patience: float) -> bool:
-        """Wait until something is ``reached``. False if it is not within ``patience`` s."""
+        """Wait until ``reached`` returns true. False if it does not within ``patience`` s."""
+        if patience == math.inf:
+            seconds = None
+        else:
+            seconds = patience
         try:
-            async with asyncio.timeout(None if patience == math.inf else patience) as limit:
+            async with asyncio.timeout(seconds) as limit:
                 while self.stopped or not reached():
                     await self._next_news()
         except TimeoutError:
             if not limit.expired():
-                raise  # an error of what runs beside the role
+                raise  # an error of what runs concurrently with the role
             return False
         return True
 
@@ -344,33 +403,36 @@ class Exchange:
         await change
 
     def _fail(self, error: Exception) -> None:
-        """Let the role's next wait raise an error that came up beside it."""
+        """Let the role's next wait raise an error that occurred outside the role."""
         self._failure = error
-        self._tell_news()
+        self._wake()
 
-    def _tell_news(self) -> None:
-        if self._waiting:
-            waiting = self._waiting
-            self._waiting = []
-            for change in waiting:
-                if not change.done():  # it is done if the wait was cancelled
-                    change.set_result(None)
+    def _wake(self) -> None:
+        """Wake the waits, since something has changed."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        self._waiting = []
+        for change in waiting:
+            if not change.done():  # it is done if the wait was cancelled
+                change.set_result(None)
 
 
 class _Allowance:
     """The number of events that may still be reported: `TOLD_AT_ONCE` at first, `TOLD_A_SECOND` more each second."""
 
     def __init__(self, now: float) -> None:
-        self.untold = 0
+        self.unreported = 0
         self._left = float(TOLD_AT_ONCE)
         self._counted = now
 
     def take(self, now: float) -> bool:
-        self._left = min(float(TOLD_AT_ONCE), self._left + (now - self._counted) * TOLD_A_SECOND)
+        regained = (now - self._counted) * TOLD_A_SECOND
+        self._left = min(float(TOLD_AT_ONCE), self._left + regained)
         self._counted = now
         if self._left < 1:
-            self.untold += 1
+            self.unreported += 1
             return False
         self._left -= 1
-        self.untold = 0
+        self.unreported = 0
         return True

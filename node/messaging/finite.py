@@ -18,15 +18,22 @@ def not_finite(tensors: Mapping[str, NDArray[Any]]) -> str | None:
 
     It takes less time than a copy of the tensors, and little more than their sums, which could overflow.
     """
-    for name, each in tensors.items():
-        if each.dtype.kind in "fc" and not np.logical_and.reduce(np.isfinite(each), axis=None):
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind not in "fc":
+            continue
+        finite = np.isfinite(tensor)
+        if not np.logical_and.reduce(finite, axis=None):
             return name
     return None
 
 
 def unusual(values: Mapping[str, object]) -> list[str]:
     """The names of the values that are numbers and not finite."""
-    return [name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
+    names = []
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            names.append(name)
+    return names
 
 
 def reportable(name: str, value: Any) -> float | str:
@@ -44,9 +51,12 @@ def unsendable(tensors: object, round: object) -> str | None:
     """Why a message cannot have these tensors or this round, as a sentence that continues its kind."""
     if tensors is not None and not isinstance(tensors, Mapping):
         return f"has tensors in a {type(tensors).__name__}; send a dictionary with their names"
-    unnamed = [name for name in tensors or () if not isinstance(name, str)]
-    if unnamed:
-        return f"names a tensor {unnamed[0]!r}; names are text"
-    if round is not None and (isinstance(round, bool) or not isinstance(round, int | np.integer)):
+    for name in tensors or ():
+        if not isinstance(name, str):
+            return f"names a tensor {name!r}; names are text"
+    if round is None:
+        return None
+    whole = isinstance(round, int | np.integer) and not isinstance(round, bool)
+    if not whole:
         return f"has the round {round!r}, a {type(round).__name__}; write a whole number"
     return None

@@ -53,12 +53,16 @@ class Gate:
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], listener: zmq.Socket[bytes], most: int = CONNECTIONS
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        listener: zmq.Socket[bytes],
+        most: int = CONNECTIONS,
     ) -> None:
         self._most = most
         self._open: defaultdict[Holder, list[int]] = defaultdict(list)  # descriptors, oldest first
         self._holders: dict[int, Holder] = {}
-        self._stop = watch_events(context, listener, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED, self._handle)
+        events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+        self._stop = watch_events(context, listener, events, self._handle)
         self._came = asyncio.Event()  # bytes, or a connection
         self._tcp: dict[int, socket.socket] = {}  # duplicates of the TCP connections, by descriptor
         self._taken: Counter[int] = Counter()  # bytes by descriptor
@@ -84,13 +88,15 @@ class Gate:
     def _accept(self, descriptor: int) -> None:
         # libzmq may have closed the descriptor, and its number may be reused: then no holder or another one is found.
         with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
-            holder = self._holders[descriptor] = _holder(connection)
+            holder = _holder(connection)
+            self._holders[descriptor] = holder
             self._open[holder].append(descriptor)
             if connection.family != socket.AF_UNIX:
                 self._tcp[descriptor] = _duplicate(descriptor)  # socket.dup would make it wait
                 self._came.set()
             if len(self._open[holder]) > self._most:
-                self._end(self._open[holder][0])
+                oldest = self._open[holder][0]
+                self._end(oldest)
 
     def _end(self, descriptor: int) -> None:
         holder = self._holders[descriptor]
@@ -115,12 +121,15 @@ class Gate:
 
     def _compare(self) -> None:
         """Compare what libzmq has taken since the last call with what was delivered."""
-        growth = Counter({host: -size for host, size in self._delivered.items()})
+        growth: Counter[str] = Counter()
+        for host, size in self._delivered.items():
+            growth[host] = -size
         self._delivered.clear()
         for descriptor, connection in self._tcp.items():
             with contextlib.suppress(OSError):
                 taken = _taken(connection)
-                growth[self._holders[descriptor][0]] += taken - self._taken[descriptor]
+                host, _ = self._holders[descriptor]
+                growth[host] += taken - self._taken[descriptor]
                 self._taken[descriptor] = taken
         for host, size in growth.items():
             self._missing[host] = max(0, self._missing[host] + size)
@@ -128,10 +137,12 @@ class Gate:
                 self._end_all(host)
 
     def _end_all(self, host: str) -> None:
-        logger.warning("%s: ended its connections; %d bytes of them were no complete packet", host, self._missing[host])
+        missing = self._missing[host]
+        logger.warning("%s: ended its connections; %d bytes of them were no complete packet", host, missing)
         self._missing[host] = 0
-        for descriptor in [each for each, (holder, _) in self._holders.items() if holder == host]:
-            self._end(descriptor)
+        for descriptor, (holder, _) in list(self._holders.items()):
+            if holder == host:
+                self._end(descriptor)
 
     def _forget(self, descriptor: int) -> None:
         holder = self._holders.pop(descriptor, None)
@@ -148,7 +159,8 @@ class Gate:
 
 def _duplicate(descriptor: int) -> socket.socket:
     """A duplicate of the descriptor of a libzmq connection. OSError if the descriptor is no socket."""
-    return socket.socket(fileno=os.dup(descriptor))
+    copy = os.dup(descriptor)
+    return socket.socket(fileno=copy)
 
 
 def _taken(connection: socket.socket) -> int:
@@ -157,7 +169,8 @@ def _taken(connection: socket.socket) -> int:
     The kernel's receive buffer, up to net.ipv4.tcp_rmem, is not counted: the sender is not responsible for it."""
     data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
     received: int = _RECEIVED.unpack(data)[0]
-    unread: int = _UNREAD.unpack(fcntl.ioctl(connection, termios.FIONREAD, bytes(_UNREAD.size)))[0]
+    answer = fcntl.ioctl(connection, termios.FIONREAD, bytes(_UNREAD.size))
+    unread: int = _UNREAD.unpack(answer)[0]
     return received - unread  # too low by the bytes that came between the two calls; right again at the next check
 
 
@@ -169,4 +182,5 @@ def _holder(connection: socket.socket) -> Holder:
         if not process:
             raise OSError(errno.ESRCH, "it is in a process namespace that is not below ours")
         return f"process {process}", connection.getsockname()
-    return connection.getpeername()[0], connection.getsockname()
+    host = connection.getpeername()[0]
+    return host, connection.getsockname()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,17 +23,20 @@ KEPT_BYTES = 1 << 28  # bytes of the tensors of those messages; the newest messa
 
 Fate = Literal["late", "superseded", "not_finite"]
 Remark = tuple[Fate, Message]
+_Arrival = tuple[int, Message]  # its number, and the message
+_Arrivals = dict[str, list[_Arrival]]  # messages of one sender by kind, the oldest first
 
 
 def needed(quorum: float, members: int) -> int:
     """The least whole number of ``members`` that makes the fraction ``quorum`` of them, and at least one."""
-    return min(members, max(1, math.ceil(quorum * members - 1e-9)))  # 0.55 of 100 is 55, despite rounding of floats
+    least = math.ceil(quorum * members - 1e-9)  # 0.55 of 100 is 55, despite rounding of floats
+    return min(members, max(1, least))
 
 
 @dataclass
 class Gather:
     """One gathering: messages of ``kind`` and ``round`` from ``peers``. ``enough``: the number of answers that end the
-    wait, whoever else may answer; later answers are left out."""
+    wait, also if other peers could still answer; later answers are left out."""
 
     kind: str
     round: int
@@ -57,11 +60,14 @@ class Gather:
         return []
 
     def wants(self, message: Message) -> bool:
-        return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
+        if message.kind != self.kind or message.sender not in self.peers:
+            return False
+        return message.round in (self.round, None)
 
     def need(self, left: Set[str]) -> int:
         """The number of answers that are enough. A quorum of 0 needs none."""
-        members = len(self.peers) - len(self.peers & left)
+        absent = self.peers & left
+        members = len(self.peers) - len(absent)
         if self.quorum is None:
             return min(self.count or 0, members)
         if self.quorum == 0:
@@ -74,13 +80,15 @@ class Gather:
             return True
         if not self.missing.isdisjoint(present):
             return False
-        return len(self.answers) + len(self.left_out - self.answers.keys()) >= self.need(left)
+        only_left_out = self.left_out - self.answers.keys()
+        return len(self.answers) + len(only_left_out) >= self.need(left)
 
     def result(self, left: Set[str]) -> list[Message]:
         """The answers, sorted by sender, if they are enough; else none."""
         if len(self.answers) < self.need(left):
             return []
-        return [self.answers[sender] for sender in sorted(list(self.answers)[: self.enough])]
+        first = list(self.answers)[: self.enough]
+        return [self.answers[sender] for sender in sorted(first)]
 
 
 class Mailbox:
@@ -89,10 +97,12 @@ class Mailbox:
     def __init__(self, late: Literal["discard", "keep"]) -> None:
         self._late = late
         self._arrivals = 0
-        self._waiting: dict[str, dict[str, list[tuple[int, Message]]]] = {}  # by sender and kind
+        self._waiting: dict[str, _Arrivals] = {}  # by sender
         self._gathers: list[Gather] = []
-        self._least_round: defaultdict[str, dict[str, int]] = defaultdict(dict)  # by kind; earlier ones were gathered
-        self._stand_ins: defaultdict[str, dict[str, Message]] = defaultdict(dict)  # by kind and sender
+        # By kind and sender; earlier rounds were gathered.
+        self._least_round: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        # By kind and sender.
+        self._stand_ins: defaultdict[str, dict[str, Message]] = defaultdict(dict)
 
     def put(self, message: Message) -> list[Remark]:
         """Store a message that arrived, or give it to the gathering that wants it."""
@@ -102,16 +112,25 @@ class Mailbox:
         kind = message.kind
         sender = message.sender
         round = message.round
-        if round is not None and round < self._least_round.get(kind, {}).get(sender, 0):
-            return self._put_late(message)
+        if round is not None:
+            least_of_kind = self._least_round.get(kind, {})
+            if round < least_of_kind.get(sender, 0):
+                return self._put_late(message)
         self._arrivals += 1
+        arrival = (self._arrivals, message)
         waiting = self._waiting.setdefault(sender, {})
         if not waiting:  # as nearly always, and one message has room
-            waiting[kind] = [(self._arrivals, message)]
+            waiting[kind] = [arrival]
             return []
-        others = [each for each in waiting.get(kind, ()) if round is None or each[1].round != round]
-        waiting[kind] = [*others, (self._arrivals, message)]
-        remarks: list[Remark] = [("superseded", _oldest(waiting, kind))] if len(others) == KEPT else []
+        others = waiting.get(kind, [])
+        if round is not None:
+            # Of two messages of one round the last counts.
+            others = [other for other in others if other[1].round != round]
+        waiting[kind] = [*others, arrival]
+        remarks: list[Remark] = []
+        if len(others) == KEPT:
+            oldest = _oldest(waiting, kind)
+            remarks.append(("superseded", oldest))
         return remarks + _make_room(waiting)
 
     def take(self, kinds: Collection[str], sender: str | None = None) -> tuple[Message | None, list[Remark]]:
@@ -119,23 +138,35 @@ class Mailbox:
 
         With ``sender`` only messages of that sender are taken. None if there is no message.
         """
+        senders: Iterable[_Arrivals]
+        if sender is None:
+            senders = self._waiting.values()
+        else:
+            senders = (self._waiting.get(sender, {}),)
         first = math.inf
-        for waiting in self._waiting.values() if sender is None else (self._waiting.get(sender, {}),):
-            for each in kinds:
-                if each in waiting and waiting[each][-1][0] < first:
-                    first, message = waiting[each][-1]
+        for waiting in senders:
+            for kind in kinds:
+                if kind not in waiting:
+                    continue
+                arrival, newest = waiting[kind][-1]
+                if arrival < first:
+                    first = arrival
+                    message = newest
         if first == math.inf:
             return None, []
-        *older, (_, newest) = self._pop(message.kind, message.sender)
-        return newest, [("superseded", message) for _, message in older]
+        arrivals = self._pop(message.kind, message.sender)
+        remarks: list[Remark] = [("superseded", older) for _, older in arrivals[:-1]]
+        return message, remarks
 
     def begin(self, gather: Gather) -> list[Remark]:
         """Begin a gathering. Messages that it wants become its answers, including those that wait already."""
         remarks: list[Remark] = []
         self._gathers.append(gather)
         self._expect(gather, gather.round)
-        for sender in sorted(gather.peers & self._waiting.keys()):
-            for _, message in self._pop(gather.kind, sender):
+        senders = gather.peers & self._waiting.keys()
+        for sender in sorted(senders):
+            arrivals = self._pop(gather.kind, sender)
+            for _, message in arrivals:
                 remarks += self.put(message)
         return remarks
 
@@ -144,14 +175,18 @@ class Mailbox:
         self._gathers.remove(gather)
         self._expect(gather, gather.round + 1)
         stand_ins = self._stand_ins[gather.kind]
-        for sender in sorted(gather.peers & stand_ins.keys()):
-            gather.answers.setdefault(sender, stand_ins.pop(sender))
+        senders = gather.peers & stand_ins.keys()
+        for sender in sorted(senders):
+            late = stand_ins.pop(sender)
+            gather.answers.setdefault(sender, late)
 
     def waiting(self, peers: Collection[str] | None = None) -> Iterator[tuple[str, str]]:
         """The kind and sender of messages that were not taken; from these peers, or from all."""
         for sender, kinds in self._waiting.items():
-            if peers is None or sender in peers:
-                yield from ((kind, sender) for kind in kinds)
+            if peers is not None and sender not in peers:
+                continue
+            for kind in kinds:
+                yield kind, sender
 
     def forget(self, peers: Collection[str]) -> None:
         """Forget all messages of these peers, and which of their rounds have been gathered."""
@@ -169,7 +204,7 @@ class Mailbox:
             self._stand_ins[message.kind][message.sender] = message
         return [("late", message)]
 
-    def _pop(self, kind: str, sender: str) -> list[tuple[int, Message]]:
+    def _pop(self, kind: str, sender: str) -> list[_Arrival]:
         """Remove and return the messages of a kind and sender."""
         waiting = self._waiting.get(sender, {})
         popped = waiting.pop(kind, [])
@@ -185,25 +220,29 @@ class Mailbox:
                 least[peer] = round
 
 
-def _make_room(waiting: dict[str, list[tuple[int, Message]]]) -> list[Remark]:
+def _make_room(waiting: _Arrivals) -> list[Remark]:
     """Drop the oldest messages of a sender with too many messages or bytes waiting."""
     remarks: list[Remark] = []
-    messages = [message for of_kind in waiting.values() for _, message in of_kind]
+    messages: list[Message] = []
+    for arrivals in waiting.values():
+        messages.extend(message for _, message in arrivals)
     count = len(messages)
     size = sum(map(_size, messages))
     while count > KEPT_OF_SENDER or (size > KEPT_BYTES and count > 1):
-        message = _oldest(waiting, min(waiting, key=lambda kind: waiting[kind][0][0]))
-        count = count - 1
-        size = size - _size(message)
+        oldest_kind = min(waiting, key=lambda kind: waiting[kind][0][0])
+        message = _oldest(waiting, oldest_kind)
+        count -= 1
+        size -= _size(message)
         remarks.append(("superseded", message))
     return remarks
 
 
-def _oldest(waiting: dict[str, list[tuple[int, Message]]], kind: str) -> Message:
+def _oldest(waiting: _Arrivals, kind: str) -> Message:
     """Remove and return the oldest message of the kind."""
-    (_, message), *rest = waiting.pop(kind)
+    oldest, *rest = waiting.pop(kind)
     if rest:
         waiting[kind] = rest
+    _, message = oldest
     return message
 
 

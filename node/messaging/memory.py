@@ -35,6 +35,9 @@ FAREWELL = "goodbye"
 
 _DEFAULT_TIMEOUTS = Timeouts()
 
+_State = Literal["unknown", "present", "lost", "left"]
+_Counted = tuple[str, str, Direction]  # peer, kind of message, direction
+
 
 class MemoryNetwork:
     """Connects the transports made from it. ``flow`` returns the `FlowModel` of each direction between two nodes,
@@ -52,52 +55,69 @@ class MemoryNetwork:
         self._arrivals = Arrivals()
         self._pairs: dict[frozenset[str], NodePair] = {}
 
-    def transport(self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS) -> MemoryTransport:
+    def transport(
+        self,
+        node: str,
+        peers: Iterable[str],
+        *,
+        timeouts: Timeouts = _DEFAULT_TIMEOUTS,
+    ) -> MemoryTransport:
         """A transport for ``node``. A node that starts again takes a new transport."""
         self.frozen.discard(node)
         return MemoryTransport(self, node, peers, timeouts)
 
     def cut(self, source: str, target: str) -> None:
         """Stop all messages from source to target until ``restore``."""
-        if not self.line(source, target).down:
-            self.line(source, target).cut()
+        line = self.line(source, target)
+        if not line.down:
+            line.cut()
             self.pair(source, target).update()
 
     def restore(self, source: str, target: str) -> None:
-        if self.line(source, target).down:
-            self.line(source, target).restore()
+        line = self.line(source, target)
+        if line.down:
+            line.restore()
             self.pair(source, target).update()
 
     def freeze(self, node: str, frozen: bool) -> None:
         """Freeze or thaw a node. Nothing reaches or leaves a frozen node. A node that starts frozen meets no peer."""
-        (self.frozen.add if frozen else self.frozen.discard)(node)
+        if frozen:
+            self.frozen.add(node)
+        else:
+            self.frozen.discard(node)
         if node in self.endpoints:
             self.endpoints[node].freeze(frozen)
 
     def line(self, source: str, target: str) -> Line:
-        return self.pair(source, target).line_to[target]
+        pair = self.pair(source, target)
+        return pair.line_to[target]
 
     def pair(self, one: str, other: str) -> NodePair:
         """The pair of two nodes, made at the first call."""
         key = frozenset((one, other))
         if key not in self._pairs:
-            lines = {
-                target: Line(self._flow(source, target), self._arrivals, self._deliver(source, target))
-                for source, target in ((other, one), (one, other))
-            }
+            lines: dict[str, Line] = {}
+            for source, target in ((other, one), (one, other)):
+                flow = self._flow(source, target)
+                deliver = self._deliver(source, target)
+                lines[target] = Line(flow, self._arrivals, deliver)
             self._pairs[key] = NodePair(lines)
         return self._pairs[key]
 
     def forget(self, one: str, other: str) -> None:
-        """Forget a pair of nodes of which one has ended, with all that is in flight between them."""
-        pair = self._pairs.pop(frozenset((one, other)), None)
+        """Forget a pair of nodes, one of which has ended, with all that is in flight between them."""
+        key = frozenset((one, other))
+        pair = self._pairs.pop(key, None)
         if pair is not None:
             pair.close()
 
     def in_flight(self, message: Message, size: int) -> InFlight:
-        return InFlight(message, size, self._processing(size))
+        processing = self._processing(size)
+        return InFlight(message, size, processing)
 
     def _deliver(self, source: str, target: str) -> Callable[[InFlight], None]:
+        """A function that delivers messages from source to the transport of target, if there is one."""
+
         def deliver(in_flight: InFlight) -> None:
             endpoint = self.endpoints.get(target)
             if endpoint is not None:
@@ -109,19 +129,25 @@ class MemoryNetwork:
 class MemoryTransport:
     """The `node.messaging.transport.Transport` of one node in a `MemoryNetwork`."""
 
-    def __init__(self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        node: str,
+        peers: Iterable[str],
+        timeouts: Timeouts,
+    ) -> None:
         self.node = node
         self.patience = timeouts.lost_after
         self.frozen = False
         self._network = network
-        self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
+        self._states: dict[str, _State] = dict.fromkeys(peers, "unknown")
         self._pairs: dict[str, NodePair] = {}
         self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that have not joined yet
         self._events: Inbox[Event] = Inbox()
-        self._hear: Callable[[str, Message], None] | None = None
+        self._on_message: Callable[[str, Message], None] | None = None
         self._held_events: list[Event] = []
         self._held_sends: list[tuple[str, InFlight]] = []
-        self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
+        self._counts: defaultdict[_Counted, list[int]] = defaultdict(lambda: [0, 0])
 
     async def start(self) -> None:
         if self.node in self._network.endpoints:
@@ -131,16 +157,24 @@ class MemoryTransport:
         for peer in self._states:
             self._enter_pair(peer)
 
-    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+    async def send(
+        self,
+        to: Iterable[str],
+        message: Message,
+        *,
+        replace: bool = False,
+    ) -> None:
         peers = list(to)
         for peer in peers:
             if peer not in self._states:
                 known = ", ".join(self._states) or "none"
                 raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
-        in_flight = self._network.in_flight(*handed_over(message))
+        received, size = handed_over(message)
+        in_flight = self._network.in_flight(received, size)
         for peer in peers:
             if replace and peer in self._waiting:
-                self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
+                waiting = self._waiting[peer]
+                self._waiting[peer] = [other for other in waiting if other.message.kind != message.kind]
             self._give(peer, in_flight)
 
     def receive(self) -> Coroutine[Any, Any, Event]:
@@ -148,23 +182,26 @@ class MemoryTransport:
 
     def on_message(self, hear: Callable[[str, Message], None]) -> None:
         """See `node.messaging.transport.Immediate`."""
-        self._hear = hear
+        self._on_message = hear
 
     def traffic(self) -> list[Traffic]:
-        return [
-            Traffic(peer, kind, direction, messages, size)
-            for (peer, kind, direction), (messages, size) in sorted(self._counts.items())
-        ]
+        rows = []
+        for (peer, kind, direction), (messages, size) in sorted(self._counts.items()):
+            row = Traffic(peer, kind, direction, messages, size)
+            rows.append(row)
+        return rows
 
     async def close(self, flush: float | None = None) -> None:
-        if self._network.endpoints.get(self.node) is self:
-            del self._network.endpoints[self.node]
-            if flush is None:
-                farewell = None
-            else:
-                farewell = self._network.in_flight(Message(FAREWELL, self.node), 0)
-            for pair in self._pairs.values():
-                pair.end(self.node, farewell)
+        endpoints = self._network.endpoints
+        if endpoints.get(self.node) is not self:
+            return
+        del endpoints[self.node]
+        farewell = None
+        if flush is not None:
+            goodbye = Message(FAREWELL, self.node)
+            farewell = self._network.in_flight(goodbye, 0)
+        for pair in self._pairs.values():
+            pair.end(self.node, farewell)
 
     # For nodes whose peers come and go by design
 
@@ -176,26 +213,20 @@ class MemoryTransport:
     def forget(self, peers: Collection[str]) -> None:
         """Forget peers that have ended, and events of them, but not the traffic with them."""
         for peer in peers:
-            for states in (self._states, self._pairs, self._waiting):
-                states.pop(peer, None)
+            self._states.pop(peer, None)
+            self._pairs.pop(peer, None)
+            self._waiting.pop(peer, None)
             self._network.forget(self.node, peer)
         self._events.keep(lambda event: event.peer not in peers)
         self._held_events = [event for event in self._held_events if event.peer not in peers]
-        self._held_sends = [each for each in self._held_sends if each[0] not in peers]
+        self._held_sends = [(peer, in_flight) for peer, in_flight in self._held_sends if peer not in peers]
 
     # For the network
 
     def freeze(self, frozen: bool) -> None:
         self.frozen = frozen
         if not frozen:
-            events = self._held_events
-            self._held_events = []
-            sends = self._held_sends
-            self._held_sends = []
-            for event in events:
-                self._events.put(event)
-            for peer, in_flight in sends:
-                self._give(peer, in_flight)
+            self._release_held()
         for pair in self._pairs.values():
             pair.update()
 
@@ -205,35 +236,47 @@ class MemoryTransport:
         if message.kind == FAREWELL:
             self._pairs[peer].part()
             self._states[peer] = "left"
-            self._tell(Left(peer))
+            self._put(Left(peer))
             return
         self._count(peer, message.kind, "received", in_flight.size)
         if message.sender != peer:
-            self._tell(BadMessage(peer, f"message {message.kind!r} claims to be from {message.sender!r}"))
-        elif self._hear is None or self.frozen or self._events:
-            self._tell(Received(peer, message))
+            self._put(BadMessage(peer, f"message {message.kind!r} claims to be from {message.sender!r}"))
+        elif self._on_message is None or self.frozen or self._events:
+            self._put(Received(peer, message))
         else:
-            self._hear(peer, message)
+            self._on_message(peer, message)
 
     def knows(self, peer: str) -> bool:
         return peer in self._states
 
     def meet(self, peer: str, reason: str) -> None:
         if self._states[peer] == "present":
-            self._tell(Lost(peer, reason))
+            self._put(Lost(peer, reason))
         self._states[peer] = "present"
-        self._tell(Joined(peer))
+        self._put(Joined(peer))
         for in_flight in self._waiting.pop(peer, ()):
             self._give(peer, in_flight)
 
     def lose(self, peer: str, reason: str) -> None:
         self._states[peer] = "lost"
-        self._tell(Lost(peer, reason))
+        self._put(Lost(peer, reason))
 
     def _enter_pair(self, peer: str) -> None:
-        self._pairs[peer] = pair = self._network.pair(self.node, peer)
+        pair = self._network.pair(self.node, peer)
+        self._pairs[peer] = pair
         pair.ends[self.node] = self
         pair.update()
+
+    def _release_held(self) -> None:
+        """Report the events and send the messages that were held while the node was frozen."""
+        events = self._held_events
+        self._held_events = []
+        sends = self._held_sends
+        self._held_sends = []
+        for event in events:
+            self._events.put(event)
+        for peer, in_flight in sends:
+            self._give(peer, in_flight)
 
     def _give(self, peer: str, in_flight: InFlight) -> None:
         """Send the message, hold it while the node is frozen, queue it for a peer that has not joined, or drop it."""
@@ -242,21 +285,28 @@ class MemoryTransport:
             self._held_sends.append((peer, in_flight))
         elif state == "present":
             self._count(peer, in_flight.message.kind, "sent", in_flight.size)
-            line = self._pairs[peer].line_to[peer]
+            pair = self._pairs[peer]
+            line = pair.line_to[peer]
             if line.send(in_flight) == math.inf and not line.down:
-                self._pairs[peer].stall()
+                pair.stall()
         elif state == "unknown":
             self._waiting[peer].append(in_flight)
         else:
-            self._tell(Undelivered(peer, 1, state))
+            self._put(Undelivered(peer, 1, state))
 
-    def _tell(self, event: Event) -> None:
+    def _put(self, event: Event) -> None:
         if self.frozen:
             self._held_events.append(event)
         else:
             self._events.put(event)
 
-    def _count(self, peer: str, kind: str, direction: Direction, size: int) -> None:
+    def _count(
+        self,
+        peer: str,
+        kind: str,
+        direction: Direction,
+        size: int,
+    ) -> None:
         count = self._counts[peer, kind, direction]
         count[0] += 1
         count[1] += size

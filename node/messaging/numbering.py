@@ -27,11 +27,13 @@ class EdgeRounds:
         if within == 1 or assignment.tier == "cloud":
             return cls()
         relation: Relation = "child" if assignment.tier == "edge" else "parent"
-        return cls(within, frozenset(assignment.related(relation)))
+        peers = frozenset(assignment.related(relation))
+        return cls(within, peers)
 
     def numbers(self, round: int | None, peer: str) -> dict[str, Any]:
         """The record's fields for the ``round`` of a message from or to ``peer``: the round, and its edge round if it
         has one."""
         if round is None or round < 1 or peer not in self.peers:
             return {"round": round}
-        return {"round": (round - 1) // self.within + 1, "edge_round": round}
+        run_round = (round - 1) // self.within + 1
+        return {"round": run_round, "edge_round": round}

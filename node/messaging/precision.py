@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FP16_MAX = float(np.finfo(np.float16).max)
-SHORT = {"bf16": np.dtype("<u2"), "fp16": np.dtype("<f2")}  # the stored type of each
+SHORT = {"bf16": np.dtype("<u2"), "fp16": np.dtype("<f2")}  # the stored type of each precision
 
 
 def shortened(values: NDArray[Any], precision: str) -> NDArray[Any]:
@@ -20,19 +20,24 @@ def shortened(values: NDArray[Any], precision: str) -> NDArray[Any]:
                 return values.astype(np.float16)
         except FloatingPointError:
             finite = values[np.isfinite(values)]
-            worst = finite[np.argmax(np.abs(finite))]
+            largest = np.argmax(np.abs(finite))
+            worst = finite[largest]
             raise OverflowError(f"{worst:g} is beyond fp16, which ends at {FP16_MAX:g}") from None
     bits = np.asarray(values, order="C").view(np.uint32)
+    # To nearest, ties to even: less than half of the last bit is added if the last bit is 0, exactly half if it is 1.
+    last_bit = (bits >> 16) & 1
     with np.errstate(over="ignore"):  # of NaN
-        rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
-    return np.where(np.isnan(values), bits >> 16 | 0x40, rounded).astype(np.uint16)
+        rounded = (bits + (0x7FFF + last_bit)) >> 16
+    quiet_nan = bits >> 16 | 0x40
+    short = np.where(np.isnan(values), quiet_nan, rounded)
+    return short.astype(np.uint16)
 
 
 def widened(values: NDArray[Any], precision: str) -> NDArray[np.float32]:
     """The inverse of `shortened`, read-only."""
-    bf16 = precision == "bf16"
-    if bf16:
-        wide = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+    if precision == "bf16":
+        bits = np.left_shift(values, 16, dtype=np.uint32)
+        wide = bits.view(np.float32)
     else:
         wide = values.astype(np.float32)
     wide = np.asarray(wide)  # of a scalar

@@ -70,10 +70,10 @@ def watch_events(
     def read() -> None:
         while not reports.closed:
             try:
-                frame, *_ = reports.recv_multipart(zmq.NOBLOCK)
+                frames = reports.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            event, value = _EVENT.unpack_from(frame)
+            event, value = _EVENT.unpack_from(frames[0])
             handle(event, value)
 
     stop_watching = watch(reports, read)
@@ -128,22 +128,26 @@ class Authenticator:
             except zmq.Again:
                 return
             _version, identifier, _domain, address, _identity, mechanism, *credentials = request
+            key = b""
             if mechanism == b"CURVE" and len(credentials) == 1:
                 key = credentials[0]
-            else:
-                key = b""
+            name = None
             if key:
-                name = self._names.get(z85.encode(key).decode())
-            else:
-                name = None
-            if name is None and key not in self._refused and len(self._refused) < _REFUSALS_KEPT:
-                self._refused.add(key)
-                logger.warning("refused a stranger from %s", address.decode(errors="replace"))
+                encoded = z85.encode(key).decode()
+                name = self._names.get(encoded)
+            if name is None:
+                self._report_refusal(key, address)
             if name:
                 status = (b"200", b"OK", name.encode())
             else:
                 status = (b"400", b"unknown key", b"")
             self._socket.send_multipart([_ZAP_VERSION, identifier, *status, b""])
+
+    def _report_refusal(self, key: bytes, address: bytes) -> None:
+        if key in self._refused or len(self._refused) >= _REFUSALS_KEPT:
+            return
+        self._refused.add(key)
+        logger.warning("refused a stranger from %s", address.decode(errors="replace"))
 
 
 def sender(frame: zmq.Frame) -> str:
@@ -160,9 +164,13 @@ class Endpoint:
 
     def __init__(self, endpoint: str) -> None:
         self._folder: int | None = None
+        self._path: Path | None = None
         self.address = endpoint
-        self._path = Path(endpoint.removeprefix("ipc://")) if endpoint.startswith("ipc://") else None
-        if self._path is not None and len(os.fsencode(self._path)) > _LONGEST_SOCKET_PATH:
+        if not endpoint.startswith("ipc://"):
+            return
+        self._path = Path(endpoint.removeprefix("ipc://"))
+        length = len(os.fsencode(self._path))
+        if length > _LONGEST_SOCKET_PATH:
             self._folder = os.open(self._path.parent, os.O_PATH | os.O_CLOEXEC)
             self.address = f"ipc:///proc/self/fd/{self._folder}/{self._path.name}"
 

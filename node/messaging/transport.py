@@ -31,7 +31,9 @@ _RECEIVE_AHEAD = 4  # packets that libzmq queues from each peer; then TCP slows 
 _PACKETS_AT_ONCE = 64  # packets to read before other coroutines run
 _RECONNECT = 50  # ms between attempts to connect
 _ADDRESS_PATIENCE = 10.0  # s in which the node's address must appear
-_AT_ONCE, _MORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)  # plain numbers: combining flags takes longer than sending
+# Plain numbers: combining flags takes longer than sending.
+_AT_ONCE = int(zmq.NOBLOCK)
+_MORE = int(zmq.SNDMORE)
 _LINGER = 500  # ms for packets that libzmq holds when the transport closes
 
 
@@ -45,7 +47,13 @@ class Transport(Protocol):
     async def start(self) -> None:
         """Begin to listen and to connect. TransportError if the transport cannot bind this node's address."""
 
-    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+    async def send(
+        self,
+        to: Iterable[str],
+        message: Message,
+        *,
+        replace: bool = False,
+    ) -> None:
         """Queue a message for some peers. The message is encoded once, before the first wait. Tensors that are not
         `frozen` are copied.
 
@@ -61,7 +69,7 @@ class Transport(Protocol):
         """Counts per peer, kind and direction since the start."""
 
     async def close(self, flush: float | None = None) -> None:
-        """Close at once without a goodbye, or send the queued messages and a goodbye within ``flush`` s."""
+        """Close immediately without a goodbye, or send the queued messages and a goodbye within ``flush`` s."""
 
 
 @runtime_checkable
@@ -89,14 +97,17 @@ def _send(socket: zmq.Socket[bytes], frames: Sequence[Buffer]) -> None:
     libzmq reads a large frame in place, after the call, so it must not be changed afterwards."""
     for frame in frames[:-1]:
         socket.send(frame, _AT_ONCE | _MORE)  # once it has taken the first frame, a socket takes the others
-    socket.send(frames[-1], _AT_ONCE, copy=len(frames[-1]) < zmq.COPY_THRESHOLD)
+    last = frames[-1]
+    socket.send(last, _AT_ONCE, copy=len(last) < zmq.COPY_THRESHOLD)
 
 
 def _receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
     """The frames of a packet; zmq.Again if there is none. As ``recv_multipart``, in half of its time."""
-    frames = [socket.recv(_AT_ONCE, copy=False)]
-    while frames[-1].more:
-        frames.append(socket.recv(_AT_ONCE, copy=False))
+    frame = socket.recv(_AT_ONCE, copy=False)
+    frames = [frame]
+    while frame.more:
+        frame = socket.recv(_AT_ONCE, copy=False)
+        frames.append(frame)
     return frames
 
 
@@ -105,10 +116,11 @@ class ZmqTransport:
 
     def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._assignment = assignment
-        self._handshake = max(1, int(assignment.timeouts.lost_after * 1000))  # the timeout of a handshake, in ms
+        timeouts = assignment.timeouts
+        self._handshake = max(1, int(timeouts.lost_after * 1000))  # the timeout of a handshake, in ms
         self._context = context
         self._addresses = {peer.name: peer for peer in assignment.peers}
-        self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, self._attend)
+        self._peers = Peers(assignment.node, self._addresses, incarnation, timeouts, self._attend)
         for peer in assignment.peers:
             if peer.away:
                 self._peers.associations[peer.name].keep_away()
@@ -118,9 +130,9 @@ class ZmqTransport:
         self._connections: dict[str, _Connection] = {}
 
     async def start(self) -> None:
-        self._authenticator = Authenticator(
-            self._context, {peer.public_key: peer.name for peer in self._assignment.peers}
-        )
+        peers = self._assignment.peers
+        names = {peer.public_key: peer.name for peer in peers}
+        self._authenticator = Authenticator(self._context, names)
         socket = self._context.socket(zmq.PULL)
         socket.rcvhwm = _RECEIVE_AHEAD
         socket.maxmsgsize = LARGEST_CHUNK + LIMITS.header + 1024
@@ -129,13 +141,18 @@ class ZmqTransport:
         socket.tcp_keepalive_idle = 60
         # A client that does not finish its handshake in time is disconnected.
         socket.handshake_ivl = self._handshake
-        networks = {self._assignment.network} - {""}
-        for host in sorted({peer.host for peer in self._assignment.peers} | networks):
-            socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
+        accepted = {peer.host for peer in peers}
+        if self._assignment.network:
+            accepted.add(self._assignment.network)
+        for address in sorted(accepted):
+            socket.setsockopt(zmq.TCP_ACCEPT_FILTER, address.encode())
         set_server_keys(socket, self._assignment.keys)
-        sharing = Counter(peer.host for peer in self._assignment.peers)  # peers of one address share its connections
-        self._gate = Gate(self._context, socket, CONNECTIONS * max(sharing.values(), default=1))
-        self._listener = _Connection(socket, watch(socket, self._read))
+        # Peers of one address share its connections.
+        sharing = Counter(peer.host for peer in peers)
+        most_peers = max(sharing.values(), default=1)
+        self._gate = Gate(self._context, socket, CONNECTIONS * most_peers)
+        stop_watching = watch(socket, self._read)
+        self._listener = _Connection(socket, stop_watching)
         await self._bind(socket)
         self._peers.start()
 
@@ -143,14 +160,21 @@ class ZmqTransport:
         """Use the new address of a node: listen on it if the node is this one. Peers are connected there when they were
         lost, as no kernel reports a new address of another machine. TransportError if it does not appear."""
         if node in self._addresses:
-            self._addresses[node] = dataclasses.replace(self._addresses[node], host=host)
+            former_address = self._addresses[node]
+            self._addresses[node] = dataclasses.replace(former_address, host=host)
         elif node == self._assignment.node and self._listener is not None:
             former = self._endpoint
             self._assignment = dataclasses.replace(self._assignment, host=host)
             await self._bind(self._listener.socket)
             self._listener.socket.unbind(former)
 
-    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+    async def send(
+        self,
+        to: Iterable[str],
+        message: Message,
+        *,
+        replace: bool = False,
+    ) -> None:
         await self._peers.send(to, message, replace)
 
     async def receive(self) -> Event:
@@ -161,8 +185,12 @@ class ZmqTransport:
 
     async def close(self, flush: float | None = None) -> None:
         await self._peers.stop(flush)
+        if flush is None:
+            linger = 0
+        else:
+            linger = _LINGER
         for connection in self._connections.values():
-            connection.close(0 if flush is None else _LINGER)
+            connection.close(linger)
         if self._gate is not None:
             self._gate.close()
         if self._listener is not None:
@@ -209,25 +237,30 @@ class ZmqTransport:
         socket.sndhwm = _SEND_AHEAD
         socket.immediate = True  # libzmq takes no packet before the connection is established
         socket.reconnect_ivl = _RECONNECT
-        # Only a new attempt sends a SYN at once: within an attempt TCP repeats it at growing intervals.
-        lost_after = self._assignment.timeouts.lost_after
-        socket.connect_timeout = max(1, int(lost_after / 4 * 1000))
+        # TCP repeats a SYN at growing intervals, so only a new attempt sends one soon.
+        attempt = self._assignment.timeouts.lost_after / 4  # s
+        socket.connect_timeout = max(1, int(attempt * 1000))
         socket.handshake_ivl = self._handshake
         set_client_keys(socket, self._assignment.keys, peer.public_key)
         socket.connect(f"tcp://{peer.host}:{peer.port}")
-        association.open(asyncio.get_running_loop().time())
-        self._connections[peer.name] = _Connection(socket, watch(socket, lambda: self._write(association)))
+        now = asyncio.get_running_loop().time()
+        association.open(now)
+        stop_watching = watch(socket, lambda: self._write(association))
+        self._connections[peer.name] = _Connection(socket, stop_watching)
 
     def _write(self, association: Association) -> None:
         socket = self._connections[association.peer].socket
         outbound = association.outbound
-        while (frames := outbound.peek()) is not None:
+        frames = outbound.peek()
+        while frames is not None:
             try:
                 _send(socket, frames)
             except zmq.Again:
-                outbound.chunk.refused(asyncio.get_running_loop().time())
+                now = asyncio.get_running_loop().time()
+                outbound.chunk.refused(now)
                 return
             self._peers.taken(association)
+            frames = outbound.peek()
         outbound.chunk.idle()
 
     def _read(self) -> None:
@@ -243,6 +276,7 @@ class ZmqTransport:
                 return
             peer = sender(frames[0])
             packet = [frame.buffer for frame in frames]
-            self._gate.delivered(self._addresses[peer].host, sum(map(len, packet)))
+            host = self._addresses[peer].host
+            self._gate.delivered(host, sum(map(len, packet)))
             self._peers.handle(peer, packet)
         asyncio.get_running_loop().call_soon(self._read)

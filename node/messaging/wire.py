@@ -42,7 +42,8 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _STORED = _DTYPES | SHORT
 _SINGLE = np.dtype("<f4")
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
-_LAYOUTS, _REMEMBERED = 16, 1 << 13  # cached layouts, and the most bytes of each; a node has a few layouts
+_LAYOUTS = 16  # cached layouts; a node has a few
+_REMEMBERED = 1 << 13  # the most bytes of a cached layout
 LAST_ROUND = 1_000_000_000  # that the record takes
 CONTAINERS = 1 << 14  # lists and maps that one frame may unpack to; one byte of a frame could take 60 of memory
 _QUOTED = 200  # characters of received data that an error quotes at most
@@ -120,14 +121,16 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes, lis
     arrays = as_arrays(message.tensors)
     header, _ = _pack_header(message, arrays, limits)
     read = read_header(header, limits)
-    body = []
+    body: list[memoryview] = []
     for place, array in zip(read.places, arrays.values(), strict=True):
         if place.short:
             stored = _shortened(message, place.name, array)
         else:
             stored = _frozen(array)
-        values = np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
-        body += [values.data, memoryview(bytes(-place.size % _ALIGNMENT))]
+        values = np.ascontiguousarray(stored).reshape(-1)
+        body.append(values.view(np.uint8).data)
+        padding = bytes(-place.size % _ALIGNMENT)
+        body.append(memoryview(padding))
     return header, [part for part in body if part]
 
 
@@ -139,32 +142,38 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     constant = frozen(message)
     arrays = constant.tensors
     precision = constant.precision
-    header, body = _pack_header(constant, arrays, limits)
+    header, body_size = _pack_header(constant, arrays, limits)
     kind = constant.kind
     round = constant.round
-    if len(header) > limits.header or len(kind) > limits.kind or not 0 <= (round or 0) <= LAST_ROUND:
-        read_header(header, limits)
+    too_long = len(header) > limits.header or len(kind) > limits.kind
+    if too_long or not 0 <= (round or 0) <= LAST_ROUND:
+        read_header(header, limits)  # raises the error
     if precision:
-        arrays = {
-            name: widened(_shortened(message, name, each), precision) if each.dtype == _SINGLE else each
-            for name, each in arrays.items()
-        }
-        constant = Message(constant.kind, constant.sender, constant.round, constant.fields, arrays)
+        arrays = {}
+        for name, tensor in constant.tensors.items():
+            if tensor.dtype == _SINGLE:
+                short = _shortened(message, name, tensor)
+                tensor = widened(short, precision)
+            arrays[name] = tensor
+        constant = Message(kind, constant.sender, round, constant.fields, arrays)
     if constant.fields:
-        constant = _with(constant, unpack(header, limits.containers)["fields"], arrays)
-    return constant, len(header) + body
+        read = unpack(header, limits.containers)
+        constant = _with(constant, read["fields"], arrays)
+    return constant, len(header) + body_size
 
 
 def frozen(message: Message, owned: bool = False) -> Message:
-    """The message with tensors that nobody changes any more: copies that are read-only. Tensors that are such copies
+    """The message with tensors that do not change any more: copies that are read-only. Tensors that are such copies
     already, as in a message that was handed over, are shared.
 
     With ``owned``, tensors that own their memory become read-only themselves, instead of copies.
 
     WireError if the type of a tensor has no encoding.
     """
-    arrays = {name: _frozen(_as_tensor(name, value), owned) for name, value in message.tensors.items()}
-    if all(map(operator.is_, arrays.values(), message.tensors.values())):
+    tensors = message.tensors
+    arrays = {name: _frozen(_as_tensor(name, value), owned) for name, value in tensors.items()}
+    shared = map(operator.is_, arrays.values(), tensors.values())
+    if all(shared):
         return message
     return _with(message, message.fields, arrays)
 
@@ -177,7 +186,11 @@ def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
     if not 1 <= len(frames) <= 2:
         raise WireError(f"a message has one or two frames, not {len(frames)}")
     header = read_header(frames[0], limits)
-    return assemble(header, np.frombuffer(frames[1] if len(frames) == 2 else b"", np.uint8))
+    if len(frames) == 2:
+        body = frames[1]
+    else:
+        body = b""
+    return assemble(header, np.frombuffer(body, np.uint8))
 
 
 def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
@@ -186,26 +199,33 @@ def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
     value = unpack(frame, limits.containers)
     if set(value) != _HEADER_KEYS:
-        raise WireError(f"header has the keys {quoted(sorted(map(str, value)))}, not {sorted(_HEADER_KEYS)}")
+        keys = sorted(map(str, value))
+        raise WireError(f"header has the keys {quoted(keys)}, not {sorted(_HEADER_KEYS)}")
     if value["protocol"] != PROTOCOL:
         raise WireError(f"message of protocol {quoted(value['protocol'])}; this node speaks {PROTOCOL}")
     kind = value["kind"]
     sender = value["sender"]
     round = value["round"]
     fields = value["fields"]
-    if not isinstance(kind, str) or not isinstance(sender, str) or not kind or not sender:
-        raise WireError("kind and sender must be text")
+    for text in (kind, sender):
+        if not isinstance(text, str) or not text:
+            raise WireError("kind and sender must be text")
     if len(kind) > limits.kind:
         raise WireError(f"kind of {len(kind)} characters; at most {limits.kind}")
-    if round is not None and (type(round) is not int or not 0 <= round <= LAST_ROUND):
-        raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
+    if round is not None:
+        whole = type(round) is int
+        if not whole or not 0 <= round <= LAST_ROUND:
+            raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise WireError("fields must be a map with text keys")
     layout = value["layout"]
     if not isinstance(layout, bytes):
         raise WireError("the layout must be bytes")
-    places = (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
-    return Header(kind, sender, round, fields, *places)
+    if len(layout) <= _REMEMBERED:
+        places, body_size = _remembered_layout(layout, limits)
+    else:
+        places, body_size = _new_layout(layout, limits)
+    return Header(kind, sender, round, fields, places, body_size)
 
 
 def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
@@ -244,13 +264,14 @@ def assemble(header: Header, body: NDArray[np.uint8]) -> Message:
     if len(body) != header.body_size:
         raise WireError(f"message {header.kind!r}: body of {len(body)} bytes; its header says {header.body_size}")
     body.flags.writeable = False
-    tensors: dict[str, Tensor] = {
-        place.name: body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
-        for place in header.places
-    }
+    tensors: dict[str, Tensor] = {}
     for place in header.places:
+        end = place.start + place.size
+        values = body[place.start : end].view(place.dtype)
+        tensor = values.reshape(place.shape)
         if place.short:
-            tensors[place.name] = widened(tensors[place.name], place.short)
+            tensor = widened(tensor, place.short)
+        tensors[place.name] = tensor
     return Message(header.kind, header.sender, header.round, header.fields, tensors)
 
 
@@ -262,8 +283,8 @@ def _shortened(message: Message, name: str, values: Tensor) -> Tensor:
 
 
 def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Message:
-    """The message with other fields, and with the same values of its tensors in ``tensors``: what is known of them
-    still holds."""
+    """The message with other fields, and with the same values of its tensors in ``tensors``, so that its cached
+    properties are still valid."""
     other = object.__new__(Message)
     vars(other).update(vars(message), fields=fields, tensors=tensors)
     return other
@@ -272,9 +293,14 @@ def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) 
 def _frozen(array: Tensor, owned: bool = False) -> Tensor:
     if owned and array.base is None:
         array.flags.writeable = False
-    memory = array if array.base is None else array.base
-    if isinstance(memory, np.ndarray) and memory.base is None and not (array.flags.writeable or memory.flags.writeable):
-        return array
+    if array.base is None:
+        memory = array
+    else:
+        memory = array.base
+    if isinstance(memory, np.ndarray) and memory.base is None:
+        writeable = array.flags.writeable or memory.flags.writeable
+        if not writeable:
+            return array
     copy = np.array(array, order="C")
     copy.flags.writeable = False
     return copy
@@ -282,32 +308,31 @@ def _frozen(array: Tensor, owned: bool = False) -> Tensor:
 
 def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tuple[bytes, int]:
     """The header, and the size of the body in bytes."""
+    codes = _CODES
     if message.precision:
         codes = _CODES | {_SINGLE: message.precision}
-    else:
-        codes = _CODES
-    layout, body = _pack_layout(tuple([(name, codes[each.dtype], each.shape) for name, each in arrays.items()]), limits)
+    specifications = [(name, codes[array.dtype], array.shape) for name, array in arrays.items()]
+    layout, body_size = _pack_layout(tuple(specifications), limits)
+    content = {
+        "protocol": PROTOCOL,
+        "kind": message.kind,
+        "sender": message.sender,
+        "round": message.round,
+        "fields": message.fields,
+        "layout": layout,
+    }
     try:
-        header: bytes = msgpack.packb(
-            {
-                "protocol": PROTOCOL,
-                "kind": message.kind,
-                "sender": message.sender,
-                "round": message.round,
-                "fields": message.fields,
-                "layout": layout,
-            },
-            default=plain,
-        )
+        header: bytes = msgpack.packb(content, default=plain)
     except (TypeError, ValueError, OverflowError) as error:
         raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
-    return header, body
+    return header, body_size
 
 
 @functools.lru_cache(_LAYOUTS)
 def _pack_layout(specifications: tuple[tuple[Any, ...], ...], limits: MessageLimits) -> tuple[bytes, int]:
     layout: bytes = msgpack.packb(specifications)
-    return layout, _new_layout(layout, limits)[1]
+    _, body_size = _new_layout(layout, limits)
+    return layout, body_size
 
 
 def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
@@ -320,15 +345,17 @@ def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace
     places: list[TensorPlace] = []
     names: set[str] = set()
     start = 0
-    for each in specifications:
-        name, code, shape = _read_specification(each, limits)
-        dtype = _STORED[code]
-        size = math.prod(shape) * dtype.itemsize
+    for specification in specifications:
+        name, code, shape = _read_specification(specification, limits)
         if name in names:
             raise WireError(f"two tensors are named {name!r}")
         names.add(name)
-        places.append(TensorPlace(name, dtype, shape, start, size, code if code in SHORT else ""))
-        start += size + -size % _ALIGNMENT
+        dtype = _STORED[code]
+        size = math.prod(shape) * dtype.itemsize
+        short = code if code in SHORT else ""
+        places.append(TensorPlace(name, dtype, shape, start, size, short))
+        padding = -size % _ALIGNMENT
+        start += size + padding
         if start > limits.body:
             raise WireError(f"body of {start} bytes or more; at most {limits.body}")
     return tuple(places), start
@@ -347,9 +374,12 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tu
         raise WireError(f"the name of a tensor has {len(name)} characters; 1 to {limits.name} are allowed")
     if len(shape) > limits.dimensions:
         raise WireError(f"tensor {name!r} has {len(shape)} dimensions; at most {limits.dimensions}")
-    if not all(type(side) is int and side >= 0 for side in shape):
-        raise WireError(f"tensor {name!r} has the impossible shape {str(shape)[:80]}")
-    size = math.prod(max(side, 1) for side in shape) * _STORED[code].itemsize
+    for side in shape:
+        if type(side) is not int or side < 0:
+            raise WireError(f"tensor {name!r} has the impossible shape {str(shape)[:80]}")
+    # A side of 0 makes the tensor empty, whatever the other sides are: these must be possible, too.
+    values = math.prod(max(side, 1) for side in shape)
+    size = values * _STORED[code].itemsize
     if size > limits.body:
         raise WireError(f"tensor {name!r} of {size} bytes; a message has at most {limits.body}")
     return name, code, tuple(shape)
@@ -367,7 +397,8 @@ def _as_tensor(name: str, value: Any) -> Tensor:
         raise WireError(f"tensor {name!r} {error}") from None
     if array.dtype in _CODES:
         return array
-    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    little_endian = array.dtype.newbyteorder("<")
+    array = array.astype(little_endian, copy=False)
     if array.dtype.str not in _DTYPES:
         types = ", ".join(dtype.name for dtype in _CODES)
         raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {types}")

@@ -1,4 +1,4 @@
-"""What arrives when, in one process: one timer of the event loop serves all lines, however many there are."""
+"""Arrivals in one process: one timer of the event loop serves all lines, however many there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Arriving(Protocol):
     plan: int
 
     def arrive(self) -> None:
-        """Be there: it is the time of the next arrival."""
+        """Handle the arrival that is due now."""
 
 
 class Arrivals:
@@ -28,20 +28,21 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._times: list[float] = []  # a heap
-        self._due: dict[float, deque[tuple[Arriving, int]]] = {}  # what arrives at each of them, with its plan
+        self._due: dict[float, deque[tuple[Arriving, int]]] = {}  # the arrivals of each of these times, with their plan
         self._timer: asyncio.TimerHandle | None = None
         self._next = math.inf  # when the timer ends; no time is earlier while arrivals happen
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that runs at the first use. The loop is asked for the time of each message, and to look for
-        it takes longer than its answer."""
+        """The event loop that runs at the first use. The time of the loop is read for each message, and to look the
+        loop up takes longer than to read its time."""
         return asyncio.get_running_loop()
 
     def add(self, time: float, what: Arriving) -> None:
         due = self._due.get(time)
         if due is None:
-            due = self._due[time] = deque()
+            due = deque()
+            self._due[time] = due
             heappush(self._times, time)
         due.append((what, what.plan))
         if time < self._next:
@@ -60,18 +61,22 @@ class Arrivals:
     def _first(self) -> float:
         """The time of the first arrival that will happen; infinity without one."""
         while self._times:
-            due = self._due[self._times[0]]
-            while due and due[0][0].plan != due[0][1]:
+            first = self._times[0]
+            due = self._due[first]
+            while due:
+                what, plan = due[0]
+                if what.plan == plan:
+                    return first
                 due.popleft()
-            if due:
-                return self._times[0]
-            del self._due[heappop(self._times)]
+            heappop(self._times)
+            del self._due[first]
         return math.inf
 
     def _happen(self) -> None:
         times = self._times
         now = self.loop.time()
-        until = now + max(TOGETHER, math.ulp(now))  # `ulp`: after 194 days, the other is less than a float can add
+        # `ulp`: after 194 days, TOGETHER is less than a float can add.
+        until = now + max(TOGETHER, math.ulp(now))
         self._next = -math.inf
         try:
             while times and times[0] < until:

@@ -5,15 +5,15 @@ The transport over sockets keeps an `Association` for each peer. The transport i
 The rules:
 
 1. A peer *joins* with its hello. Only a hello brings back a lost peer.
-2. A peer is *lost* when the node heard nothing from it for ``lost_after``, when the peer took nothing for four times as
-   long, when packets of its stream are missing, when its hello shows a restart (new incarnation), or when its hello
+2. A peer is *lost* when the node received nothing from it for ``lost_after``, when the peer took nothing for four times
+   as long, when packets of its stream are missing, when its hello shows a restart (new incarnation), or when its hello
    shows that it had lost this node (the hello does not name this node's stream).
-3. A node that loses a peer drops the peer's queue and opens a new connection, which begins with the node's hello. Each
-   hello names the stream last heard from the other side. So the peer loses the node in turn, both sides begin new
+3. A node that loses a peer drops the peer's queue and opens a new connection, which starts with the node's hello. Each
+   hello names the last stream received from the other side. So the peer loses the node in turn, both sides start new
    streams, and packets are never missing from the middle of a stream.
 4. A peer that says goodbye has left. It is away until it says hello again.
-5. A peer may begin anew `HELLOS` times, and then once per ``beat``, since each time its peers are told and send it the
-   messages it missed. An earlier hello is ignored. An honest peer repeats a hello that is not answered.
+5. A peer may restart `HELLOS` times, and then once per ``beat``, since each restart is an event for its peers, and they
+   send it the messages it missed. An earlier hello is ignored. An honest peer repeats a hello that is not answered.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Lost:
-    """The peer is not present any more, or has to begin anew."""
+    """The peer is not present any more, or has to start again."""
 
     peer: str
     reason: str
@@ -114,7 +114,13 @@ class Traffic:
 class Association:
     """One peer, by the rules of this module. ``now`` is the time of any monotonic clock in seconds."""
 
-    def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, now: float) -> None:
+    def __init__(
+        self,
+        peer: str,
+        incarnation: str,
+        timeouts: Timeouts,
+        now: float,
+    ) -> None:
         self.peer = peer
         self.state: Literal["unknown", "present", "lost", "left", "refused"] = "unknown"
         self.outbound = Outbound(timeouts.beat / 8, self._hello)
@@ -123,9 +129,12 @@ class Association:
         self._own_incarnation = incarnation
         self._incarnation: str | None = None
         self._predecessors: deque[str] = deque(maxlen=_PREDECESSORS)
-        self._hellos, self._hello_at = float(HELLOS), now  # hellos that may still begin anew; when they were counted
+        self._hellos = float(HELLOS)  # hellos that the peer may still restart with
+        self._hello_at = now  # when they were counted
         self._timeouts = timeouts
-        self._heard = self._sent = self._opened = now
+        self._received = now
+        self._sent = now
+        self._opened = now
         self._counts: defaultdict[tuple[str, Direction], list[int]] = defaultdict(lambda: [0, 0])
 
     def keep_away(self) -> None:
@@ -144,17 +153,19 @@ class Association:
     def put(self, message: Outgoing, *, replace: bool = False) -> list[Event]:
         """Queue a message, unless the peer is away, or has not come and its queue is full. With ``replace`` it replaces
         queued messages of its kind."""
-        queued = self.state == "present" or (self.state == "unknown" and (replace or self.outbound.room))
+        if self.state == "unknown":
+            queued = replace or self.outbound.room
+        else:
+            queued = self.state == "present"
         if not queued:
             return [Undelivered(self.peer, 1, self.state)]
+        replaced = 0
         if replace:
             replaced = self.outbound.withdraw(message.kind)
-        else:
-            replaced = 0
         self.outbound.put(message)
-        if replaced:
-            return [Undelivered(self.peer, replaced, "superseded")]
-        return []
+        if not replaced:
+            return []
+        return [Undelivered(self.peer, replaced, "superseded")]
 
     def taken(self, now: float) -> None:
         """Account for the packet from ``outbound.peek``: the connection took it."""
@@ -163,52 +174,60 @@ class Association:
         self._count(sent.kind, "sent", sent.size, sent.complete)
 
     def _hello(self) -> bytes:
-        hello: bytes = msgpack.packb(
-            {"protocol": PROTOCOL, "incarnation": self._own_incarnation, "heard": self.inbound.stream}
-        )
+        content = {
+            "protocol": PROTOCOL,
+            "incarnation": self._own_incarnation,
+            "heard": self.inbound.stream,
+        }
+        hello: bytes = msgpack.packb(content)
         return hello
 
     # What comes in
 
     def receive(self, frames: Sequence[Buffer], now: float) -> list[Event]:
         """Handle a packet that arrived from the peer. Return the events it causes."""
-        size = sum(len(frame) for frame in frames)
+        size = sum(map(len, frames))
         try:
             packet = Packet.read(frames)
             if packet.type is PacketType.HELLO:
                 self._count("hello", "received", size, True)
-                return self._hear_hello(packet, now)
+                return self._receive_hello(packet, now)
         except WireError as error:
             return [BadMessage(self.peer, str(error))]
         if packet.stream != self.inbound.stream:
             self._count("stale", "received", size, True)
             return []
-        self._heard = now
-        return self._hear(packet, size)
+        self._received = now
+        return self._receive_packet(packet, size)
 
     def tick(self, now: float, stalled: float) -> list[Event]:
         """Apply the timeouts. This node itself did not run for ``stalled`` s, which do not count as the peer's."""
-        self._heard += stalled
+        self._received += stalled
         self._opened += stalled
         self._sent += stalled
+        lost_after = self._timeouts.lost_after
         events: list[Event] = []
-        if self.state == "present" and now - self._heard > self._timeouts.lost_after:
-            events = self._lose(f"silent for {now - self._heard:.1f} s")
-        elif self.state == "present" and now - self._sent > _TAKES_NOTHING * self._timeouts.lost_after:
-            events = self._lose(f"took nothing for {now - self._sent:.1f} s")
-        elif self.state in ("unknown", "lost") and now - self._opened > self._timeouts.lost_after:
+        if self.state == "present":
+            silence = now - self._received
+            refusal = now - self._sent
+            if silence > lost_after:
+                events = self._lose(f"silent for {silence:.1f} s")
+            elif refusal > _TAKES_NOTHING * lost_after:
+                events = self._lose(f"took nothing for {refusal:.1f} s")
+        elif self.state in ("unknown", "lost") and now - self._opened > lost_after:
             self.reopen = True
         if self.outbound.greeted and now - self._sent >= 0.75 * self._timeouts.beat:
             self.outbound.beat()
         return events
 
     def traffic(self) -> list[Traffic]:
-        return [
-            Traffic(self.peer, kind, direction, messages, size)
-            for (kind, direction), (messages, size) in sorted(self._counts.items())
-        ]
+        rows = []
+        for (kind, direction), (messages, size) in sorted(self._counts.items()):
+            row = Traffic(self.peer, kind, direction, messages, size)
+            rows.append(row)
+        return rows
 
-    def _hear(self, packet: Packet, size: int) -> list[Event]:
+    def _receive_packet(self, packet: Packet, size: int) -> list[Event]:
         message = None
         try:
             message = self.inbound.take(packet)
@@ -220,18 +239,21 @@ class Association:
         finally:
             if self.inbound.stream is not None:
                 kind = OWN_KINDS.get(packet.type, self.inbound.kind)
-                self._count(kind, "received", size, message is not None or packet.type in OWN_KINDS)
+                complete = message is not None or packet.type in OWN_KINDS
+                self._count(kind, "received", size, complete)
         if packet.type is PacketType.GOODBYE:
             return self._leave()
         if message is not None:
             return [Received(self.peer, message)]
         return []
 
-    def _hear_hello(self, packet: Packet, now: float) -> list[Event]:
+    def _receive_hello(self, packet: Packet, now: float) -> list[Event]:
         if len(packet.content) > LONGEST_HELLO:
             raise WireError(f"hello of {len(packet.content)} bytes; at most {LONGEST_HELLO}")
         hello = unpack(packet.content)
-        protocol, incarnation, heard = (hello.get(key) for key in ("protocol", "incarnation", "heard"))
+        protocol = hello.get("protocol")
+        incarnation = hello.get("incarnation")
+        heard = hello.get("heard")
         if protocol != PROTOCOL:
             return self._refuse(
                 f"it speaks protocol {quoted(protocol)}, this node {PROTOCOL}: run one version everywhere"
@@ -239,9 +261,10 @@ class Association:
         if not isinstance(incarnation, str) or len(incarnation) > _LONGEST_INCARNATION:
             raise WireError("hello without an incarnation")
         restarted = incarnation != self._incarnation
-        if incarnation in self._predecessors or (not restarted and packet.stream <= self.inbound.latest):
+        earlier = not restarted and packet.stream <= self.inbound.latest
+        if earlier or incarnation in self._predecessors:
             return []
-        if not self._may_begin_anew(now):
+        if not self._may_restart(now):
             return []
         events: list[Event] = []
         if not restarted:
@@ -251,12 +274,10 @@ class Association:
             self._predecessors.append(self._incarnation)
             if self.state == "present":
                 events = self._lose("it was restarted")
-            else:
-                events = []
             self.reopen |= self.outbound.greeted
         self._incarnation = incarnation
         self.inbound.accept(packet.stream)
-        self._heard = now
+        self._received = now
         if self.state != "present":
             # The connection to a peer that left or was refused was closed.
             self.reopen |= self.state in ("left", "refused")
@@ -265,8 +286,9 @@ class Association:
             events.append(Joined(self.peer))
         return events
 
-    def _may_begin_anew(self, now: float) -> bool:
-        self._hellos = min(float(HELLOS), self._hellos + (now - self._hello_at) / self._timeouts.beat)
+    def _may_restart(self, now: float) -> bool:
+        regained = (now - self._hello_at) / self._timeouts.beat
+        self._hellos = min(float(HELLOS), self._hellos + regained)
         self._hello_at = now
         if self._hellos < 1:
             return False
@@ -277,19 +299,22 @@ class Association:
         self.state = "lost"
         self.inbound.close()
         self.reopen = True
-        return [Lost(self.peer, reason), *self._drop("lost")]
+        undelivered = self._drop("lost")
+        return [Lost(self.peer, reason), *undelivered]
 
     def _leave(self) -> list[Event]:
         self.state = "left"
         self.inbound.close()
-        return [Left(self.peer), *self._drop("left")]
+        undelivered = self._drop("left")
+        return [Left(self.peer), *undelivered]
 
     def _refuse(self, reason: str) -> list[Event]:
         if self.state == "refused":
             return []
         self.state = "refused"
         self.inbound.close()
-        return [Refused(self.peer, reason), *self._drop("refused")]
+        undelivered = self._drop("refused")
+        return [Refused(self.peer, reason), *undelivered]
 
     def _drop(self, reason: str) -> list[Event]:
         dropped = self.outbound.withdraw()
@@ -297,9 +322,17 @@ class Association:
             return [Undelivered(self.peer, dropped, reason)]
         return []
 
-    def _count(self, kind: str, direction: Direction, size: int, complete: bool) -> None:
+    def _count(
+        self,
+        kind: str,
+        direction: Direction,
+        size: int,
+        complete: bool,
+    ) -> None:
         """Count a packet of ``size`` bytes."""
-        for each, messages, share in ((kind, int(complete), size - PREFIX_SIZE), (FRAMING, 1, PREFIX_SIZE)):
-            count = self._counts[each, direction]
-            count[0] += messages
-            count[1] += share
+        messages = self._counts[kind, direction]
+        messages[0] += complete
+        messages[1] += size - PREFIX_SIZE
+        packets = self._counts[FRAMING, direction]
+        packets[0] += 1
+        packets[1] += PREFIX_SIZE

@@ -27,7 +27,7 @@ class PacketType(IntEnum):
     CHUNK = 5
 
 
-_TYPES = {int(each): each for each in PacketType}
+_TYPES = {int(type): type for type in PacketType}
 OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
 FRAMING = "framing"  # the kind under which packets and their prefixes are counted
 RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
@@ -47,13 +47,19 @@ class Packet(NamedTuple):
         """Read the frames of a packet. WireError if they are not a packet."""
         if not 1 <= len(frames) <= 2:
             raise WireError(f"packet of {len(frames)} frames; it has one or two")
-        if len(frames[0]) < _PREFIX.size:
-            raise WireError(f"packet of {len(frames[0])} bytes; its prefix alone has {_PREFIX.size}")
-        code, stream, number = _PREFIX.unpack_from(frames[0])
+        first = frames[0]
+        if len(first) < _PREFIX.size:
+            raise WireError(f"packet of {len(first)} bytes; its prefix alone has {_PREFIX.size}")
+        code, stream, number = _PREFIX.unpack_from(first)
         type = _TYPES.get(code)
         if type is None:
             raise WireError(f"packet of unknown type {code}")
-        return cls(type, stream, number, memoryview(frames[0])[_PREFIX.size :], frames[1] if len(frames) == 2 else b"")
+        content = memoryview(first)[_PREFIX.size :]
+        if len(frames) == 2:
+            piece = frames[1]
+        else:
+            piece = b""
+        return cls(type, stream, number, content, piece)
 
 
 def prefix(type: PacketType, stream: int, number: int) -> bytes:

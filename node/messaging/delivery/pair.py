@@ -1,9 +1,9 @@
-"""Two nodes in one process: the lines between them, and whether they can hear each other.
+"""Two nodes in one process: the lines between them, and whether they can reach each other.
 
 A node sees the same events as `node.messaging.delivery.association` would give it over sockets:
 
 - Two nodes meet as soon as both have started and can connect.
-- A peer that cannot be heard (its link is cut, it is frozen, it ended without a goodbye) is lost after ``lost_after``
+- A peer that cannot be reached (its link is cut, it is frozen, it ended without a goodbye) is lost after ``lost_after``
   seconds, with all messages in flight. Messages delayed for less arrive. A frozen node notices the loss when it is
   thawed.
 - Nodes that lost each other meet again at the next attempt to connect. There is one attempt a second, as TCP repeats
@@ -30,7 +30,7 @@ class FlowModel(Protocol):
     """The flow of bytes in one direction of a link. Times are absolute, in seconds. ``netem.tcp.flow`` models TCP."""
 
     def open(self, now: float) -> float:
-        """Begin a connection; nothing of an earlier one is in flight. Return the seconds until the first message may
+        """Start a connection; nothing of an earlier one is in flight. Return the seconds until the first message may
         leave."""
 
     def send(self, now: float, size: int) -> float:
@@ -57,8 +57,9 @@ class Delay:
 
     def send(self, now: float, size: int) -> float:
         self._forget(now)
-        self._arrivals.append(now + self._seconds)
-        return self._arrivals[-1]
+        arrival = now + self._seconds
+        self._arrivals.append(arrival)
+        return arrival
 
     def cut(self, now: float) -> None:
         self._forget(now)
@@ -94,11 +95,13 @@ class Line:
         self.plan = 0  # of the arrivals; a change of what is in flight makes another
         self._arrivals = arrivals
         self._deliver = deliver
-        self._in_flight: deque[tuple[float, InFlight]] = deque()  # when each is delivered, never before those ahead
+        # With the time of its delivery, never before those ahead.
+        self._in_flight: deque[tuple[float, InFlight]] = deque()
 
     def send(self, in_flight: InFlight) -> float:
         """Send a message. Return its arrival time in the present state of the link."""
-        arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
+        now = self._arrivals.loop.time()
+        arrival = self.flow.send(now, in_flight.size)
         self._expect(arrival + in_flight.processing, in_flight)
         return arrival
 
@@ -109,20 +112,24 @@ class Line:
 
     def restore(self) -> None:
         self.down = False
-        self.reschedule(self.flow.restore(self._arrivals.loop.time()))
+        now = self._arrivals.loop.time()
+        self.reschedule(self.flow.restore(now))
 
     def reschedule(self, arrivals: Sequence[float]) -> None:
         """Set the arrival times of the messages in flight. Those that the flow counts as arrived are in processing."""
-        if not self.down:
-            self.plan += 1
-            before = list(self._in_flight)
-            now = self._arrivals.loop.time()
-            here = max(0, len(before) - len(arrivals))
-            self._in_flight.clear()
-            for ready, each in before[:here]:
-                self._expect(max(ready, now), each)
-            for (_, each), arrival in zip(before[here:], arrivals[len(arrivals) - len(before) + here :], strict=True):
-                self._expect(arrival + each.processing, each)
+        if self.down:
+            return
+        self.plan += 1
+        before = list(self._in_flight)
+        now = self._arrivals.loop.time()
+        arrived = max(0, len(before) - len(arrivals))
+        self._in_flight.clear()
+        for ready, in_flight in before[:arrived]:
+            self._expect(max(ready, now), in_flight)
+        under_way = before[arrived:]
+        first = len(arrivals) - len(under_way)
+        for (_, in_flight), arrival in zip(under_way, arrivals[first:], strict=True):
+            self._expect(arrival + in_flight.processing, in_flight)
 
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
@@ -141,12 +148,14 @@ class Line:
 
     def arrive(self) -> None:
         """Deliver the first message in flight."""
-        self._deliver(self._in_flight.popleft()[1])
+        _, in_flight = self._in_flight.popleft()
+        self._deliver(in_flight)
 
     def _expect(self, ready: float, in_flight: InFlight) -> None:
         """Deliver a message at ``ready``, and not before those ahead of it."""
         if self._in_flight:
-            ready = max(ready, self._in_flight[-1][0])
+            latest, _ = self._in_flight[-1]
+            ready = max(ready, latest)
         self._in_flight.append((ready, in_flight))
         if not self.down and ready < math.inf:
             self._arrivals.add(ready, self)
@@ -177,12 +186,12 @@ class NodePair:
         self._joined = False  # the two count each other as present
         self._met: list[PairEnd | None] = []  # the ends at the time when they met
         self._unaware: list[PairEnd] = []  # ends that were frozen when the two lost each other and have not noticed yet
-        self._since = 0.0  # when they last stopped hearing each other, or lost each other
+        self._since = 0.0  # when they last stopped reaching each other, or lost each other
         self._timer: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
-        """Check after a change whether the two can hear each other, and set the timer for the consequence."""
-        up = self._can_hear()
+        """Check after a change whether the two can reach each other, and set the timer for the consequence."""
+        up = self._can_reach()
         loop = asyncio.get_running_loop()
         if up != self._up:
             self._up = up
@@ -199,16 +208,16 @@ class NodePair:
                     wait = 0.0
                 setup = max([line.open() for line in self.line_to.values()])
                 self._timer = loop.call_later(wait + setup, self._join)
-        if self._timer is None and any(not end.frozen for end in self._unaware):
+        thawed = any(not end.frozen for end in self._unaware)
+        if thawed and self._timer is None:
             self._timer = loop.call_later(self._patience(), self._notice)
 
     def end(self, node: str, farewell: InFlight | None) -> None:
         """End ``node``, with a farewell after all its messages, or without one."""
         (peer,) = self.line_to.keys() - {node}
+        arrival = None
         if farewell is not None and self._joined:
             arrival = self.line_to[peer].send(farewell)
-        else:
-            arrival = None
         if farewell is None:
             self.line_to[peer].drop()  # its messages in flight are lost with it
         self.line_to[node].drop()
@@ -217,16 +226,21 @@ class NodePair:
         self.update()
         if self.ends[peer] is None:
             self._stop_timer()
-        elif arrival is not None and arrival < math.inf and self._timer is not None:
-            # If the farewell does not arrive, the peer is lost for its silence.
+            return
+        if arrival is None or arrival == math.inf:
+            return
+        if self._timer is not None:
+            # If the farewell does not arrive, the peer is lost because it is silent.
             self._stop_timer()
-            self._timer = asyncio.get_running_loop().call_at(arrival + self._patience(), self._lose)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(arrival + self._patience(), self._lose)
 
     def stall(self) -> None:
         """Handle a connection that has given up: the two lose each other, and connect again."""
         if self._timer is None:
-            self._since = asyncio.get_running_loop().time()
-            self._timer = asyncio.get_running_loop().call_later(self._patience(), self._reconnect)
+            loop = asyncio.get_running_loop()
+            self._since = loop.time()
+            self._timer = loop.call_later(self._patience(), self._reconnect)
 
     def part(self) -> None:
         """End the association of the two: a farewell has arrived."""
@@ -239,20 +253,19 @@ class NodePair:
         for line in self.line_to.values():
             line.close()
 
-    def _can_hear(self) -> bool:
+    def _can_reach(self) -> bool:
         one, other = self.ends.values()
-        return (
-            one is not None
-            and other is not None
-            and not one.frozen
-            and not other.frozen
-            and one.knows(other.node)
-            and other.knows(one.node)
-            and not any(line.down for line in self.line_to.values())
-        )
+        if one is None or other is None:
+            return False
+        if one.frozen or other.frozen:
+            return False
+        if not one.knows(other.node) or not other.knows(one.node):
+            return False
+        return not any(line.down for line in self.line_to.values())
 
     def _patience(self) -> float:
-        return min(end.patience for end in self.ends.values() if end is not None)
+        running = [end for end in self.ends.values() if end is not None]
+        return min(end.patience for end in running)
 
     def _join(self) -> None:
         self._timer = None
@@ -264,8 +277,11 @@ class NodePair:
         assert one is not None
         assert other is not None
         for end, peer in ((one, other), (other, one)):
-            restarted = bool(before) and peer not in before
-            end.meet(peer.node, "it was restarted" if restarted else "the peer had lost this node")
+            if before and peer not in before:
+                reason = "it was restarted"
+            else:
+                reason = "the peer had lost this node"
+            end.meet(peer.node, reason)
 
     def _lose(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -276,15 +292,16 @@ class NodePair:
         for line in self.line_to.values():
             line.drop()
         self._unaware = [end for end in self.ends.values() if end is not None and end in self._met]
-        self._tell_silence(silence)
+        self._report_silence(silence)
 
     def _notice(self) -> None:
-        """Tell nodes that were frozen of the loss: they have heard nothing since they were thawed."""
+        """Report the loss to nodes that were frozen: they have received nothing since they were thawed."""
         self._timer = None
-        self._tell_silence(self._patience())
+        self._report_silence(self._patience())
 
-    def _tell_silence(self, seconds: float) -> None:
-        for end in [end for end in self._unaware if not end.frozen]:
+    def _report_silence(self, seconds: float) -> None:
+        aware = [end for end in self._unaware if not end.frozen]
+        for end in aware:
             self._unaware.remove(end)
             (peer,) = self.line_to.keys() - {end.node}
             end.lose(peer, f"silent for {seconds:.1f} s")

@@ -43,8 +43,11 @@ class Peers:
     async def send(self, to: Iterable[str], message: Message, replace: bool) -> None:
         """See `node.messaging.transport.Transport.send`."""
         outgoing = Outgoing(message.kind, *encode(message))
-        waiting = [each for each in self._find(to) if not self._put(each, outgoing, replace)]
-        for association in waiting:
+        full = []
+        for association in self._find(to):
+            if not self._put(association, outgoing, replace):
+                full.append(association)
+        for association in full:
             while not self._put(association, outgoing, replace):
                 self._progress.clear()
                 await self._progress.wait()
@@ -52,7 +55,8 @@ class Peers:
     def handle(self, peer: str, frames: Sequence[Buffer]) -> None:
         """Handle a packet that arrived from ``peer``."""
         association = self.associations[peer]
-        self._tell(association.receive(frames, asyncio.get_running_loop().time()))
+        events = association.receive(frames, asyncio.get_running_loop().time())
+        self._report(events)
         if association.reopen:
             self._attend(association)
 
@@ -75,25 +79,27 @@ class Peers:
             self._ticking.cancel()
 
     async def _say_goodbye(self, flush: float) -> None:
-        there = [each for each in self.associations.values() if each.state == "present"]
-        for association in there:
+        present = [association for association in self.associations.values() if association.state == "present"]
+        for association in present:
             association.outbound.close()
             self._attend(association)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(flush):
-                while not all(each.outbound.idle or each.state != "present" for each in there):
+                while not all(map(_said_goodbye, present)):
                     self._progress.clear()
                     await self._progress.wait()
 
     def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
         """Queue the message, or drop it if the peer is away. Return False if the queue of a present peer is full."""
-        if not replace and association.state == "present" and not association.outbound.room:
+        full = association.state == "present" and not association.outbound.room
+        if full and not replace:
             return False
-        self._tell(association.put(outgoing, replace=replace))
+        events = association.put(outgoing, replace=replace)
+        self._report(events)
         self._attend(association)
         return True
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _report(self, events: Iterable[Event]) -> None:
         for event in events:
             self._events.put(event)
             self._progress.set()
@@ -108,7 +114,7 @@ class Peers:
             stalled = max(0.0, now - last - 2 * self._interval)
             last = now
             for association in self.associations.values():
-                self._tell(association.tick(now, stalled))
+                self._report(association.tick(now, stalled))
                 self._attend(association)
 
     def _find(self, to: Iterable[str]) -> list[Association]:
@@ -118,3 +124,8 @@ class Peers:
                 known = ", ".join(self.associations) or "none"
                 raise TransportError(f"{self._node} has no peer {name!r}; its peers are {known}")
         return [self.associations[name] for name in names]
+
+
+def _said_goodbye(association: Association) -> bool:
+    """Whether the goodbye was sent, or is not needed any more."""
+    return association.outbound.idle or association.state != "present"

@@ -2,7 +2,7 @@
 
 The body of a message is sent in pieces, since a peer counts as alive only while its packets arrive.
 
-A *stream* is the packets of one connection, numbered from 0. Packet 0 is always a hello. Each new connection begins a
+A *stream* is the packets of one connection, numbered from 0. Packet 0 is always a hello. Each new connection starts a
 stream with a higher number, so that late packets of an old connection are recognised. A missing packet number means
 that packets were lost with a connection.
 """
@@ -31,7 +31,7 @@ _LARGE = 64 << 10  # bytes; smaller parts of a body share packets: to copy them 
 KINDS = 64  # kinds of messages of one peer; an algorithm has ten
 
 
-class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mistake
+class StreamBroken(Exception):  # noqa: N818 - it is an event, not a mistake
     """Packets are missing from a stream."""
 
 
@@ -50,23 +50,28 @@ class Outgoing:
     @cached_property
     def _starts(self) -> list[int]:
         """The offset of each part of the body, and the size of the body."""
-        return list(accumulate(map(len, self.body), initial=0))
+        sizes = map(len, self.body)
+        return list(accumulate(sizes, initial=0))
 
     def piece(self, start: int, size: int) -> Buffer:
         """At most ``size`` bytes of the body from ``start``: of one part without a copy, or of several small ones."""
-        place = bisect(self._starts, start) - 1
+        index = bisect(self._starts, start) - 1
         pieces: list[memoryview] = []
-        while size and place < len(self.body):
-            part = self.body[place][start - self._starts[place] :][:size]
+        while size and index < len(self.body):
+            offset = start - self._starts[index]
+            part = self.body[index][offset:][:size]
             if pieces and max(len(part), len(pieces[0])) >= _LARGE:
                 break
             pieces.append(part)
-            start = start + len(part)
-            size = size - len(part)
-            place = place + 1
+            start += len(part)
+            size -= len(part)
+            index += 1
         if len(pieces) == 1:
             return pieces[0]
         return b"".join(pieces)
+
+
+_Built = tuple[list[Buffer], "Sent", int | None]  # frames of a packet, its `Sent` record, and the offset after it
 
 
 class Sent(NamedTuple):
@@ -96,15 +101,16 @@ class Outbound:
         self._queue: deque[Outgoing] = deque()
         self._queued_bytes = 0
         self._offset: int | None = None  # into the body of the first message in the queue, once its header is gone
-        self._built: tuple[list[Buffer], Sent, int | None] | None = None
+        self._built: _Built | None = None
 
     def open(self) -> None:
-        """Begin a new stream. A message that was partly sent begins anew."""
+        """Start a new stream. A message that was partly sent is sent again from its start."""
         self.stream += 1
         self._number = 0
         self.greeted = False
         self.chunk = ChunkSize(self._piece)
-        self._offset = self._built = None
+        self._offset = None
+        self._built = None
         self._own = deque([PacketType.HELLO])
 
     def put(self, message: Outgoing) -> None:
@@ -117,21 +123,28 @@ class Outbound:
         With a kind, a message that is partly sent stays.
         """
         if kind is None:
-            self._offset = self._built = None
-        if self._offset is not None or (self._built is not None and self._queue):
+            self._offset = None
+            self._built = None
+        partly_sent = self._offset is not None or self._built is not None
+        under_way = None
+        if partly_sent and self._queue:
             under_way = self._queue[0]
-        else:
-            under_way = None
-        kept = [each for each in self._queue if each is under_way or (kind is not None and each.kind != kind)]
+        kept: deque[Outgoing] = deque()
+        for message in self._queue:
+            other_kind = kind is not None and message.kind != kind
+            if other_kind or message is under_way:
+                kept.append(message)
         count = len(self._queue) - len(kept)
-        self._queue = deque(kept)
-        self._queued_bytes = sum(each.size for each in kept)
+        self._queue = kept
+        self._queued_bytes = sum(message.size for message in kept)
         return count
 
     @property
     def room(self) -> bool:
         """Whether another message may be queued."""
-        return not self._queue or (len(self._queue) < QUEUE_MESSAGES and self._queued_bytes < QUEUE_BYTES)
+        if not self._queue:
+            return True
+        return len(self._queue) < QUEUE_MESSAGES and self._queued_bytes < QUEUE_BYTES
 
     @property
     def idle(self) -> bool:
@@ -149,7 +162,9 @@ class Outbound:
         """The frames of the next packet, the same until it is `taken`; None if there is nothing to send."""
         if self._built is None or not self.greeted:
             self._built = self._build()
-        return None if self._built is None else self._built[0]
+        if self._built is None:
+            return None
+        return self._built[0]
 
     def taken(self) -> Sent:
         """Account for the packet from `peek`: the connection took it."""
@@ -167,19 +182,16 @@ class Outbound:
             else:
                 self._closing = False
         elif sent.complete:
-            self._queued_bytes -= self._queue.popleft().size
+            message = self._queue.popleft()
+            self._queued_bytes -= message.size
         self.chunk.taken(sent.size)
         return sent
 
-    def _build(self) -> tuple[list[Buffer], Sent, int | None] | None:
-        """The frames of the next packet, its `Sent` record, and the offset after it."""
-        if self._own or (self._closing and not self._queue):
-            if self._own:
-                type = self._own[0]
-            else:
-                type = PacketType.GOODBYE
-            frame = self._prefix(type) + (self._hello() if type is PacketType.HELLO else b"")
-            return [frame], Sent(OWN_KINDS[type], len(frame), True), self._offset
+    def _build(self) -> _Built | None:
+        if self._own:
+            return self._build_own(self._own[0])
+        if self._closing and not self._queue:
+            return self._build_own(PacketType.GOODBYE)
         if not self._queue:
             return None
         message = self._queue[0]
@@ -193,7 +205,17 @@ class Outbound:
         end = start + len(piece)
         complete = len(message.header) + end == message.size
         sent = Sent(message.kind, len(first) + len(piece), complete)
-        return [first, piece] if piece else [first], sent, None if complete else end
+        frames: list[Buffer] = [first, piece] if piece else [first]
+        if complete:
+            return frames, sent, None
+        return frames, sent, end
+
+    def _build_own(self, type: PacketType) -> _Built:
+        frame = self._prefix(type)
+        if type is PacketType.HELLO:
+            frame += self._hello()
+        sent = Sent(OWN_KINDS[type], len(frame), True)
+        return [frame], sent, self._offset
 
     def _prefix(self, type: PacketType) -> bytes:
         return prefix(type, self.stream, self._number)
@@ -215,7 +237,8 @@ class Inbound:
 
     def accept(self, stream: int) -> None:
         """Make this stream the current one: its hello arrived."""
-        self.stream = self.latest = stream
+        self.stream = stream
+        self.latest = stream
         self._number = 1
         self._drop()
 
@@ -234,13 +257,13 @@ class Inbound:
             raise StreamBroken(f"packet {packet.number} where {self._number} was due")
         self._number += 1
         if packet.type is PacketType.MESSAGE:
-            self._begin(packet)
+            self._start(packet)
         elif packet.type is not PacketType.CHUNK or self._header is None:
             return None
         self._fill(packet.piece)
         return self._complete()
 
-    def _begin(self, packet: Packet) -> None:
+    def _start(self, packet: Packet) -> None:
         unfinished = self._header
         self._drop()
         if unfinished is not None:
@@ -250,7 +273,8 @@ class Inbound:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
         if header.kind in RUNTIME_KINDS:
             raise WireError(f"message of kind {header.kind!r}, which is the runtime's own")
-        if header.kind not in self._kinds and len(self._kinds) == KINDS:
+        new_kind = header.kind not in self._kinds
+        if new_kind and len(self._kinds) == KINDS:
             raise WireError(f"message {header.kind!r} is of one more than {KINDS} kinds")
         try:
             self._body = np.empty(header.body_size, np.uint8)  # the kernel gives memory as the body is filled
@@ -280,4 +304,5 @@ class Inbound:
 
     def _drop(self) -> None:
         """Drop the message that is being reassembled."""
-        self._header, self._body = None, np.empty(0, np.uint8)
+        self._header = None
+        self._body = np.empty(0, np.uint8)

@@ -36,9 +36,9 @@ def told(events: list[Event], later: float) -> list[tuple[str, dict[str, Any]]]:
         reporter = Told()
         exchange = Exchange(None, [], None, Gathering(), reporter, EdgeRounds())  # type: ignore[arg-type]
         for event in events:
-            await exchange._hear(event)
+            await exchange._handle(event)
         await asyncio.sleep(later)
-        await exchange._hear(events[-1])
+        await exchange._handle(events[-1])
         exchange.report_unreceived()
         return reporter.events
 
@@ -78,7 +78,7 @@ async def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
     listening = asyncio.create_task(exchange.listen())
     await asyncio.sleep(0)
     await exchange.gather("update", ["b"], round=2, quorum=0, deadline=0)
-    exchange._hear_at_once("b", Message("update", "b", 1))  # it is late, which is told
+    exchange._handle_message_now("b", Message("update", "b", 1))  # it is late, which is told
     with pytest.raises(OSError, match="no room for late"):
         await exchange.receive(["update"])
     listening.cancel()

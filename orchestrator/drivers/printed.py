@@ -106,7 +106,12 @@ class Printed:
             yield _unreadable(f"the event '{event}' is the orchestrator's own: name it differently")
         elif event is not None:
             fields = {key: value for key, value in entry.items() if key not in ("type", "name")}
-            yield {"type": "event", "name": event, "round": round, **fields}
+            yield {
+                "type": "event",
+                "name": event,
+                "round": round,
+                **fields,
+            }
         elif phase not in (None, "start", "end"):
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
         elif phase == "start":
@@ -121,7 +126,12 @@ class Printed:
             if round <= self._begun:
                 return
             self._begun = round
-        yield {"type": "event", "name": "round", "round": round, "phase": "start"}
+        yield {
+            "type": "event",
+            "name": "round",
+            "round": round,
+            "phase": "start",
+        }
 
     def _figures(self, round: Any, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         unusual = [name for name, value in entry.items() if type(value) is float and not math.isfinite(value)]
@@ -136,7 +146,12 @@ class Printed:
             if round <= self._ended:
                 return  # a program that has started again may count from 1 again
             self._ended = round
-        yield {"type": "event", "name": "round", "round": round, "phase": "end"}
+        yield {
+            "type": "event",
+            "name": "round",
+            "round": round,
+            "phase": "end",
+        }
         if not self._tells_starts and _is_round(round) and round != self._rounds:
             yield from self.begin(round + 1)
 

@@ -181,7 +181,13 @@ class Programs:
             for each in late:
                 await self._read_last(each, cut=True)
             self._tell(
-                node, {"type": "event", "name": KILLED, "programs": [each.plan.label for each in late], "grace": grace}
+                node,
+                {
+                    "type": "event",
+                    "name": KILLED,
+                    "programs": [each.plan.label for each in late],
+                    "grace": grace,
+                },
             )
             with contextlib.suppress(OrchestratorError):
                 await self._driver.release(node)
@@ -338,7 +344,15 @@ class Programs:
         if fault is not None:
             self._killed_by_fault(program)
             return
-        self._tell(node, {"type": "event", "name": ENDED, "program": plan.label, "code": end.code})
+        self._tell(
+            node,
+            {
+                "type": "event",
+                "name": ENDED,
+                "program": plan.label,
+                "code": end.code,
+            },
+        )
         if end.code == 0:
             self._start_what_can()
             self._finish_if_over()

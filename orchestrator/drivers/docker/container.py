@@ -106,7 +106,12 @@ def options(
     return made if node.device == PROCESSOR else with_accelerators(made, runtimes)
 
 
-def trial_options(run: str, directory: Path, user: User, runtimes: Sequence[str]) -> dict[str, Any]:
+def trial_options(
+    run: str,
+    directory: Path,
+    user: User,
+    runtimes: Sequence[str],
+) -> dict[str, Any]:
     """The arguments for a container that tries accelerators, with the same rights as nodes. Its output is kept."""
     return with_accelerators(_common(TRIAL, run, directory, user) | {"name": f"{run}-{TRIAL}"}, runtimes)
 
@@ -120,7 +125,12 @@ def with_accelerators(made: Mapping[str, Any], runtimes: Sequence[str]) -> dict[
     return {**made, "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])]}
 
 
-def _common(name: str, run: str, directory: Path, user: User) -> dict[str, Any]:
+def _common(
+    name: str,
+    run: str,
+    directory: Path,
+    user: User,
+) -> dict[str, Any]:
     return {
         "labels": {RUN: run, NODE: name, DIRECTORY: str(directory)},
         # The processes carry the run's labels too: if the Engine dies, `down` finds them without it.

@@ -193,7 +193,13 @@ class DockerDriver:
             raise refused
         self._notes += notes(devices, found)
 
-    def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
+    def _start(
+        self,
+        node: NodePlan,
+        incarnation: int,
+        assignment: Path,
+        log: Path,
+    ) -> tuple[int, Container]:
         container = self._make(node, incarnation, assignment)
         with plain_words(f"starting {node.name}"):
             copier = self._spawn(copy_output, self._engine.output(container), log)

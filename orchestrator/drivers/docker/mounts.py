@@ -48,7 +48,12 @@ def lay_out(
         "checkpoints": checkpoints,
     }
     return [
-        Mount(target=str(PLACE / name), source=str(path), type="bind", read_only=name != "checkpoints")
+        Mount(
+            target=str(PLACE / name),
+            source=str(path),
+            type="bind",
+            read_only=name != "checkpoints",
+        )
         for name, path in places.items()
     ]
 

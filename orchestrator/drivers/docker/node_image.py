@@ -25,7 +25,10 @@ def image_name() -> str:
 
 
 def problem(
-    name: str, image: Mapping[str, Any] | None, machine: str, emulated: Set[str] | None = None
+    name: str,
+    image: Mapping[str, Any] | None,
+    machine: str,
+    emulated: Set[str] | None = None,
 ) -> HostError | None:
     """Why nodes cannot be made from this image, with the remedy; None if they can. ``image`` has its attributes.
 

@@ -232,4 +232,9 @@ class PodsDriver(NodesHere, DockerDriver):
 
 
 def _mount(source: Path, target: str, *, read_only: bool = True) -> Mount:
-    return Mount(target=target, source=str(source.absolute()), type="bind", read_only=read_only)
+    return Mount(
+        target=target,
+        source=str(source.absolute()),
+        type="bind",
+        read_only=read_only,
+    )

@@ -36,7 +36,13 @@ class _EngineConnection(http.client.HTTPConnection):
 class _Request:
     """A request that has begun."""
 
-    def __init__(self, doing: str, method: str, path: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         self._doing = doing
         self._connection = _EngineConnection("docker")
         self._response: http.client.HTTPResponse | None = None

@@ -32,10 +32,10 @@ from orchestrator.together import Tasks, together, within
 
 
 class HostsDriver:
-    """``hear``, ``lose`` and ``find`` take what the agents say, and which hosts are lost and found: give them to
-    `Agents`.
+    """``hear``, ``lose`` and ``find`` take the events of agents, lost hosts and hosts with a connected agent: pass them
+    to `Agents`.
 
-    The nodes of a lost host count as killed. When its agent is there again, the host is opened anew, and its nodes can
+    The nodes of a lost host count as killed. When its agent is connected again, the host is reopened, and its nodes can
     start from their last checkpoints. If it stays away, those that may are started on other hosts. ``homes`` has the
     present host of each node. Only this process starts nodes, each on its present host only.
     """
@@ -45,13 +45,15 @@ class HostsDriver:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
-        self.here = False  # whether nodes live on the orchestrator's host
+        self.here = False  # whether nodes run on the orchestrator's host
         self.breakdown = ""  # hosts break down, and count as lost
         self.engines: dict[str, str] = {}  # the link engine of each host
         self.tcp: dict[str, Mapping[str, str]] = {}  # the TCP settings of nodes on each host
         self.homes = {node.name: node.host for node in plan.nodes}
         self.between: Between = {}  # what was measured between the hosts
-        self._plan, self._directory, self._timeouts = plan, directory, timeouts or OutageTimeouts()
+        self._plan = plan
+        self._directory = directory
+        self._timeouts = timeouts or OutageTimeouts()
         self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was reopened
         self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
@@ -64,49 +66,55 @@ class HostsDriver:
         self._relays: dict[str, OrchestratorsEnd] = {}
         self._running: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)  # by host, by node
         self._sensing = False
-        self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
+        self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those with readings, by host
         self._notes: list[str] = []
-        self._logs = {*self.homes, *(program.label for program in plan.programs)}
+        labels = [program.label for program in plan.programs]
+        self._logs = {*self.homes, *labels}
         self._writer = FileWriter()
         self.flush = self._writer.flush
 
     def use(self, agents: Agents) -> None:
-        """The agents of this run. They are made after this driver, which hears them."""
+        """The agents of this run. They are made after this driver, which handles their events."""
         self._agents = agents
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts on which nodes live."""
+        """The hosts on which nodes run."""
         return sorted({node.host for node in self._plan.nodes})
 
     async def open(self) -> None:
-        """Bring each host what its nodes need, and open it."""
+        """Copy what its nodes need to each host, and open it."""
         await self._prepare()
         await together(self._open(host) for host in self.hosts)
 
     async def _prepare(self) -> None:
-        self._data = await asyncio.to_thread(hash_of_files, Path(self._plan.data_directory))
+        folder = Path(self._plan.data_directory)
+        self._data = await asyncio.to_thread(hash_of_files, folder)
 
     async def _open(self, host: str) -> None:
         agents = self._agents
         directory = self._directory
-        self._relays[host] = OrchestratorsEnd(
-            directory.socket,
-            lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
-        )
+
+        def send(connection: int, data: bytes | None) -> None:
+            agents.tell(host, "relay", connection=connection, data=data)
+
+        self._relays[host] = OrchestratorsEnd(directory.socket, send)
         await agents.call(host, Host.begin, directory.run)
         await self._send_files(host)
 
     async def _send_files(self, host: str) -> None:
-        """Bring a host the files that its nodes need."""
+        """Copy the files that its nodes need to a host."""
         agents = self._agents
         directory = self._directory
         await self.flush()
-        folders = [directory.plugins, *map(directory.checkpoints_of, self._on(host))]
-        for file in (directory.shards, *await asyncio.to_thread(_files, folders)):
-            await send_file(agents, host, file, file.relative_to(directory.path))
+        checkpoints = [directory.checkpoints_of(node) for node in self._on(host)]
+        files = await asyncio.to_thread(_files, [directory.plugins, *checkpoints])
+        for file in [directory.shards, *files]:
+            place = file.relative_to(directory.path)
+            await send_file(agents, host, file, place)
         assert self._data is not None, "the data set was prepared"
-        await send_data(agents, host, Path(self._plan.data_directory), self._data)
+        data_directory = Path(self._plan.data_directory)
+        await send_data(agents, host, data_directory, self._data)
 
     async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
         """Open driver, hub and links of each host. ``setup``: of a host, for its nodes at that moment."""
@@ -114,22 +122,28 @@ class HostsDriver:
         await together(self._open_links(host) for host in self.hosts)
 
     async def _open_links(self, host: str) -> None:
-        found = await self._agents.call(host, Host.open, self._data, self._setup(host))
-        self.engines[host] = found.engine
-        self.tcp[host] = found.tcp
-        self._notes += [note for each in found.notes if (note := f"{host}: {each}") not in self._notes]
+        setup = self._setup(host)
+        engine = await self._agents.call(host, Host.open, self._data, setup)
+        self.engines[host] = engine.engine
+        self.tcp[host] = engine.tcp
+        former_notes = set(self._notes)
+        for text in engine.notes:
+            note = f"{host}: {text}"
+            if note not in former_notes:
+                self._notes.append(note)
 
     async def watch(self, end: Awaitable[str]) -> None:
-        """Break down when ``end`` says why all agents have ended."""
+        """Break down when all agents have ended. ``end`` returns the reason."""
         self.breakdown = await end
         self.lost.set()
 
     def has(self, host: str) -> bool:
-        """Whether a host is there, and open."""
+        """Whether a host is available and open."""
         return host in self._relays and host not in self._outages
 
     async def ready(self, node: str) -> str | None:
         """Wait until a node of a lost host can start on any host. Returns why it cannot, or None if it can."""
+        may_move = self._plan.restart == "on-failure"
         while True:
             outage = self._outages.get(self.homes[node])
             if outage is None:
@@ -138,45 +152,54 @@ class HostsDriver:
                         return kept_apart(self._plan, self.homes, node, self.between)
                 continue
             outage.waiting.add(node)
-            due, moves = outage.due(node, self._timeouts, may_move=self._plan.restart == "on-failure")
-            left = due - asyncio.get_running_loop().time()
-            if left > 0:
+            due, has_to_move = outage.due(node, self._timeouts, may_move=may_move)
+            remaining = due - asyncio.get_running_loop().time()
+            if remaining > 0:
                 self._change.clear()
-                await within(left, self._change.wait())
-            elif moves:
+                await within(remaining, self._change.wait())
+            elif has_to_move:
                 await self._move(outage)
             else:
-                reason = outage.stuck.get(node)
-                return f"its host {outage.host} stays away" + (f", and {reason}" if reason else "")
+                refusal = f"its host {outage.host} stays away"
+                stuck = outage.stuck.get(node)
+                if stuck:
+                    refusal += f", and {stuck}"
+                return refusal
 
     async def _move(self, outage: HostOutage) -> None:
-        """Let the nodes that wait for a host live on others, as far as they can."""
+        """Move the nodes that wait for a host to others, as far as they can."""
         async with self._moving:
-            waiting = {each for each in outage.waiting if self.homes[each] == outage.host} - outage.stuck.keys()
-            if self._outages.get(outage.host) is not outage or outage.opening or not waiting:
+            at_host = {node for node in outage.waiting if self.homes[node] == outage.host}
+            waiting = at_host - outage.stuck.keys()
+            is_present = self._outages.get(outage.host) is outage
+            if not is_present or outage.opening or not waiting:
                 return
-            there = {host for host in self.hosts if self.has(host)}
-            found = moves(self._plan, self.homes, waiting, there, self.between)
-            outage.stuck |= found.staying
-            for node, reason in found.staying.items():
-                self.news.put_nowait(NodeMove(node, outage.host, None, reason))
-            self.homes |= found.hosts
-            await self.on_move(found.hosts)
-            for node, host in found.hosts.items():
+            available = {host for host in self.hosts if self.has(host)}
+            decision = moves(self._plan, self.homes, waiting, available, self.between)
+            outage.stuck |= decision.staying
+            for node, reason in decision.staying.items():
+                staying = NodeMove(node, outage.host, None, reason)
+                self.news.put_nowait(staying)
+            self.homes |= decision.hosts
+            await self.on_move(decision.hosts)
+            for node, host in decision.hosts.items():
                 age = await self._send_checkpoint(host, node)
-                reason = f"{outage.reason}; {found.reasons[node]}"
-                self.news.put_nowait(NodeMove(node, outage.host, host, reason, age))
+                reason = f"{outage.reason}; {decision.reasons[node]}"
+                move = NodeMove(node, outage.host, host, reason, age)
+                self.news.put_nowait(move)
         self._change.set()
 
     async def _send_checkpoint(self, host: str, node: str) -> float | None:
-        """Bring a host the checkpoint of a node. Returns its age in seconds, None if there is none."""
+        """Copy the checkpoint of a node to a host. Returns its age in seconds, None if the node has none."""
         await self.flush()
-        file = checkpoint_path(self._directory.checkpoints_of(node), node)
+        folder = self._directory.checkpoints_of(node)
+        file = checkpoint_path(folder, node)
         if not file.exists():
             return None
         age = time.time() - file.stat().st_mtime
+        place = file.relative_to(self._directory.path)
         try:
-            await send_file(self._agents, host, file, file.relative_to(self._directory.path))
+            await send_file(self._agents, host, file, place)
         except DriverError as error:  # then the node waits for this host, too
             self._agents.lose(host, str(error))
         return age
@@ -184,18 +207,27 @@ class HostsDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         host = self.homes[node.name]
         base = self._directory.path
-        place = assignment.relative_to(base)
-        log = log.relative_to(base)
+        remote_assignment = assignment.relative_to(base)
+        remote_log = log.relative_to(base)
         if not self._plan.programs:
             content = await asyncio.to_thread(assignment.read_bytes)
-            await self._agents.call(host, HostFiles.put, place, content, first=True, secret=True)
-        handle = replace(await self._agents.call(host, Driver.start, node, place, log), host=host)
+            await self._agents.call(
+                host,
+                HostFiles.put,
+                remote_assignment,
+                content,
+                first=True,
+                secret=True,
+            )
+        local = await self._agents.call(host, Driver.start, node, remote_assignment, remote_log)
+        handle = replace(local, host=host)
         self._running[host][node.name] = handle
         return handle
 
     async def forget(self, node: str) -> None:
-        with contextlib.suppress(LostError):  # what a lost host has is removed when its agent begins again
-            place = (self._directory.nodes / f"{node}.json").relative_to(self._directory.path)
+        with contextlib.suppress(LostError):  # what a lost host has is removed when its agent restarts
+            assignment = self._directory.nodes / f"{node}.json"
+            place = assignment.relative_to(self._directory.path)
             await self._agents.call(self.homes[node], HostFiles.remove, place)
 
     async def kill(self, node: str) -> None:
@@ -208,12 +240,14 @@ class HostsDriver:
         await self._agents.call(self.homes[node], CanPause.resume, node)
 
     async def sense(self) -> None:
-        """Read the sensors of each host. A host whose agent does not answer tells nothing."""
+        """Read the sensors of each host. A host has no readings if its agent does not answer."""
         self._sensing = True
-        await together(self._sense(host) for host in self.hosts if self.has(host))
+        available = [host for host in self.hosts if self.has(host)]
+        await together(self._sense(host) for host in available)
 
     async def _sense(self, host: str) -> None:
-        with contextlib.suppress(DriverError):  # why, is in the agent's log, or in the news that the host is lost
+        # The reason is in the agent's log, or in the news that the host is lost.
+        with contextlib.suppress(DriverError):
             await self._agents.call(host, Host.sense)
 
     def note(self, *notes: str) -> None:
@@ -239,44 +273,52 @@ class HostsDriver:
         except DriverError as error:
             raise DriverError(f"{error}; `down {self._directory.run}` shows what it may have left") from None
 
-    # What the agents say
+    # Events of the agents
 
     def hear(self, host: str, event: Message) -> None:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
             case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                lack = event.get("out_of_memory") is True
-                self._handle_exit(host, Exit(node, NodeHandle(pid, host), code, lack))
+                out_of_memory = event.get("out_of_memory") is True
+                handle = NodeHandle(pid, host)
+                self._handle_exit(host, Exit(node, handle, code, out_of_memory))
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"
-                self._writer.add(_append, self._directory.logs / f"{Path(name).name}.log", data)
+                file_name = Path(name).name  # without folders
+                path = self._directory.logs / f"{file_name}.log"
+                self._writer.add(_append, path, data)
             case {"name": "checkpoint", "node": str(node), "data": bytes(data)} if self.homes.get(node) == host:
-                path = checkpoint_path(self._directory.checkpoints_of(node), node)
+                folder = self._directory.checkpoints_of(node)
+                path = checkpoint_path(folder, node)
                 self._writer.add(_keep, path, data, event["first"], event["last"])
             case {"name": "relay", "connection": int(connection)}:
                 self._relays[host].take(connection, event["data"])
             case {"name": "sensors", "readings": list(rows)}:
-                readings = from_plain(dict[str, list[Reading]], {"readings": rows})["readings"]
-                self._sensors[host].update(each[:3] for each in readings)
+                received = from_plain(dict[str, list[Reading]], {"readings": rows})
+                readings = received["readings"]
+                self._sensors[host].update(reading[:3] for reading in readings)
                 self.news.put_nowait(HostReadings(host, readings))
             case {"name": "broken", "error": str(error)}:
                 self._agents.lose(host, error)
 
     def lose(self, host: str, reason: str, silent: float) -> None:
-        """An agent was silent for so long and is lost, with its nodes: whatever still runs there ends by its lease."""
+        """An agent was ``silent`` for so many seconds and is lost, with its nodes: those that still run end by its
+        lease."""
         if host not in self._relays:
             return
-        ended = [
-            Reading(*sensor, None, f"the host is lost: {reason}") for sensor in sorted(self._sensors.pop(host, ()))
-        ]
+        sensors = sorted(self._sensors.pop(host, ()))
+        ended = [Reading(*sensor, None, f"the host is lost: {reason}") for sensor in sensors]
         self.news.put_nowait(HostReadings(host, ended, silent))
         self.news.put_nowait(HostChange(host, "lost", reason))
-        self._outages.setdefault(host, HostOutage(host, asyncio.get_running_loop().time(), reason))
-        for node, handle in self._running.pop(host, {}).items():
-            self.exits.put_nowait(Exit(node, handle, -signal.SIGKILL))
+        now = asyncio.get_running_loop().time()
+        self._outages.setdefault(host, HostOutage(host, now, reason))
+        running = self._running.pop(host, {})
+        for node, handle in running.items():
+            killed = Exit(node, handle, -signal.SIGKILL)
+            self.exits.put_nowait(killed)
 
     def find(self, host: str) -> None:
-        """An agent is there. A host that was lost is opened anew."""
+        """An agent is connected. A host that was lost is reopened."""
         outage = self._outages.get(host)
         if outage is not None:
             self._reopening.start(self._reopen(outage))
@@ -303,15 +345,21 @@ class HostsDriver:
             await self._sense(host)
 
     def _handle_exit(self, host: str, exit: Exit) -> None:
-        if self._running[host].get(exit.node) == exit.handle:
-            del self._running[host][exit.node]
+        running = self._running[host]
+        if running.get(exit.node) == exit.handle:
+            del running[exit.node]
         self._writer.then(self.exits.put_nowait, exit)  # its last output comes before
 
     def _on(self, host: str) -> list[str]:
         return [node for node, home in self.homes.items() if home == host]
 
 
-def _keep(path: Path, data: bytes, first: bool, last: bool) -> None:
+def _keep(
+    path: Path,
+    data: bytes,
+    first: bool,
+    last: bool,
+) -> None:
     """Add a piece to a node's checkpoint, which replaces the former one when whole, unless they are equal."""
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
@@ -324,13 +372,19 @@ def _keep(path: Path, data: bytes, first: bool, last: bool) -> None:
 
 def _append(path: Path, data: bytes, *, first: bool = False) -> None:
     """Add bytes to a file. The first ones replace its content."""
-    with path.open("wb" if first else "ab") as file:
+    mode = "wb" if first else "ab"
+    with path.open(mode) as file:
         file.write(data)
 
 
 def _files(folders: Iterable[Path]) -> list[Path]:
     """All files in these folders and below them."""
-    return [each for folder in folders for each in sorted(folder.rglob("*")) if each.is_file()]
+    files = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                files.append(path)
+    return files
 
 
 async def _nothing(_: object) -> None:

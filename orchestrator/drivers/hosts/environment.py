@@ -36,8 +36,8 @@ LAST_PORT = 65535
 
 
 Start = Callable[[Sequence[HostFacts], Settings, AsyncExitStack], Awaitable[Coroutine[Any, Any, str]]]
-"""Starts an agent on each host for one run, whose end the stack brings. Returns what waits until agents have ended or
-cannot start, and says so."""
+"""Starts an agent on each host for one run. The stack ends them. The coroutine that it returns waits until agents have
+ended or cannot start, and returns the reason."""
 
 
 async def with_agents(
@@ -52,30 +52,42 @@ async def with_agents(
     pods: bool = False,
 ) -> Environment:
     """Start agents on the hosts of the plan, and open each host. The trunk has a key, since an ordinary user makes it.
-    ``patience``: s until all agents are there; ``remedy``: what to check if one is not. ``here``: the name of this
+    ``patience``: s until all agents are connected; ``remedy``: what to check if one is not. ``here``: the name of this
     host. ``pods``: an agent has another address than its host, and starts again by itself when it has ended."""
     server = keypair()
     keys = keypair()
     driver, agents = open_agents(plan, directory, stack, server, keys.public)
-    used = [each for each in plan.hosts if each.name in driver.hosts]
-    address, _ = way_to(used[0].address)  # by which a host reaches this one: by which this one reaches it
-    endpoint = f"tcp://{address}:{agents.listen(address)}"
-    settings = Settings(run=directory.run, address=endpoint, server=server.public, keys=keys, lease=LEASE)
-    end = asyncio.ensure_future(await start(used, settings, stack))
+    used = [host for host in plan.hosts if host.name in driver.hosts]
+    # A host reaches this one by the address by which this one reaches it.
+    address, _ = way_to(used[0].address)
+    port = agents.listen(address)
+    settings = Settings(
+        run=directory.run,
+        address=f"tcp://{address}:{port}",
+        server=server.public,
+        keys=keys,
+        lease=LEASE,
+    )
+    waiting = await start(used, settings, stack)
+    end = asyncio.ensure_future(waiting)
     stack.callback(end.cancel)
     await wait_for(agents, driver.hosts, end, patience, remedy)
     driver.here = here in driver.hosts
     stack.push_async_callback(driver.close)
     if pods:
         end.cancel()
-        hosts = [replace(each, address=agents.hello(each.name)["address"]) for each in used]
+        hosts = []
+        for host in used:
+            hello = agents.hello(host.name)
+            hosts.append(replace(host, address=hello["address"]))
         plan = replace(plan, hosts=tuple(hosts))
     else:
-        stack.callback(asyncio.create_task(driver.watch(end)).cancel)
+        watching = asyncio.create_task(driver.watch(end))
+        stack.callback(watching.cancel)
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
-    port = PORT + secrets.randbelow(LAST_PORT - PORT) + 1
+    trunk_port = PORT + secrets.randbelow(LAST_PORT - PORT) + 1
     key = secrets.token_hex(32)
-    return await connected(driver, agents, plan, directory, stack, port, key)
+    return await connected(driver, agents, plan, directory, stack, trunk_port, key)
 
 
 def open_agents(
@@ -86,7 +98,11 @@ def open_agents(
     keys: str,
 ) -> tuple[HostsDriver, Agents]:
     """The driver of a run, and the channel to its agents. ``keys``: the public key of the agents."""
-    driver = (HostsProgramsDriver if plan.programs else HostsDriver)(plan, directory)
+    driver: HostsDriver
+    if plan.programs:
+        driver = HostsProgramsDriver(plan, directory)
+    else:
+        driver = HostsDriver(plan, directory)
     stack.push_async_callback(driver.flush)  # the agents may log until they are closed
     agents = Agents(server, keys, LEASE, driver.hear, driver.lose, driver.find)
     stack.push_async_callback(agents.close)
@@ -101,16 +117,22 @@ async def wait_for(
     patience: float,
     remedy: str,
 ) -> None:
-    """Wait until the agents of these hosts are there. ``end``: that of the agents. HostError if one does not start."""
-    there = asyncio.ensure_future(agents.wait_for(hosts, patience))
+    """Wait for the agents of these hosts. ``end``: that of the agents. HostError if one does not start."""
+    arrival = asyncio.ensure_future(agents.wait_for(hosts, patience))
+    away: list[str] = []
     try:
-        await asyncio.wait((there, end), return_when=asyncio.FIRST_COMPLETED)
-        if there.done() and not (away := there.result()):
-            return
-        what = end.result() if end.done() else f"no agent started within {patience:.0f} s on {', '.join(away)}"
+        await asyncio.wait((arrival, end), return_when=asyncio.FIRST_COMPLETED)
+        if arrival.done():
+            away = arrival.result()
+            if not away:
+                return
+        if end.done():
+            reason = end.result()
+        else:
+            reason = f"no agent started within {patience:.0f} s on {', '.join(away)}"
     finally:
-        there.cancel()
-    raise HostError(what, remedy)
+        arrival.cancel()
+    raise HostError(reason, remedy)
 
 
 async def connected(
@@ -126,15 +148,24 @@ async def connected(
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
+    mtu = MTU
     if len(mtus) > 1:
-        mtu = mtu_of(min(mtus.values()), key=bool(key))
-    else:
-        mtu = MTU
-    mtu = min(MTU, mtu) if key else mtu
-    await driver.open_links(lambda host: setup_of(plan, driver.homes, directory.run, host, mtu, port, key))
+        smallest = min(mtus.values())
+        mtu = mtu_of(smallest, key=bool(key))
+    if key:
+        mtu = min(MTU, mtu)
+
+    def setup(host: str) -> HostSetup:
+        return setup_of(plan, driver.homes, directory.run, host, mtu, port, key)
+
+    await driver.open_links(setup)
     prober = HostsProber(agents, mtu)
-    known = {host.name: host.address for host in plan.hosts}
-    ends = [HostEnd(host, known[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
+    addresses_of_hosts = {host.name: host.address for host in plan.hosts}
+    ends = []
+    for host, hello in hellos.items():
+        pid = int(hello["pid"])
+        end = HostEnd(host, addresses_of_hosts[host], pid, mtus[host])
+        ends.append(end)
     driver.between = await measure_all(ends, prober)
     refuse_short(plan, driver.between)
     fabric = HostsFabric(agents, plan, driver)
@@ -159,11 +190,13 @@ def setup_of(
     largest packet of a node. There is no trunk if the plan has one host."""
     trunk = None
     if len(plan.hosts) > 1:
-        (address,) = [each.address for each in plan.hosts if each.name == host]
-        trunk = Trunk(address, id_of(run), remotes(plan, homes, host), mtu, port, key)
+        (address,) = [planned.address for planned in plan.hosts if planned.name == host]
+        others = remotes(plan, homes, host)
+        trunk = Trunk(address, id_of(run), others, mtu, port, key)
+    nodes = plan.nodes_on(host)
     return HostSetup(
         image=node_image.image_name(),
-        images=sorted(plan.images_of(plan.nodes_on(host))),
+        images=sorted(plan.images_of(nodes)),
         accelerated=plan.accelerated(host),
         programs=plan.programs or None,
         names=addresses(plan),

@@ -14,8 +14,8 @@ class OutageTimeouts:
     """Times in seconds since a host counts as lost.
 
     ``grace``: from then on its nodes may start elsewhere. A network may have been cut in one direction only: then the
-    agent has heard the orchestrator until the host counted as lost, and ends links and nodes by its lease. An agent
-    that only begins again is back before, because Swarm starts it within seconds.
+    agent has received messages until the host counted as lost, and ends links and nodes by its lease. An agent that
+    only restarts is back before, because Swarm starts it within seconds.
     ``end``: from then on the host counts as gone for good.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,20 +52,23 @@ class HostsProgramsDriver(HostsDriver):
         await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
 
     async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
-        with contextlib.suppress(DriverError):  # its host is lost, or slow: it is asked again
+        with contextlib.suppress(DriverError):  # its host is lost or slow: the next call asks again
             return await self._agents.call(node.host, RunsPrograms.listening_on, node, port)
         return []
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> dict[str, ProcessUsage]:
-        found: dict[str, ProcessUsage] = {}
+        usages: dict[str, ProcessUsage] = {}
+        by_host: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)
+        for node, handle in nodes.items():
+            by_host[handle.host][node] = handle
 
-        async def of(host: str) -> None:
-            own = {node: handle for node, handle in nodes.items() if handle.host == host}
+        async def read(host: str, own: Mapping[str, NodeHandle]) -> None:
             with contextlib.suppress(DriverError):
-                found.update(await self._agents.call(host, RunsPrograms.usage, own))
+                usage = await self._agents.call(host, RunsPrograms.usage, own)
+                usages.update(usage)
 
-        await asyncio.gather(*(of(host) for host in {handle.host for handle in nodes.values()}))
-        return found
+        await asyncio.gather(*(read(host, own) for host, own in by_host.items()))
+        return usages
 
     def hear(self, host: str, event: Message) -> None:
         match event:
@@ -72,15 +76,17 @@ class HostsProgramsDriver(HostsDriver):
                 program = self._programs[label]
                 lack = event.get("out_of_memory") is True
                 if self.homes[program.node] == host:
-                    self._writer.then(self.ends.put_nowait, ProgramEnd(program, code, lack))
+                    end = ProgramEnd(program, code, lack)
+                    self._writer.then(self.ends.put_nowait, end)
             case _:
                 super().hear(host, event)
 
     async def _finish(self, host: str) -> None:
         await super()._finish(host)
         for node in self._on(host):
-            kept = self._directory.checkpoints_of(node)
+            folder = self._directory.checkpoints_of(node)
+            remote_folder = folder.relative_to(self._directory.path)
             try:
-                await fetch(self._agents, host, kept.relative_to(self._directory.path), kept)
+                await fetch(self._agents, host, remote_folder, folder)
             except (DriverError, OSError) as error:
                 raise DriverError(f"the files of {node} were not fetched from {host}: {error}") from None

@@ -31,7 +31,12 @@ def kubectl(*words: str, stdin: str = "") -> str:
     if shutil.which("kubectl") is None:
         raise HostError("the command 'kubectl' is missing, which finds the cluster", "install it, or add it to PATH")
     done = subprocess.run(
-        ["kubectl", *words], input=stdin, capture_output=True, text=True, check=False, start_new_session=True
+        ["kubectl", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
     )
     if done.returncode:
         what = f"`kubectl {' '.join(words)}` failed ({done.stderr.strip()})"
@@ -62,7 +67,10 @@ def stop_agents(run: str) -> list[str]:
 
 
 async def start_agents(
-    tell: Tell, hosts: Sequence[HostFacts], settings: Settings, stack: AsyncExitStack
+    tell: Tell,
+    hosts: Sequence[HostFacts],
+    settings: Settings,
+    stack: AsyncExitStack,
 ) -> Coroutine[Any, Any, str]:
     """Have Kubernetes start an agent on each host, from $EDGEBED_AGENT_IMAGE or ``edgebed`` (images/edgebed). See
     `orchestrator.drivers.hosts.environment.Start`."""

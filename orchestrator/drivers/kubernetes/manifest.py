@@ -28,7 +28,13 @@ def objects(hosts: Sequence[HostFacts], settings: Settings, image: str) -> dict[
     agent = Template(Path(__file__).with_name("agent.yaml").read_text())
     sets = []
     for number, host in enumerate(hosts):
-        values = {"name": f"{run}-{number}", "run": run, "number": str(number), "host": host.name, "image": image}
+        values = {
+            "name": f"{run}-{number}",
+            "run": run,
+            "number": str(number),
+            "host": host.name,
+            "image": image,
+        }
         values |= {"cores": f"{host.cores * 1000:.0f}m", "half_cores": f"{host.cores * 500:.0f}m"}
         values |= {"memory": str(host.memory), "half_memory": str(host.memory // 2)}
         values["processors"] = str(max(1, int(host.cores)))

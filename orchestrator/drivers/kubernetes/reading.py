@@ -11,7 +11,12 @@ from orchestrator.planning.hosts.inventory import ARCHITECTURES, HostFacts, Inve
 
 Object = Mapping[str, Any]
 
-_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
+_UNITS = {
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+}
 _UNITS |= {letter: 1000.0**power for power, letter in enumerate("kMGTPE", 1)}
 _UNITS |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)}
 

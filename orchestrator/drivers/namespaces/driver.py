@@ -170,7 +170,11 @@ class NamespacesDriver:
         await self._server.wait_ready(WARM_UP_TIMEOUT)
         rights = self._rights(node) | {"groups": [str(group) for group in self._groups_of(node)]}
         answer = await self._server.request(
-            "fork", node=node.name, assignment=str(assignment), log=str(log), rights=rights
+            "fork",
+            node=node.name,
+            assignment=str(assignment),
+            log=str(log),
+            rights=rights,
         )
         self._notes += [note for note in answer["lacking"] if note not in self._notes]
         pid = int(answer["pid"])
@@ -257,7 +261,12 @@ def can_give_away(folder: Path, group: int) -> bool:
     return folder.stat().st_gid == group
 
 
-def hand_over(directory: RunDirectory, node: str, data: Path, user: User | None) -> Path:
+def hand_over(
+    directory: RunDirectory,
+    node: str,
+    data: Path,
+    user: User | None,
+) -> Path:
     """Let a node use its files as ``user``, if it has its own user. Returns the folder of its checkpoints.
 
     HostError if that user cannot read the prepared data, which do not belong to the run.

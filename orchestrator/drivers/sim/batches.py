@@ -20,7 +20,13 @@ from orchestrator.drivers.sim.virtual_compute import Pool, Work
 class BatchedTraining:
     """One client's training, of a batch that has begun or of one that still gathers."""
 
-    def __init__(self, batch: Batch, step: Callable[..., Any], learner: Learner, training: Training) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        step: Callable[..., Any],
+        learner: Learner,
+        training: Training,
+    ) -> None:
         self.step = step
         self.learner = learner
         self.training = training

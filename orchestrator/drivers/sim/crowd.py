@@ -347,7 +347,12 @@ class Crowd:
         arrays = {} if uniform else dict(self.seen.arrays)
         arrays[_CLIENTS_WITH_LOSS] = np.array([*self._losses], np.int64)
         arrays[_LOSSES] = np.array([*self._losses.values()], np.float64)
-        fields = {"t": self._now(), "looks": self.seen.looks, "gained": self.seen.gained, "first": self.seen.first}
+        fields = {
+            "t": self._now(),
+            "looks": self.seen.looks,
+            "gained": self.seen.gained,
+            "first": self.seen.first,
+        }
         checkpoints.write(self._kept, checkpoints.packed(self._template.node, round, arrays, fields))
 
     def _restore(self, kept: Checkpoint | None) -> None:

@@ -162,7 +162,11 @@ class Nodes:
         return SimulatedNode(crowd, compute, reporter, lambda: _rows(crowd.traffic()))
 
     def _role(
-        self, assignment: Assignment, transport: MemoryTransport, compute: ModelledCompute, reporter: MemoryReporter
+        self,
+        assignment: Assignment,
+        transport: MemoryTransport,
+        compute: ModelledCompute,
+        reporter: MemoryReporter,
     ) -> Role:
         return load_role(assignment)(
             assignment,

@@ -98,7 +98,13 @@ class CloudTransport(MemoryTransport):
     """The cloud's transport. It calls ``answered`` when the answer of a client arrives, and ``lost`` when a client is
     lost or has left."""
 
-    def __init__(self, network: MemoryNetwork, assignment: Assignment, answered: Notice, lost: Notice) -> None:
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        assignment: Assignment,
+        answered: Notice,
+        lost: Notice,
+    ) -> None:
         super().__init__(network, assignment.node, (), assignment.timeouts)
         network.frozen.discard(assignment.node)
         self._answered = answered

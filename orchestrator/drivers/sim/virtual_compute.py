@@ -50,7 +50,13 @@ class ModelledCompute:
         self._frozen = 0.0  # s that the node has been frozen so far
         self._frozen_since = 0.0
 
-    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+    async def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        samples: int,
+        mode: Mode,
+    ) -> Any:
         seconds = self._cost(samples, mode) / (self._speed * self.slow)
         if seconds == 0:
             return fn(*args)

@@ -100,7 +100,10 @@ def _address_of(name: str) -> str:
 
 
 async def start_agents(
-    directory: RunDirectory, hosts: Sequence[HostFacts], settings: Settings, stack: AsyncExitStack
+    directory: RunDirectory,
+    hosts: Sequence[HostFacts],
+    settings: Settings,
+    stack: AsyncExitStack,
 ) -> Coroutine[Any, Any, str]:
     """Start the step of the job whose tasks are the agents, each in its folder in the directory of the run. Its output
     is the run's log ``slurm``. See `orchestrator.drivers.hosts.environment.Start`."""

@@ -92,7 +92,10 @@ async def examine(
 
 
 async def _ask(
-    agents: Agents, ends: Mapping[str, HostEnd], setup: ExaminationSetup, result: Examination
+    agents: Agents,
+    ends: Mapping[str, HostEnd],
+    setup: ExaminationSetup,
+    result: Examination,
 ) -> dict[str, HostEnd]:
     """Ask the hosts. Returns the ends of the trunk in the hubs of those that answer."""
     hubs = {}

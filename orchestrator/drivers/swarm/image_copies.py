@@ -99,7 +99,11 @@ async def copy_images(
 
 
 def find_sources(
-    engine: Engine, pairs: Collection[tuple[str, str]], node_images: Collection[str], *, programs: bool = False
+    engine: Engine,
+    pairs: Collection[tuple[str, str]],
+    node_images: Collection[str],
+    *,
+    programs: bool = False,
 ) -> dict[tuple[str, str], Source]:
     """The source of each image for each architecture, see `deliveries`. ``node_images``: those that the scenario sets
     for some nodes. ``programs``: they are no images of nodes. HostError if a registry does not answer."""
@@ -116,7 +120,12 @@ def find_sources(
     return {pair: pins.get(pair[0]) or archive_for(*pair) for pair in pairs}
 
 
-async def _copy(delivery: Delivery, source: Archive, agents: Agents, tell: Tell) -> None:
+async def _copy(
+    delivery: Delivery,
+    source: Archive,
+    agents: Agents,
+    tell: Tell,
+) -> None:
     """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
     name = delivery.name
     hosts = delivery.hosts

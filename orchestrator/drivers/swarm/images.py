@@ -104,7 +104,13 @@ def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | Non
     }
 
 
-def archive(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None], *, given: bool) -> Source:
+def archive(
+    name: str,
+    architecture: str,
+    found: Mapping[str, Mapping[str, Any] | None],
+    *,
+    given: bool,
+) -> Source:
     """The image that the orchestrator's Engine brings to hosts of this architecture. ``found`` has the attributes of
     `names_of`. ``given``: the scenario names the image for some nodes, so that hosts may emulate its processor."""
     there = _there(name, architecture, found)

@@ -54,7 +54,13 @@ def stop_agents(run: str) -> tuple[list[str], list[str]]:
         return hosts, found.stop_agents(run)
 
 
-def sweep(run: str, directory: Path, hosts: Collection[str], *, data: bool = False) -> dict[str, str]:
+def sweep(
+    run: str,
+    directory: Path,
+    hosts: Collection[str],
+    *,
+    data: bool = False,
+) -> dict[str, str]:
     """Remove what a run whose agents have ended may have left on its hosts, such as on one that was lost. ``data``:
     also the data sets that the hosts keep. Returns the hosts that were not reached, with the reasons."""
     with cluster() as found:

@@ -80,7 +80,14 @@ async def _start_service(
     address = f"tcp://{endpoint}"
     server = access.server.public
     standing = labels is not None
-    settings = Settings(run=run, address=address, server=server, keys=access.agents, lease=LEASE, standing=standing)
+    settings = Settings(
+        run=run,
+        address=address,
+        server=server,
+        keys=access.agents,
+        lease=LEASE,
+        standing=standing,
+    )
     start = partial(
         cluster.start_agents,
         *(run, directory, image, ["serve"]),
@@ -118,7 +125,12 @@ def _stop_agents(cluster: Cluster, run: str) -> None:
         )
 
 
-async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collection[str]) -> None:
+async def wait_for_all(
+    cluster: Cluster,
+    agents: Agents,
+    run: str,
+    hosts: Collection[str],
+) -> None:
     """Wait until the agents of all hosts are there. HostError with the reason of each that does not begin."""
     away = await agents.wait_for(hosts, AGENT_TIMEOUT)
     if away:
@@ -133,7 +145,12 @@ async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collec
         )
 
 
-async def wait_for_each(cluster: Cluster, agents: Agents, run: str, hosts: Collection[str]) -> dict[str, str]:
+async def wait_for_each(
+    cluster: Cluster,
+    agents: Agents,
+    run: str,
+    hosts: Collection[str],
+) -> dict[str, str]:
     """Wait until the agent of each host is there, or will not begin. Returns the reasons of those that do not begin."""
     loop = asyncio.get_running_loop()
     waiting = set(hosts)

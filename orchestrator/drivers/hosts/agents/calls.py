@@ -99,7 +99,13 @@ class Host(Protocol):
 
 
 class HostFiles(Protocol):
-    async def put(self, path: Path, data: bytes, first: bool, secret: bool = False) -> None: ...
+    async def put(
+        self,
+        path: Path,
+        data: bytes,
+        first: bool,
+        secret: bool = False,
+    ) -> None: ...
     async def remove(self, path: Path) -> None: ...
     async def files(self, folder: Path) -> list[bytes]: ...
     async def get(self, folder: Path, path: bytes, start: int) -> bytes: ...
@@ -107,7 +113,13 @@ class HostFiles(Protocol):
 
 class HostDataSets(Protocol):
     async def has_data(self, sha256: str) -> bool: ...
-    async def put_data(self, sha256: str, path: str, data: bytes, first: bool) -> None: ...
+    async def put_data(
+        self,
+        sha256: str,
+        path: str,
+        data: bytes,
+        first: bool,
+    ) -> None: ...
     async def keep_data(self, sha256: str) -> None: ...
 
 
@@ -115,7 +127,13 @@ class HostImages(Protocol):
     async def images(self, names: Sequence[str]) -> dict[str, Any]: ...
     async def load(self, name: str, data: bytes, first: bool) -> None: ...
     async def finish_load(self, name: str) -> None: ...
-    async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None: ...
+    async def pull(
+        self,
+        name: str,
+        repository: str,
+        digest: str,
+        login: str | None,
+    ) -> None: ...
     async def pull_progress(self, name: str) -> tuple[bool, int, int]: ...
 
 
@@ -134,38 +152,43 @@ PROTOCOLS: tuple[Any, ...] = (
     *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes),
     *(Driver, CanPause, RunsPrograms, Fabric, KeepsNetworks, SharesMedia, Prober),
 )
-METHODS: dict[str, Callable[..., Any]] = {
-    method.__qualname__: method
-    for protocol in PROTOCOLS
-    for method in vars(protocol).values()
-    if inspect.iscoroutinefunction(method)
-}
+METHODS: dict[str, Callable[..., Any]] = {}
+for _protocol in PROTOCOLS:
+    for _method in vars(_protocol).values():
+        if inspect.iscoroutinefunction(_method):
+            METHODS[_method.__qualname__] = _method
 
 
 def plain(value: object) -> Any:
     """What travels instead of an object: the fields of a dataclass, or the text of a path."""
     if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+        names = [field.name for field in fields(value)]
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be sent")
+    kind = type(value).__name__
+    raise TypeError(f"{kind} cannot be sent")
 
 
 def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str, Any]:
     """The arguments of a call by their names."""
-    found: inspect.BoundArguments = _signature(method).bind(None, *arguments, **named)
-    found.apply_defaults()
-    return {name: value for name, value in found.arguments.items() if name != "self"}
+    call: inspect.BoundArguments = _signature(method).bind(None, *arguments, **named)
+    call.apply_defaults()
+    by_name = dict(call.arguments)
+    by_name.pop("self", None)
+    return by_name
 
 
 def arguments_of(method: Callable[..., Any], data: Any) -> dict[str, Any]:
     """The arguments of a call that was received. WireError if they do not fit."""
-    return dict(vars(from_plain(_arguments(method), data)))
+    arguments = from_plain(_arguments(method), data)
+    return dict(vars(arguments))
 
 
 def result_of(method: Callable[..., Any], data: Any) -> Any:
     """The result of a call that was received. WireError if it does not fit."""
-    return from_plain(get_type_hints(method)["return"], data)
+    hints = get_type_hints(method)
+    return from_plain(hints["return"], data)
 
 
 def from_plain(kind: Any, data: Any) -> Any:
@@ -173,9 +196,13 @@ def from_plain(kind: Any, data: Any) -> Any:
     try:
         return _adapter(kind).validate_python(data)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(map(str, found["loc"]))
-        raise WireError(f"{path}: {found['msg']}" if path else found["msg"]) from None
+        details = error.errors(include_url=False, include_input=False)
+        first = details[0]
+    reason = first["msg"]
+    path = ".".join(str(step) for step in first["loc"])
+    if path:
+        reason = f"{path}: {reason}"
+    raise WireError(reason) from None
 
 
 _signature = cache(inspect.signature)
@@ -185,8 +212,10 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 @cache
 def _arguments(method: Callable[..., Any]) -> type:
     """A dataclass of the arguments of a method. Its configuration admits `Schedule`, of which only None can travel."""
-    hints = {name: hint for name, hint in get_type_hints(method).items() if name != "return"}
-    return make_dataclass(method.__name__, hints.items(), namespace={"__pydantic_config__": _CONFIG})
+    hints = dict(get_type_hints(method))
+    hints.pop("return", None)
+    namespace = {"__pydantic_config__": _CONFIG}
+    return make_dataclass(method.__name__, hints.items(), namespace=namespace)
 
 
 _CONFIG = {"arbitrary_types_allowed": True}

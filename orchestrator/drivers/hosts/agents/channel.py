@@ -12,12 +12,12 @@ From an agent:
 To an agent:
     request {id, call, arguments}                   see orchestrator.drivers.hosts.agents.calls
     notice {name, ...}                              asks for no answer; notices arrive in order
-    beat {}                                         an agent that hears nothing for its lease ends what it has made
+    beat {}                                         an agent that receives none for its lease removes what it made
 
 Replies, events, requests and notices are numbered from the agent's hello on. Each arrives once and in order, also if
 connections break (`orchestrator.drivers.hosts.agents.delivery`).
 
-A lease that is over cannot be renewed. An agent that stood still for longer finds requests of before then. The
+A lease that is over cannot be renewed. An agent that was paused for longer finds requests from before the pause. The
 orchestrator has given up its host in the meantime, and may have started its nodes elsewhere.
 """
 
@@ -56,7 +56,13 @@ _FLUSH = 1000  # ms to send the last messages
 class AgentChannel:
     """An agent's side. ``notice`` receives the orchestrator's notices."""
 
-    def __init__(self, address: str, keys: Keypair, server: str, notice: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        keys: Keypair,
+        server: str,
+        notice: Callable[[Message], None],
+    ) -> None:
         """``address``: ``tcp://ADDRESS:PORT`` of the orchestrator. ``server``: its public key."""
         self._notice = notice
         self._requests: asyncio.Queue[Message] = asyncio.Queue()
@@ -64,7 +70,9 @@ class AgentChannel:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = _FLUSH
         self._socket.maxmsgsize = LARGEST
-        self._socket.sndhwm = self._socket.rcvhwm = 0  # the lease ends an agent whose orchestrator does not read
+        # No limits: the lease ends an agent with an orchestrator that does not read.
+        self._socket.sndhwm = 0
+        self._socket.rcvhwm = 0
         self._socket.reconnect_ivl = 100
         self._socket.handshake_ivl = HANDSHAKE
         self._socket.routing_id = secrets.token_bytes(8)  # the same after a broken connection
@@ -72,7 +80,10 @@ class AgentChannel:
         self._delivery = Delivery()
         self._hello: Message | None = None
         self._stop_following = watch_events(
-            self._context, self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED, lambda event, value: self._connected()
+            self._context,
+            self._socket,
+            zmq.EVENT_HANDSHAKE_SUCCEEDED,
+            lambda event, value: self._connected(),
         )
         self._socket.connect(address)
         self._stop_watching = watch(self._socket, self._read)
@@ -91,11 +102,13 @@ class AgentChannel:
         waits: float | None = None,
     ) -> None:
         """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
-        ``lease`` seconds; before its first word for ``waits`` seconds, by default as long."""
+        ``lease`` seconds, or for ``waits`` seconds before its first message (by default ``lease``)."""
         self._delivery = Delivery()
         self._hello = {"type": "hello", "protocol": PROTOCOL, **hello}
         self._send(self._delivery.packed_once(self._hello))
-        self._lease, self._waits, self._last_contact = lease, waits, _now()
+        self._lease = lease
+        self._waits = waits
+        self._last_contact = _now()
         while not self._over:
             try:
                 async with asyncio.timeout(BEAT):
@@ -108,7 +121,8 @@ class AgentChannel:
 
     def tell(self, name: str, **fields: Any) -> None:
         """Send an event."""
-        self.send({"type": "event", "name": name, **fields})
+        event = {"type": "event", "name": name, **fields}
+        self.send(event)
 
     def send(self, message: Message) -> None:
         """Send a message that arrives, unless the agent or its orchestrator ends before. TypeError for a message that
@@ -125,8 +139,10 @@ class AgentChannel:
         if self._hello is None:
             return
         if not self.has_contact:
-            self._send(self._delivery.packed_once(self._hello))
-        self._send(self._delivery.packed_once({"type": "connected"}))
+            hello = self._delivery.packed_once(self._hello)
+            self._send(hello)
+        connected = self._delivery.packed_once({"type": "connected"})
+        self._send(connected)
         for data in self._delivery.unconfirmed():
             self._send(data)
 
@@ -139,16 +155,20 @@ class AgentChannel:
         await asyncio.to_thread(self._context.term)
 
     async def _answer(self, request: Message, answer: Callable[[str, Message], Awaitable[Any]]) -> None:
+        call = request["call"]
         reply: Message = {"type": "reply", "id": request["id"]}
         try:
-            self.send(reply | {"result": await answer(request["call"], request["arguments"])})
+            result = await answer(call, request["arguments"])
+            self.send(reply | {"result": result})
             return
         except OrchestratorError as error:
-            reply |= {"error": str(error), "kind": type(error).__name__}
+            reply["error"] = str(error)
+            reply["kind"] = type(error).__name__
         except Exception as error:
-            logger.exception("the call '%s' failed", request["call"])
-            what = f"{type(error).__name__}: {error} (a bug of edgebed; see the agent's log)"
-            reply |= {"error": what, "kind": ""}
+            logger.exception("the call '%s' failed", call)
+            kind = type(error).__name__
+            reply["error"] = f"{kind}: {error} (a bug of edgebed; see the agent's log)"
+            reply["kind"] = ""
         self.send(reply)
 
     @property
@@ -157,12 +177,14 @@ class AgentChannel:
             patience = self._lease
         else:
             patience = self._waits
-        return _now() - self._last_contact > patience
+        silent = _now() - self._last_contact
+        return silent > patience
 
     def _read(self) -> None:
         while not self._socket.closed:
             try:
-                received = unpack(self._socket.recv(zmq.NOBLOCK), CONTAINERS)
+                data = self._socket.recv(zmq.NOBLOCK)
+                received = unpack(data, CONTAINERS)
             except zmq.Again:
                 return
             if self._over:
@@ -172,17 +194,19 @@ class AgentChannel:
                 continue
             self._last_contact = _now()
             self.has_contact = True
-            if message["type"] == "request":
+            kind = message["type"]
+            if kind == "request":
                 self._requests.put_nowait(message)
-            elif message["type"] == "notice":
+            elif kind == "notice":
                 self._notice(message)
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT)
-            self._send(self._delivery.packed_once({"type": "beat"}))
+            beat = self._delivery.packed_once({"type": "beat"})
+            self._send(beat)
 
 
 def _now() -> float:
-    """The time in seconds on a clock that goes on while the host is suspended (clock_gettime(2))."""
+    """The time in seconds on a clock that also runs while the host is suspended (clock_gettime(2))."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

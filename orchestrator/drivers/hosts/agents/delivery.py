@@ -31,25 +31,32 @@ class Delivery:
     def packed(self, message: Message) -> bytes:
         """A message as it is sent. It is kept until it is confirmed. TypeError if it cannot be sent."""
         number = self._sent + 1
-        data = self.packed_once({"type": NUMBERED, "number": number, "message": message})
+        numbered = {"type": NUMBERED, "number": number, "message": message}
+        data = self.packed_once(numbered)
         self._sent = number
         self._kept.append((number, data))
         return data
 
     def packed_once(self, message: Message) -> bytes:
         """A message without a number, as it is sent: it may be lost."""
-        data: bytes = msgpack.packb({**message, "heard": self._heard}, default=plain)
+        stamped = {**message, "heard": self._heard}
+        data: bytes = msgpack.packb(stamped, default=plain)
         return data
 
     def take(self, received: Message) -> Message | None:
         """The message in what was received; None if it has arrived before, or if one before it is missing."""
-        while self._kept and self._kept[0][0] <= received["heard"]:
+        confirmed = received["heard"]
+        while self._kept:
+            number, _ = self._kept[0]
+            if number > confirmed:
+                break
             self._kept.popleft()
         if received["type"] != NUMBERED:
             return received
-        if received["number"] != self._heard + 1:
+        expected = self._heard + 1
+        if received["number"] != expected:
             return None
-        self._heard += 1
+        self._heard = expected
         message: Message = received["message"]
         return message
 

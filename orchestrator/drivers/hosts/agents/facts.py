@@ -12,7 +12,7 @@ ENGINE = (
     *("ServerVersion", "OSType", "KernelVersion", "Architecture", "DockerRootDir", "CgroupVersion", "CgroupDriver"),
     *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "SecurityOptions", "Warnings"),
 )
-"""What is told of `docker info`, and besides the names of the ``Runtimes``."""
+"""The keys of `docker info` that are reported, in addition to the names of the ``Runtimes``."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HostState:
 
     version             of edgebed, in the image of agents
     kernel              its release
-    engine              what the Engine tells of itself, the keys ENGINE and Runtimes of `docker info`
+    engine              what the Engine reports, the keys ENGINE and Runtimes of `docker info`
     image               the image of nodes, see `images.describe_image`; None if the Engine has no such image
     disk_free           bytes, where the Engine keeps images, containers and volumes
     trunk, netem        "" if it works, otherwise why not
@@ -41,7 +41,7 @@ class HostState:
     temperature         °C, the highest
     accelerators        names, see `orchestrator.host.kernel.accelerators`
     datasets            those that the host keeps
-    throttled           what slows the processor down at this moment; None if nothing tells
+    throttled           what slows the processor down at this moment; None if nothing reports it
     """
 
     version: str
@@ -63,5 +63,8 @@ class HostState:
 
 
 def of_engine(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of `docker info`."""
-    return {key: info.get(key) for key in ENGINE} | {"Runtimes": sorted(info.get("Runtimes") or ())}
+    """What is reported of `docker info`."""
+    facts = {key: info.get(key) for key in ENGINE}
+    runtimes = info.get("Runtimes") or ()
+    facts["Runtimes"] = sorted(runtimes)
+    return facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -74,7 +74,8 @@ class Agents:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.maxmsgsize = LARGEST
-        self._socket.sndhwm = self._socket.rcvhwm = 0
+        self._socket.sndhwm = 0
+        self._socket.rcvhwm = 0
         self._socket.router_mandatory = True
         self._socket.router_handover = True  # to an agent that connects again before the broken connection is noticed
         self._socket.handshake_ivl = HANDSHAKE
@@ -88,14 +89,19 @@ class Agents:
         try:
             self._socket.bind(f"tcp://{address}:{port or '*'}")
         except zmq.ZMQError as error:
+            endpoint = address
+            remedy = "is this the address by which this host is known in the swarm (`docker node inspect self`)"
+            if port:
+                endpoint = f"{address}:{port}"
+                remedy += f", and does no other program use TCP port {port} (`ss -ltnp`)"
             raise HostError(
-                f"cannot listen on {address}{f':{port}' if port else ''} for the agents of the hosts ({error})",
-                "is this the address by which this host is known in the swarm (`docker node inspect self`)"
-                f"{f', and does no other program use TCP port {port} (`ss -ltnp`)' if port else ''}?",
+                f"cannot listen on {endpoint} for the agents of the hosts ({error})",
+                f"{remedy}?",
             ) from None
         self._stop_watching = watch(self._socket, self._read)
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        return int(endpoint.rpartition(":")[2])
+        _, _, used_port = endpoint.rpartition(":")
+        return int(used_port)
 
     @property
     def online(self) -> list[str]:
@@ -103,7 +109,7 @@ class Agents:
         return sorted(self._agents)
 
     def hello(self, host: str) -> Message:
-        """What the agent of a host said of itself. KeyError if it is not there."""
+        """What the agent of a host reported in its hello. KeyError if it is not connected."""
         return self._agents[host].hello
 
     async def wait_for(self, hosts: Iterable[str], timeout: float) -> list[str]:
@@ -113,19 +119,23 @@ class Agents:
         try:
             async with asyncio.timeout(timeout):
                 while wanted - self._agents.keys():
-                    refused = wanted & self._refusals.keys()
-                    if refused:
-                        host = min(refused)
-                        raise HostError(
-                            f"the agent on {host} {self._refusals[host]}",
-                            "give all hosts the same image; restart the agents that `hosts up` has left running",
-                            ANEW,
-                        )
+                    self._check_versions(wanted)
                     self._change.clear()
                     await self._change.wait()
         except TimeoutError:
             pass
         return sorted(wanted - self._agents.keys())
+
+    def _check_versions(self, wanted: Set[str]) -> None:
+        """HostError if the agent of one of these hosts has another version."""
+        refused = wanted & self._refusals.keys()
+        if refused:
+            host = min(refused)
+            raise HostError(
+                f"the agent on {host} {self._refusals[host]}",
+                "give all hosts the same image; restart the agents that `hosts up` has left running",
+                ANEW,
+            )
 
     async def call(
         self,
@@ -136,26 +146,34 @@ class Agents:
     ) -> T:
         """Call a method on a host. Errors as `request`; DriverError for a result of another type."""
         name = method.__qualname__
-        found = await self.request(host, name, bound(method, *arguments, **named), TIMEOUTS.get(name, PATIENCE))
+        timeout = TIMEOUTS.get(name, PATIENCE)
+        data = await self.request(host, name, bound(method, *arguments, **named), timeout)
         try:
-            result: T = result_of(method, found)
+            result: T = result_of(method, data)
         except WireError as error:
             raise DriverError(f"{host}: its agent gave an invalid answer to '{name}' ({error})") from None
         return result
 
-    async def request(self, host: str, call: str, arguments: Message, timeout: float = PATIENCE) -> Any:
-        """The result of a call as plain data. LostError if the agent is away, or is lost meanwhile; DriverError if it
-        does not answer in time. An error of the agent is raised as what it was there, with the name of the host."""
+    async def request(
+        self,
+        host: str,
+        call: str,
+        arguments: Message,
+        timeout: float = PATIENCE,
+    ) -> Any:
+        """The result of a call as plain data. LostError if the agent is away or is lost before it answers; DriverError
+        if it does not answer in time. An error of the agent is raised with its class and the name of the host."""
         agent = self._agents.get(host)
         if agent is None:
             raise LostError(f"{host}: its agent is away")
         number = next(self._ids)
-        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        agent.waiting[number] = waiting
+        request = {"type": "request", "id": number, "call": call, "arguments": arguments}
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        agent.waiting[number] = reply
         try:
-            self._deliver(agent, {"type": "request", "id": number, "call": call, "arguments": arguments})
+            self._deliver(agent, request)
             async with asyncio.timeout(timeout):
-                return await waiting
+                return await reply
         except TimeoutError:
             raise DriverError(f"{host}: its agent gave no answer to '{call}' for {timeout:g} s") from None
         finally:
@@ -164,11 +182,13 @@ class Agents:
     def tell(self, host: str, name: str, **fields: Any) -> None:
         """Send a notice. An agent that is away misses it."""
         agent = self._agents.get(host)
-        if agent is not None:
-            self._deliver(agent, {"type": "notice", "name": name, **fields})
+        if agent is None:
+            return
+        notice = {"type": "notice", "name": name, **fields}
+        self._deliver(agent, notice)
 
     def lose(self, host: str, reason: str) -> None:
-        """Count a host as lost, if it is there. Its agent counts again when it has said hello again."""
+        """Count a host as lost if its agent is connected. The agent is connected again after another hello."""
         if host in self._agents:
             self._lose(host, reason)
 
@@ -181,7 +201,8 @@ class Agents:
         self._context.term()
 
     def _deliver(self, agent: _Agent, message: Message) -> None:
-        self._send(agent, agent.delivery.packed(message))
+        data = agent.delivery.packed(message)
+        self._send(agent, data)
 
     def _send(self, agent: _Agent, data: bytes) -> None:
         try:
@@ -194,19 +215,24 @@ class Agents:
     def _read(self) -> None:
         while not self._socket.closed:
             try:
-                name, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                message = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            address = name.bytes
-            frames = [each.bytes for each in parts]
+            address = message[0].bytes
+            parts = message[1:]
+            frames = [part.bytes for part in parts]
             if parts:
-                self._gate.delivered(str(parts[0].get("Peer-Address")), sum(map(len, frames)))
+                peer = str(parts[0].get("Peer-Address"))
+                size = sum(len(frame) for frame in frames)
+                self._gate.delivered(peer, size)
             try:
                 if len(frames) != 1:
                     raise WireError(f"{len(frames)} frames; a message has one")
-                self._take(address, unpack(frames[0], CONTAINERS))
+                received = unpack(frames[0], CONTAINERS)
+                self._take(address, received)
             except (WireError, KeyError, TypeError) as error:
-                logger.warning("%s: not a message of an agent (%s)", self._names.get(address, "an agent"), error)
+                sender = self._names.get(address, "an agent")
+                logger.warning("%s: not a message of an agent (%s)", sender, error)
 
     def _take(self, address: bytes, received: Message) -> None:
         name = self._names.get(address)
@@ -221,12 +247,13 @@ class Agents:
         message = agent.delivery.take(received)
         if message is None:
             return
-        if message["type"] == "connected":
+        kind = message["type"]
+        if kind == "connected":
             for data in agent.delivery.unconfirmed():
                 self._send(agent, data)
-        elif message["type"] == "event":
+        elif kind == "event":
             self._on_event(name, message)
-        elif message["type"] == "reply":
+        elif kind == "reply":
             waiting = agent.waiting.get(message["id"])
             if waiting is not None and not waiting.done():
                 _resolve(waiting, name, message)
@@ -235,17 +262,19 @@ class Agents:
         host = hello["host"]
         if not isinstance(host, str):
             raise WireError(f"the host is {quoted(host)}")
-        if hello["protocol"] != PROTOCOL:
-            self._refusals[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
-        else:
-            known = self._agents.get(host)
-            if known is not None and (known.address, known.hello) == (address, hello):
+        protocol = hello["protocol"]
+        if protocol != PROTOCOL:
+            self._refusals[host] = f"speaks protocol {quoted(protocol)}, the orchestrator {PROTOCOL}"
+            self._change.set()
+            return
+        known = self._agents.get(host)
+        if known is not None:
+            if known.address == address and known.hello == hello:
                 return  # repeated, because its first connection broke
-            if known is not None:
-                self._lose(host, "its agent restarted")
-            self._agents[host] = _Agent(address, hello, now)
-            self._names[address] = host
-            self._on_arrival(host)
+            self._lose(host, "its agent restarted")
+        self._agents[host] = _Agent(address, hello, now)
+        self._names[address] = host
+        self._on_arrival(host)
         self._change.set()
 
     def _lose(self, host: str, reason: str) -> None:
@@ -253,22 +282,27 @@ class Agents:
         del self._names[agent.address]
         for waiting in agent.waiting.values():
             if not waiting.done():
-                waiting.set_exception(LostError(f"{host}: {reason}"))
-        self._on_loss(host, reason, asyncio.get_running_loop().time() - agent.last_contact)
+                error = LostError(f"{host}: {reason}")
+                waiting.set_exception(error)
+        silent = asyncio.get_running_loop().time() - agent.last_contact
+        self._on_loss(host, reason, silent)
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         slept = loop.time()
         while True:
             for agent in self._agents.values():
-                self._send(agent, agent.delivery.packed_once({"type": "beat"}))
+                beat = agent.delivery.packed_once({"type": "beat"})
+                self._send(agent, beat)
             await asyncio.sleep(BEAT)
-            # Time for which this process stood still must not count as the agents' silence.
-            stood = max(0.0, loop.time() - slept - 2 * BEAT)
+            # Time for which this process was paused must not count as silence of the agents.
+            overslept = loop.time() - slept - 2 * BEAT
+            paused = max(0.0, overslept)
             slept = loop.time()
             for host, agent in list(self._agents.items()):
-                agent.last_contact += stood
-                if loop.time() - agent.last_contact > self._lease:
+                agent.last_contact += paused
+                silent = loop.time() - agent.last_contact
+                if silent > self._lease:
                     self._lose(host, f"nothing was received from its agent for {self._lease:g} s")
 
 
@@ -276,8 +310,10 @@ def _resolve(waiting: asyncio.Future[Any], host: str, reply: Message) -> None:
     if "error" not in reply:
         waiting.set_result(reply["result"])
         return
-    if reply["kind"] in _ERRORS:
-        kind = getattr(errors, reply["kind"])
+    name = reply["kind"]
+    if name in _ERRORS:
+        kind = getattr(errors, name)
     else:
         kind = DriverError
-    waiting.set_exception(kind(f"{host}: {reply['error']}"))
+    error = kind(f"{host}: {reply['error']}")
+    waiting.set_exception(error)

@@ -54,8 +54,10 @@ class Relay:
         self._writers[connection] = writer
         try:
             with contextlib.suppress(OSError):
-                while data := await reader.read(PIECE):
+                data = await reader.read(PIECE)
+                while data:
                     self._send(connection, data)
+                    data = await reader.read(PIECE)
         finally:
             del self._writers[connection]
             writer.close()
@@ -64,9 +66,11 @@ class Relay:
 
 def _hung_up(writer: asyncio.StreamWriter) -> bool:
     """Whether the reader has gone. A write would then fail, and drop what was sent before and is not read yet."""
+    connection = writer.get_extra_info("socket")
     poll = select.poll()
-    poll.register(writer.get_extra_info("socket").fileno(), select.POLLHUP)
-    return bool(poll.poll(0))
+    poll.register(connection.fileno(), select.POLLHUP)
+    events = poll.poll(0)
+    return bool(events)
 
 
 class NodesEnd(Relay):

@@ -1,4 +1,4 @@
-"""What an agent is told, as one line of JSON: the secret of its service, and the first input of its container."""
+"""The settings of an agent as one line of JSON: the secret of its service, and the first input of its container."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ class Settings:
     standing: bool = False
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        line = json.dumps(asdict(self))
+        return line.encode()
 
     @classmethod
     def from_json(cls, line: bytes) -> Settings:
         data = json.loads(line)
-        return cls(**{**data, "keys": Keypair(**data["keys"])})
+        keys = Keypair(**data["keys"])
+        return cls(**{**data, "keys": keys})

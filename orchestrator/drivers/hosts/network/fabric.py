@@ -56,7 +56,7 @@ class HostsFabric(Coalescing):
         self._cut: set[Ends] = set()
         self._homes: dict[str, str] = {}  # by medium
         self._channels: dict[str, ChannelProfile] = {}
-        self._traffic: dict[str, tuple[CrossTraffic, int, float]] = {}  # by channel: its seed, and when it began
+        self._traffic: dict[str, tuple[CrossTraffic, int, float]] = {}  # by channel, with its seed and start time
         self._following = asyncio.Lock()  # while links follow nodes that have moved
         self._counters: dict[str, Counted] = {}  # the latest of each host
         self._former_counters: list[tuple[str, Counted]] = []  # the last of hosts that have been reopened since
@@ -80,22 +80,27 @@ class HostsFabric(Coalescing):
         await self._at(handle.host, KeepsNetworks.forget, handle)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        """The host of a link's target is told too: it lets in what comes from other hosts."""
-        self._links |= {(link.source, link.target): link for link in links}
+        """The host of a link's target gets the link too: it admits what comes from other hosts."""
+        for link in links:
+            self._links[link.source, link.target] = link
         self._homes = self._find_homes()
-        await together(self._make_channels(host, self._channels) for host in {*self._homes.values()})
+        channel_hosts = {*self._homes.values()}
+        await together(self._make_channels(host, self._channels) for host in channel_hosts)
         await self._shape(links, {*self._hosts.values()})
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         """Channels that no link crosses are made later. A host that refuses gets the former profiles again."""
         async with self._following:
-            former = {name: self._channels[name] for name in channels if name in self._channels}
+            former = {}
+            for name in channels:
+                if name in self._channels:
+                    former[name] = self._channels[name]
             self._channels |= channels
         by_home: defaultdict[str, dict[str, ChannelProfile]] = defaultdict(dict)
         for name, profile in channels.items():
             by_home[self._home(name)][name] = profile
         try:
-            await together(self._at(home, SharesMedia.share, found) for home, found in by_home.items())
+            await together(self._at(home, SharesMedia.share, own) for home, own in by_home.items())
         except OrchestratorError:
             self._channels |= former
             raise
@@ -104,8 +109,10 @@ class HostsFabric(Coalescing):
         async with self._following:
             self._traffic.pop(channel, None)
             if traffic is not None:
-                self._traffic[channel] = traffic, seed, asyncio.get_running_loop().time()
-        await self._at(self._home(channel), SharesMedia.occupy, channel, traffic, seed)
+                start = asyncio.get_running_loop().time()
+                self._traffic[channel] = traffic, seed, start
+        home = self._home(channel)
+        await self._at(home, SharesMedia.occupy, channel, traffic, seed)
 
     async def reshape(self, host: str) -> None:
         """Make the links of a host that was opened again; its counters start at 0. FabricError if that fails."""
@@ -116,61 +123,82 @@ class HostsFabric(Coalescing):
         await self._reshape(list(self._links.values()), host)
 
     async def redirect(self, nodes: Collection[str]) -> None:
-        """Let all hosts that are there know where these nodes live now, and shape their links there. A host on which
-        that fails counts as lost: its agent then ends what it has made."""
+        """Send the present hosts of these nodes to all available hosts, and shape their links there. A host on which
+        that fails counts as lost: its agent then removes what it has made."""
         self.frames.begin_anew()
         before = {ends: self._shaper(ends) for ends in self._links}
         homes = self._homes
         self._homes = self._find_homes()
-        changed = {ends for ends in self._links if set(ends) & set(nodes) or self._shaper(ends) != before[ends]}
-        channels = [name for name in self._channels if self._home(name) != homes.get(medium_of(name))]
+        moved = set(nodes)
+        changed: list[Ends] = []
+        for ends in self._links:
+            has_moved = not moved.isdisjoint(ends)
+            if has_moved or self._shaper(ends) != before[ends]:
+                changed.append(ends)
+        channels: list[str] = []  # those with another home now
+        for name in self._channels:
+            former_home = homes.get(medium_of(name))
+            if self._home(name) != former_home:
+                channels.append(name)
 
-        async def at(host: str) -> None:
+        async def redirect_on(host: str) -> None:
             try:
-                await self._agents.call(host, HostLinks.redirect, remotes(self._plan, self._hosts, host))
+                addresses = remotes(self._plan, self._hosts, host)
+                await self._agents.call(host, HostLinks.redirect, addresses)
                 await self._make_channels(host, channels)
-                await self._reshape([self._links[ends] for ends in self._links if ends in changed], host)
+                links = [self._links[ends] for ends in changed]
+                await self._reshape(links, host)
             except OrchestratorError as error:
                 self._agents.lose(host, str(error))
 
         async with self._following:
-            await asyncio.gather(*(at(host) for host in self._driver.hosts if self._driver.has(host)))
+            available = [host for host in self._driver.hosts if self._driver.has(host)]
+            await asyncio.gather(*(redirect_on(host) for host in available))
 
     async def _reshape(self, links: Sequence[LinkPlan], host: str) -> None:
         await self._shape(links, {host})
-        own = {ends for link in links if self._shaper(ends := (link.source, link.target)) == host}
-        cuts = [LinkChange(*ends, cut=True) for ends in sorted(self._cut & own)]
-        for error in await self._agents.call(host, HostLinks.alter, cuts):
+        cuts: list[Ends] = []
+        for link in links:
+            ends = (link.source, link.target)
+            if ends in self._cut and self._shaper(ends) == host:
+                cuts.append(ends)
+        changes = [LinkChange(*ends, cut=True) for ends in sorted(cuts)]
+        for error in await self._agents.call(host, HostLinks.alter, changes):
             if error is not None:
                 raise FabricError(f"{host}: {error}")
 
     async def _shape(self, links: Sequence[LinkPlan], hosts: Container[str]) -> None:
         by_host = defaultdict(list)
         for link in links:
-            ends = (link.source, link.target)
-            profile = self._less(link.source, link.target, link.profile)
-            shaper = self._shaper(ends)
-            (source, target) = (self._hosts[node] for node in ends)
-            shaped = replace(link, profile=profile, schedule=None, at_target=shaper != source)
-            for host in {source, target} if shaper else ():
+            shaper = self._shaper((link.source, link.target))
+            if not shaper:
+                continue
+            source = self._hosts[link.source]
+            target = self._hosts[link.target]
+            shaped = replace(
+                link,
+                profile=self._less(link.source, link.target, link.profile),
+                schedule=None,
+                at_target=shaper != source,
+            )
+            for host in {source, target}:
                 if host in hosts:
                     by_host[host].append(shaped)
-        found = await asyncio.gather(
-            *(self._agents.call(host, HostLinks.shape, given) for host, given in by_host.items())
-        )
-        self._notes += [f"{host}: {note}" for host, notes in zip(by_host, found, strict=True) for note in notes]
+        calls = [self._agents.call(host, HostLinks.shape, own) for host, own in by_host.items()]
+        notes_of_hosts = await asyncio.gather(*calls)
+        for host, notes in zip(by_host, notes_of_hosts, strict=True):
+            self._notes += [f"{host}: {note}" for note in notes]
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         """A change on a lost host takes effect when it is back. A handover to a medium of another host is refused."""
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
-        by_host = defaultdict(list)
         altered = {(change.source, change.target) for change in changes}
         links = {ends: self._links[ends] for ends in altered}
         cut = self._cut & altered
-        crossed = {medium_of(channel) for change in changes for channel, _ in change.crossings or ()}
-        homeless = crossed - self._homes.keys()
+        homeless = _crossed_media(changes) - self._homes.keys()
         errors: list[Exception | None] = [None] * len(changes)
+        by_host = defaultdict(list)
         for number, change in enumerate(changes):
             host = self._shaper((change.source, change.target))
             refusal = await self._admit(change, host)
@@ -181,7 +209,7 @@ class HostsFabric(Coalescing):
             if self._driver.has(host):
                 by_host[host].append(number)
 
-        async def of(host: str, numbers: list[int]) -> None:
+        async def alter_on(host: str, numbers: list[int]) -> None:
             shaped = [self._deduct(changes[number]) for number in numbers]
             try:
                 replies = await self._agents.call(host, HostLinks.alter, shaped)
@@ -190,28 +218,40 @@ class HostsFabric(Coalescing):
             except OrchestratorError as error:
                 replies = [str(error)] * len(numbers)
             if len(replies) != len(numbers):
-                replies = [f"its agent gave {len(replies)} results of {len(numbers)} changes"] * len(numbers)
+                mismatch = f"its agent gave {len(replies)} results of {len(numbers)} changes"
+                replies = [mismatch] * len(numbers)
             for number, reply in zip(numbers, replies, strict=True):
-                errors[number] = None if reply is None else FabricError(f"{host}: {reply}")
+                if reply is None:
+                    errors[number] = None
+                else:
+                    errors[number] = FabricError(f"{host}: {reply}")
 
-        await asyncio.gather(*(of(host, numbers) for host, numbers in by_host.items()))
+        await asyncio.gather(*(alter_on(host, numbers) for host, numbers in by_host.items()))
         if any(errors):  # as if the refused changes had not been requested
             self._links |= links
             self._cut = (self._cut - altered) | cut
             for change, error in zip(changes, errors, strict=True):
                 if error is None:
                     self._note(change)
-            used = {medium_of(channel) for link in self._links.values() for channel, _ in link.crossings}
-            for medium in homeless - used:
+            for medium in homeless - self._used_media():
                 self._homes.pop(medium, None)
         return errors
+
+    def _used_media(self) -> set[str]:
+        media = set()
+        for link in self._links.values():
+            for channel, _ in link.crossings:
+                media.add(medium_of(channel))
+        return media
 
     async def counters(self) -> Counted:
         """Those of a lost host stay as they were when they were last read."""
         hosts = sorted({*self._hosts.values(), *self._counters})
-        there = [host for host in await asyncio.gather(*map(self._count, hosts)) if host is not None]
-        self.frames.read(asyncio.get_running_loop().time(), {host: self._counters[host] for host in there})
-        for host in self._counters.keys() - set(there):
+        counted = await asyncio.gather(*(self._count(host) for host in hosts))
+        available = [host for host in counted if host is not None]
+        now = asyncio.get_running_loop().time()
+        self.frames.read(now, {host: self._counters[host] for host in available})
+        for host in self._counters.keys() - set(available):
             self._counters[host] = _at_rest(self._counters[host])
         return sum_counters([*self._former_counters, *self._counters.items()])
 
@@ -224,11 +264,15 @@ class HostsFabric(Coalescing):
         return None
 
     def strangers(self) -> dict[str, int]:
-        """By host, the packets that came over the trunk in nobody's name, as counted lately."""
-        return {host: each.from_strangers for host, each in self._counters.items() if each.from_strangers}
+        """By host, the packets of no node that came over the trunk, as counted lately."""
+        packets = {}
+        for host, counted in self._counters.items():
+            if counted.from_strangers:
+                packets[host] = counted.from_strangers
+        return packets
 
     async def watch(self) -> None:
-        """The driver hears what fails on a host."""
+        """The driver is informed about what fails on a host."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:
@@ -236,18 +280,23 @@ class HostsFabric(Coalescing):
 
     def _note(self, change: LinkChange) -> None:
         """Note a change as made."""
-        ends = change.source, change.target
+        ends = (change.source, change.target)
         if change.profile is not None:
-            self._links[ends] = replace(self._links[ends], profile=change.profile)
+            link = self._links[ends]
+            self._links[ends] = replace(link, profile=change.profile)
         elif change.crossings is not None:
-            self._links[ends] = replace(self._links[ends], crossings=change.crossings)
+            link = self._links[ends]
+            self._links[ends] = replace(link, crossings=change.crossings)
+        elif change.cut:
+            self._cut.add(ends)
         else:
-            (self._cut.add if change.cut else self._cut.discard)(ends)
+            self._cut.discard(ends)
 
     # Shared media
 
     def _find_homes(self) -> dict[str, str]:
-        planned = ways([*self._plan.links, *self._links.values()], self._plan.faults)
+        links = [*self._plan.links, *self._links.values()]
+        planned = ways(links, self._plan.faults)
         return media_homes(planned, self._hosts, self._homes)
 
     def _home(self, channel: str) -> str:
@@ -259,7 +308,8 @@ class HostsFabric(Coalescing):
         crossings = self._links[ends].crossings
         if crossings:
             return self._home(crossings[0].channel)
-        return self._hosts[ends[0]]
+        source, _ = ends
+        return self._hosts[source]
 
     async def _make_channels(self, host: str, names: Iterable[str]) -> None:
         """Make those of these channels whose home this host is, with their cross traffic."""
@@ -267,26 +317,37 @@ class HostsFabric(Coalescing):
         if channels:
             await self._agents.call(host, SharesMedia.share, channels)
         for name in channels.keys() & self._traffic.keys():
-            traffic, seed, began = self._traffic[name]
-            left = traffic.since(asyncio.get_running_loop().time() - began)
-            await self._agents.call(host, SharesMedia.occupy, name, left, seed)
+            traffic, seed, start = self._traffic[name]
+            elapsed = asyncio.get_running_loop().time() - start
+            remaining = traffic.since(elapsed)
+            await self._agents.call(host, SharesMedia.occupy, name, remaining, seed)
 
     async def _admit(self, change: LinkChange, host: str) -> FabricError | None:
         """Let a link cross other channels; a medium without a home gets it here. Returns why it cannot."""
         for channel, member in change.crossings or ():
             medium = medium_of(channel)
-            if medium not in self._homes:
+            home = self._homes.get(medium)
+            if home is None:
                 self._homes[medium] = host
-                if self._driver.has(host):
-                    try:
-                        await self._make_channels(host, [name for name in self._channels if medium_of(name) == medium])
-                    except LostError:
-                        pass  # it gets them when it is available again
-                    except OrchestratorError as error:
-                        del self._homes[medium]
-                        return FabricError(f"{host}: {error}")
-            elif self._homes[medium] != host:
-                return FabricError(f"{member} cannot join {medium}: its home is {self._homes[medium]}, not {host}")
+                error = await self._make_medium(medium, host)
+                if error is not None:
+                    del self._homes[medium]
+                    return FabricError(f"{host}: {error}")
+            elif home != host:
+                return FabricError(f"{member} cannot join {medium}: its home is {home}, not {host}")
+        return None
+
+    async def _make_medium(self, medium: str, host: str) -> OrchestratorError | None:
+        """Make the channels of a medium on a host. Returns why that failed. A lost host gets them when it is back."""
+        if not self._driver.has(host):
+            return None
+        names = [name for name in self._channels if medium_of(name) == medium]
+        try:
+            await self._make_channels(host, names)
+        except LostError:
+            pass
+        except OrchestratorError as error:
+            return error
         return None
 
     async def _at(self, host: str, method: Callable[..., Any], *arguments: Any) -> None:
@@ -297,21 +358,38 @@ class HostsFabric(Coalescing):
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         """The profile without what the network between the hosts of two nodes adds."""
-        between = self._driver.between.get((self._hosts[source], self._hosts[target]))
+        hosts = (self._hosts[source], self._hosts[target])
+        between = self._driver.between.get(hosts)
         if between is None:
             return profile
-        return replace(profile, latency=max(0.0, profile.latency - between.delay))
+        latency = max(0.0, profile.latency - between.delay)
+        return replace(profile, latency=latency)
 
     def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:
             return change
-        return replace(change, profile=self._less(change.source, change.target, change.profile))
+        profile = self._less(change.source, change.target, change.profile)
+        return replace(change, profile=profile)
+
+
+def _crossed_media(changes: Iterable[LinkChange]) -> set[str]:
+    """The media to which changes hand links over."""
+    media = set()
+    for change in changes:
+        for channel, _ in change.crossings or ():
+            media.add(medium_of(channel))
+    return media
 
 
 def remotes(plan: Plan, homes: Mapping[str, str], host: str) -> dict[str, str]:
     """The nodes of other hosts than this, see `orchestrator.fabric.trunk.Trunk`. ``homes``: the host of each node."""
-    addresses = {each.name: each.address for each in plan.hosts}
-    return {node.mac: addresses[homes[node.name]] for node in plan.nodes if homes[node.name] != host}
+    addresses = {planned.name: planned.address for planned in plan.hosts}
+    by_mac = {}
+    for node in plan.nodes:
+        home = homes[node.name]
+        if home != host:
+            by_mac[node.mac] = addresses[home]
+    return by_mac
 
 
 def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
@@ -321,34 +399,36 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
     to_groups: Counter[str] = Counter()
     rows: dict[Ends, LinkRow] = {}
     channels: dict[tuple[object, object], ChannelRow] = {}
-    for host, each in counters:
-        to_groups.update(each.to_groups)
-        drops.update({f"{where} on {host}": number for where, number in each.drops.items()})
-        for row in each.links:
-            ends = str(row["source"]), str(row["target"])
+    for host, counted in counters:
+        to_groups.update(counted.to_groups)
+        for place, packets in counted.drops.items():
+            drops[f"{place} on {host}"] += packets
+        for row in counted.links:
+            ends = (str(row["source"]), str(row["target"]))
             if ends in rows:
                 rows[ends] = plus(row, rows[ends])
             else:
                 rows[ends] = row
-        for row in each.channels:
-            key = row["channel"], row["member"]
+        for channel_row in counted.channels:
+            key = (channel_row["channel"], channel_row["member"])
             if key in channels:
-                channels[key] = plus(row, channels[key])
+                channels[key] = plus(channel_row, channels[key])
             else:
-                channels[key] = row
-    engines = [each for _, each in counters]
+                channels[key] = channel_row
+    engines = [counted for _, counted in counters]
     return Counted(
         links=list(rows.values()),
-        forwarded=sum(each.forwarded for each in engines),
+        forwarded=sum(engine.forwarded for engine in engines),
         to_groups=to_groups,
-        late=sum(each.late for each in engines),
-        late_max=max((each.late_max for each in engines), default=0.0),
+        late=sum(engine.late for engine in engines),
+        late_max=max((engine.late_max for engine in engines), default=0.0),
         drops=drops,
-        cpu_seconds=sum(each.cpu_seconds for each in engines),
+        cpu_seconds=sum(engine.cpu_seconds for engine in engines),
         channels=list(channels.values()),
     )
 
 
 def _at_rest(last: Counted) -> Counted:
     """The last counters of a host that is lost."""
-    return replace(last, late=0, late_max=0.0, channels=[row | {"queued_bytes": 0} for row in last.channels])
+    channels = [row | {"queued_bytes": 0} for row in last.channels]
+    return replace(last, late=0, late_max=0.0, channels=channels)

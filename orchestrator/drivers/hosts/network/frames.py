@@ -38,12 +38,17 @@ class Frames:
         self._before: dict[Direction, tuple[int, int]] = {}  # sent and missing in balances that are closed
 
     def read(self, t: float, counters: Mapping[str, Counted]) -> None:
-        """Take the counters of the hosts that are there, at ``t`` seconds."""
-        for away in {host for direction in self._balances for host in direction} - counters.keys():
-            self._close(each for each in list(self._balances) if away in each)
+        """Take the counters of the available hosts, at ``t`` seconds."""
+        for direction in list(self._balances):
+            source, target = direction
+            if source not in counters or target not in counters:
+                self._close([direction])
         for source in counters:
             for target in counters:
-                if source != target and (now := self._between(source, target, counters)) is not None:
+                if source == target:
+                    continue
+                now = self._between(source, target, counters)
+                if now is not None:
                     self._add(t, (source, target), now)
 
     def begin_anew(self) -> None:
@@ -52,37 +57,55 @@ class Frames:
 
     def readings(self) -> tuple[FramesReading, ...]:
         """Of the directions in which frames were sent."""
-        found = []
-        for direction in sorted({*self._balances, *self._before}):
+        directions = {*self._balances, *self._before}
+        readings = []
+        for direction in sorted(directions):
             sent, missing = self._total(direction)
             if sent:
-                found.append(FramesReading(*direction, sent, missing))
-        return tuple(found)
+                reading = FramesReading(*direction, sent, missing)
+                readings.append(reading)
+        return tuple(readings)
 
     def _between(self, source: str, target: str, counters: Mapping[str, Counted]) -> tuple[int, int] | None:
         """The counters of the frames that were sent and of those that arrived; None if a host does not count."""
-        sent = counters[source].sent_to
-        came = counters[target].came_from
-        if sent is None or came is None:
+        sent_to = counters[source].sent_to
+        came_from = counters[target].came_from
+        if sent_to is None or came_from is None:
             return None
-        there = sum(number for node, number in sent.items() if self._homes[node] == target)
-        return there, sum(number for node, number in came.items() if self._homes[node] == source)
+        sent = 0
+        for node, frames in sent_to.items():
+            if self._homes[node] == target:
+                sent += frames
+        arrived = 0
+        for node, frames in came_from.items():
+            if self._homes[node] == source:
+                arrived += frames
+        return sent, arrived
 
     def _add(self, t: float, direction: Direction, now: tuple[int, int]) -> None:
+        sent_now, arrived_now = now
         balance = self._balances.get(direction)
-        if balance is not None and (now[0] < balance.latest[0] or now[1] < balance.latest[1]):
-            self._close([direction])  # an engine began anew
-            balance = None
+        if balance is not None:
+            latest_sent, latest_arrived = balance.latest
+            if sent_now < latest_sent or arrived_now < latest_arrived:
+                self._close([direction])  # an engine has restarted
+                balance = None
         if balance is None:
-            balance = self._balances[direction] = _Balance(now, now)
+            balance = _Balance(now, now)
+            self._balances[direction] = balance
         balance.latest = now
-        sent = now[0] - balance.first[0]
-        arrived = now[1] - balance.first[1]
-        balance.sent.append((t, sent))
-        while len(balance.sent) > 1 and balance.sent[1][0] <= t - SETTLED:
+        first_sent, first_arrived = balance.first
+        arrived = arrived_now - first_arrived
+        balance.sent.append((t, sent_now - first_sent))
+        settled = t - SETTLED
+        while len(balance.sent) > 1:
+            next_time, _ = balance.sent[1]
+            if next_time > settled:
+                break
             balance.sent.popleft()
-        if balance.sent[0][0] <= t - SETTLED:
-            balance.missing = max(balance.missing, balance.sent[0][1] - arrived)
+        sent_time, sent = balance.sent[0]
+        if sent_time <= settled:
+            balance.missing = max(balance.missing, sent - arrived)
 
     def _close(self, directions: Iterable[Direction]) -> None:
         for direction in directions:
@@ -93,6 +116,8 @@ class Frames:
         sent, missing = self._before.get(direction, (0, 0))
         balance = self._balances.get(direction)
         if balance is not None:
-            sent = sent + balance.latest[0] - balance.first[0]
-            missing = missing + balance.missing
+            first_sent, _ = balance.first
+            latest_sent, _ = balance.latest
+            sent += latest_sent - first_sent
+            missing += balance.missing
         return sent, missing

@@ -36,11 +36,12 @@ class HostsProber:
             return await self._agents.call(handle.host, Prober.probe, handle, arguments)
 
     async def now(self, handle: NodeHandle) -> float:
-        """The answer is taken to be half of the round trip old."""
-        began = time.time()
+        """The answer is assumed to be half of the round trip old."""
+        start = time.time()
         with _host_errors():
-            answered = await self._agents.call(handle.host, Prober.now, handle)
-        return answered + (time.time() - began) / 2
+            remote_time = await self._agents.call(handle.host, Prober.now, handle)
+        round_trip = time.time() - start
+        return remote_time + round_trip / 2
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The network between the hosts of a run, which its links pass: measured, and held against what the links ask for."""
+"""The network between the hosts of a run, which its links pass: measured, and compared with the configured links."""
 
 from __future__ import annotations
 
@@ -45,57 +45,102 @@ class HostEnd:
 
 async def measure_all(ends: Iterable[HostEnd], prober: HostsProber) -> Between:
     """Measure between each two hosts. HostError if a host does not answer another."""
-    found = {}
-    for one, other in combinations(sorted(ends, key=lambda each: each.name), 2):
-        found[one.name, other.name] = found[other.name, one.name] = await measure_pair(one, other, prober)
-    return found
+    in_order = sorted(ends, key=lambda end: end.name)
+    between = {}
+    for one, other in combinations(in_order, 2):
+        underlay = await measure_pair(one, other, prober)
+        between[one.name, other.name] = underlay
+        between[other.name, one.name] = underlay
+    return between
 
 
 async def measure_pair(one: HostEnd, other: HostEnd, prober: HostsProber) -> Underlay:
     """Measure between two hosts: half of the round trip, as their clocks differ. HostError if no packet comes back."""
-    found = await _measure(one, other, prober, plan_probe(LinkProfile(), LinkProfile()))
-    trip = found.rtt_median
-    if trip is None:
+    plan = plan_probe(LinkProfile(), LinkProfile())
+    measurement = await _measure(one, other, prober, plan)
+    round_trip = measurement.rtt_median
+    if round_trip is None:
         raise HostError(
             f"no packet of {one.name} comes back from {other.name} ({other.address})",
             "do the hosts reach each other by these addresses, also by UDP?",
         )
-    return Underlay(trip / 2, None, min(one.mtu, other.mtu))
+    mtu = min(one.mtu, other.mtu)
+    return Underlay(round_trip / 2, None, mtu)
 
 
 async def rates_between(
-    one: HostEnd, other: HostEnd, delay: float, prober: HostsProber
+    one: HostEnd,
+    other: HostEnd,
+    delay: float,
+    prober: HostsProber,
 ) -> tuple[float | None, float | None]:
     """The rates in bit/s of Ethernet frames in both directions, by one TCP stream each; None if TCP does not pass.
     ``delay``: one way in seconds. HostError if a host cannot take part."""
-    seconds = min(LONGEST, max(FILLING, RAMP * 2 * delay))
-    stream = Saturation("tcp", 0.0, seconds, size=0, window=WINDOW, drain=0.0, queue=0.0, fills=False)
+    ramp = RAMP * 2 * delay
+    seconds = min(LONGEST, max(FILLING, ramp))
+    stream = Saturation(
+        "tcp",
+        0.0,
+        seconds,
+        size=0,
+        window=WINDOW,
+        drain=0.0,
+        queue=0.0,
+        fills=False,
+    )
     wait = 2 * delay + ECHO_WAIT
-    plan = ProbePlan(count=1, spacing=wait, size=PROBE_PAYLOAD, wait=wait, forward=stream, back=stream)
-    found = await _measure(one, other, prober, plan)
-    return found.forward.rate, found.back.rate
+    plan = ProbePlan(
+        count=1,
+        spacing=wait,
+        size=PROBE_PAYLOAD,
+        wait=wait,
+        forward=stream,
+        back=stream,
+    )
+    measurement = await _measure(one, other, prober, plan)
+    return measurement.forward.rate, measurement.back.rate
 
 
-async def passes(one: HostEnd, other: HostEnd, prober: HostsProber, size: int) -> bool:
+async def passes(
+    one: HostEnd,
+    other: HostEnd,
+    prober: HostsProber,
+    size: int,
+) -> bool:
     """Whether IP packets of ``size`` bytes come back from the other end."""
-    sending = ProbePlan(count=5, spacing=0.02, size=size - HEADERS, wait=ECHO_WAIT, forward=None, back=None)
-    return (await _measure(one, other, prober, sending)).rtt_median is not None
+    plan = ProbePlan(
+        count=5,
+        spacing=0.02,
+        size=size - HEADERS,
+        wait=ECHO_WAIT,
+        forward=None,
+        back=None,
+    )
+    measurement = await _measure(one, other, prober, plan)
+    return measurement.rtt_median is not None
 
 
-async def _measure(one: HostEnd, other: HostEnd, prober: HostsProber, plan: ProbePlan) -> Measurement:
-    async with prober.responding(NodeHandle(other.pid, other.name), other.address) as ready:
-        said = await prober.probe(NodeHandle(one.pid, one.name), probe_arguments(other.address, ready, plan))
-    return Measurement.from_mapping(said)
+async def _measure(
+    one: HostEnd,
+    other: HostEnd,
+    prober: HostsProber,
+    plan: ProbePlan,
+) -> Measurement:
+    responder = NodeHandle(other.pid, other.name)
+    sender = NodeHandle(one.pid, one.name)
+    async with prober.responding(responder, other.address) as ready:
+        arguments = probe_arguments(other.address, ready, plan)
+        data = await prober.probe(sender, arguments)
+    return Measurement.from_mapping(data)
 
 
 def refuse_short(plan: Plan, between: Between) -> None:
-    """HostError if a link asks for less delay than the network between its hosts has."""
+    """HostError if the configured delay of a link is below that of the network between its hosts."""
+    homes = {node.name: node.host for node in plan.nodes}
+    inventory = Inventory(plan.hosts, between)
     try:
-        crossings(
-            requested_links(plan.links, plan.faults),
-            {node.name: node.host for node in plan.nodes},
-            Inventory(plan.hosts, between),
-        )
+        links = requested_links(plan.links, plan.faults)
+        crossings(links, homes, inventory)
     except PlanError as error:
         raise HostError(str(error)) from None
 
@@ -103,7 +148,13 @@ def refuse_short(plan: Plan, between: Between) -> None:
 class HostsUnderlay:
     """The network between the hosts during the run, see `HostsNetwork`."""
 
-    def __init__(self, plan: Plan, agents: Agents, driver: HostsDriver, fabric: HostsFabric) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        agents: Agents,
+        driver: HostsDriver,
+        fabric: HostsFabric,
+    ) -> None:
         self.homes = driver.homes
         self._links = plan.links
         self._agents = agents
@@ -113,8 +164,13 @@ class HostsUnderlay:
 
     @property
     def first(self) -> NetworkReading:
-        pairs = tuple(PairReading(pair, self._driver.between[pair].delay) for pair in self._pairs)
-        return NetworkReading(pairs, self._fabric.frames.readings(), first=True)
+        readings = []
+        for pair in self._pairs:
+            underlay = self._driver.between[pair]
+            reading = PairReading(pair, underlay.delay)
+            readings.append(reading)
+        frames = self._fabric.frames.readings()
+        return NetworkReading(tuple(readings), frames, first=True)
 
     @property
     def _pairs(self) -> list[Pair]:
@@ -124,28 +180,41 @@ class HostsUnderlay:
         """Echoes between each two hosts that links cross, all at the same time. It takes `ECHOES` times `SPACING`."""
         pairs = self._pairs
         before = self._away(pairs)
-        _, *found = await asyncio.gather(
-            asyncio.sleep(ECHOES * SPACING),  # also if no host can be asked
-            *(self._echo(pair) for pair in pairs if not before & set(pair)),
+        reachable = [pair for pair in pairs if before.isdisjoint(pair)]
+        _, *measured = await asyncio.gather(
+            asyncio.sleep(ECHOES * SPACING),  # also if no host is reachable
+            *(self._echo(pair) for pair in reachable),
         )
         away = before | self._away(pairs)
-        readings = tuple(each for each in found if each is not None and not away & set(each.hosts))
-        frames = self._fabric.frames.readings()
-        strangers = self._fabric.strangers()
-        return NetworkReading(readings, frames, tuple(sorted(away)), strangers=strangers)
+        readings = []
+        for reading in measured:
+            if reading is not None and away.isdisjoint(reading.hosts):
+                readings.append(reading)
+        return NetworkReading(
+            tuple(readings),
+            self._fabric.frames.readings(),
+            tuple(sorted(away)),
+            strangers=self._fabric.strangers(),
+        )
 
     async def _echo(self, pair: Pair) -> PairReading | None:
-        """None if a host is lost meanwhile."""
+        """None if a host is lost before the end."""
         asking, requested = pair
         address = self._addresses[requested]
         try:
             port, token = await self._agents.call(requested, Host.listen, address)
-            trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
+            round_trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
         except LostError:
             return None
-        if not trips:
-            return PairReading(pair, None, ECHOES, ECHOES)
-        return PairReading(pair, median(trips) / 2, ECHOES, ECHOES - len(trips), min(trips) / 2)
+        lost = ECHOES - len(round_trips)
+        if not round_trips:
+            return PairReading(pair, None, ECHOES, lost)
+        delay = median(round_trips) / 2
+        shortest = min(round_trips) / 2
+        return PairReading(pair, delay, ECHOES, lost, shortest)
 
     def _away(self, pairs: Iterable[Pair]) -> set[str]:
-        return {host for pair in pairs for host in pair if not self._driver.has(host)}
+        hosts = set()
+        for pair in pairs:
+            hosts |= {host for host in pair if not self._driver.has(host)}
+        return hosts

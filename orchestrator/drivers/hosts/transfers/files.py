@@ -1,4 +1,4 @@
-"""Files that the orchestrator brings to the hosts of a run, and fetches from there, in pieces over the channel."""
+"""Files that the orchestrator copies to the hosts of a run, and fetches from them, in pieces over the channel."""
 
 from __future__ import annotations
 
@@ -15,16 +15,26 @@ from orchestrator.errors import DriverError
 from orchestrator.host.hashes import files_in
 
 
-async def send_file(agents: Agents, host: str, file: Path, path: Path) -> None:
-    """Bring a file to the place ``path`` in a host's directory of the run."""
+async def send_file(
+    agents: Agents,
+    host: str,
+    file: Path,
+    path: Path,
+) -> None:
+    """Copy a file to ``path`` in a host's directory of the run."""
     with await asyncio.to_thread(file.open, "rb") as stream:
         async for data, first in _pieces(stream):
             await agents.call(host, HostFiles.put, path, data, first)
 
 
-async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
-    """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
-    of its files, see `hash_of_files`. DriverError if other files than those arrive."""
+async def send_data(
+    agents: Agents,
+    host: str,
+    folder: Path,
+    sha256: str,
+) -> None:
+    """Have a host use a prepared data set, and copy it to the host if it does not keep it. ``sha256``: that of its
+    files, see `hash_of_files`. DriverError if other files than those arrive."""
     if await agents.call(host, HostDataSets.has_data, sha256):
         return
     for file in await asyncio.to_thread(files_in, folder):
@@ -34,18 +44,24 @@ async def send_data(agents: Agents, host: str, folder: Path, sha256: str) -> Non
     await agents.call(host, HostDataSets.keep_data, sha256)
 
 
-async def fetch(agents: Agents, host: str, folder: Path, into: Path) -> None:
+async def fetch(
+    agents: Agents,
+    host: str,
+    folder: Path,
+    into: Path,
+) -> None:
     """Fetch the files below a folder of a host's directory of the run ``into`` another one."""
-    paths = [Path(os.fsdecode(each)) for each in await agents.call(host, HostFiles.files, folder)]
-    outside = [each for each in paths if each.is_absolute() or ".." in each.parts]
-    if outside:
-        raise DriverError(f"{host}: no file of the run: {outside[0]}")
+    names = await agents.call(host, HostFiles.files, folder)
+    paths = [Path(os.fsdecode(name)) for name in names]
     for path in paths:
-        place = into / path
-        with await asyncio.to_thread(_create, place) as file:
+        if path.is_absolute() or ".." in path.parts:
+            raise DriverError(f"{host}: no file of the run: {path}")
+    for path in paths:
+        with await asyncio.to_thread(_create, into / path) as file:
             more = True
             while more:
-                data = await agents.call(host, HostFiles.get, folder, bytes(path), file.tell())
+                start = file.tell()
+                data = await agents.call(host, HostFiles.get, folder, bytes(path), start)
                 await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
 
@@ -58,6 +74,8 @@ def _create(path: Path) -> IO[bytes]:
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
     """The pieces of a file, and whether each is the first. An empty file has one."""
     first = True
-    while (data := await asyncio.to_thread(stream.read, PIECE)) or first:
+    data = await asyncio.to_thread(stream.read, PIECE)
+    while data or first:
         yield data, first
         first = False
+        data = await asyncio.to_thread(stream.read, PIECE)

@@ -83,7 +83,13 @@ class _Channel:
     def arrive(self) -> None:
         self._touch(self.name)
 
-    def count(self, member: str, packets: float, size: float, overflowed: int = 0) -> None:
+    def count(
+        self,
+        member: str,
+        packets: float,
+        size: float,
+        overflowed: int = 0,
+    ) -> None:
         count = self.counts[member]
         count.packets += packets
         count.bytes += size

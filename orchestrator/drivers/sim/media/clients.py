@@ -83,7 +83,13 @@ def _loses(link: LinkProfile) -> bool:
 class FlowClass:
     """The transfers of a class, see `orchestrator.drivers.sim.media.channels.Sharing`."""
 
-    def __init__(self, media: SharedMedia, crossings: tuple[Crossing, ...], most: float, weight: float) -> None:
+    def __init__(
+        self,
+        media: SharedMedia,
+        crossings: tuple[Crossing, ...],
+        most: float,
+        weight: float,
+    ) -> None:
         self.crossings = crossings
         self.sending = False
         self.plan = 0

@@ -92,7 +92,13 @@ class SharedFlow:
         """The last packet has left the channels."""
         self._set(False)
 
-    def change(self, now: float, forward: LinkProfile, backward: LinkProfile, crossings: Sequence[Crossing]) -> None:
+    def change(
+        self,
+        now: float,
+        forward: LinkProfile,
+        backward: LinkProfile,
+        crossings: Sequence[Crossing],
+    ) -> None:
         """Change the link's own profiles and its way through channels. Packets that have left the queue arrive."""
         if forward != self._given:
             self._given = forward

@@ -2,7 +2,7 @@
 
 The counters also show whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
 links lose as many packets as they should (`orchestrator.fidelity.loss_audit`). Simulated links are computed, so only
-their counters are read. What the snapshot says of the run is the answer of its story (`orchestrator.results.story`).
+
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
@@ -47,7 +48,7 @@ async def watch(
     *,
     virtual: bool,
 ) -> AsyncIterator[None]:
-    """Sample and show while the body runs, and once more at its end. Record what becomes of the network between hosts.
+    """Sample and show while the body runs, and once more at its end. Record the measurements of the hosts' network.
     On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever."""
     monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
@@ -58,7 +59,8 @@ async def watch(
         session.spawn(monitor.note_gaps_forever())
         session.spawn(monitor.show_forever())
         if network is not None:
-            session.spawn(NetworkWatch(run, session.progress, network).forever())
+            network_watch = NetworkWatch(run, session.progress, network)
+            session.spawn(network_watch.forever())
     try:
         yield
     finally:
@@ -77,10 +79,12 @@ class Monitor:
         self._clock = run.clock
         self._view = run.view
         self._began = run.clock() - run.past.training  # when training began
-        self._classes = {(link.source, link.target): link.link_class for link in run.plan.links}
-        self._kinds = {
-            (link.source, link.target): link_kind(run.plan.driver, real=link.profile.real) for link in run.plan.links
-        }
+        self._classes: dict[Ends, str] = {}
+        self._kinds: dict[Ends, LinkKind] = {}
+        for planned in run.plan.links:
+            ends = (planned.source, planned.target)
+            self._classes[ends] = planned.link_class
+            self._kinds[ends] = link_kind(run.plan.driver, real=planned.profile.real)
         self._devices = {node.name for node in run.plan.nodes if node.tier == "device"}
         self._device_bytes = run.past.device_bytes  # that they have sent and received in training
         self._last = run.clock()  # when rates were last computed
@@ -101,17 +105,20 @@ class Monitor:
         self._here = time.monotonic()  # when training began, on the host's clock
         self._resumed_at = run.past.training
         self._sampled = -math.inf  # when `glance` last sampled
-        self._shown = 0, -math.inf  # the round that `glance` last showed, and when, on the host's clock
+        self._shown_round = 0  # the round that `glance` last showed,
+        self._shown_at = -math.inf  # and when, on the host's clock
 
     async def begin(self) -> None:
         """Count the traffic on the links from now on, when training begins. Record the probes' bytes separately."""
         probed: Counter[str] = Counter()
         counted = await self._fabric.counters()
         if self._load is not None:
-            self._first = LoadReading(self._clock(), counted, self._load()), time.process_time()
-        for link in counted.links:
-            self._before[_ends(link)] = link
-            probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
+            reading = LoadReading(self._clock(), counted, self._load())
+            self._first = (reading, time.process_time())
+        for row in counted.links:
+            ends = _ends(row)
+            self._before[ends] = row
+            probed[self._classes[ends]] += int(row["delivered_bytes"])
         self._on_media = {_share(row): row for row in counted.channels}
         if probed.total():
             self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
@@ -128,9 +135,10 @@ class Monitor:
             before = self._clock()
             await asyncio.sleep(SAMPLE_EVERY)
             late, stood = standstill.since(SAMPLE_EVERY)
-            if late >= LEAST:
-                data = {"since": round(before, 3), "seconds": round(late, 3), "stood_still": round(stood, 3)}
-                self._record.event(self._clock(), None, GAP, self._session.progress.round or None, data)
+            if late < LEAST:
+                continue
+            data = {"since": round(before, 3), "seconds": round(late, 3), "stood_still": round(stood, 3)}
+            self._note(self._clock(), GAP, data)
 
     def glance(self) -> None:
         """Sample if a sample is due. Show and flush the record if a round has begun, or if due by the host's clock."""
@@ -139,12 +147,15 @@ class Monitor:
             self._session.spawn(self.sample())
         round = self._session.progress.round
         now = time.monotonic()
-        if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
-            if now >= self._shown[1] + SHOW_EVERY:
-                self._check()
-            self._shown = round, now
-            self.show()
-            self._record.flush()
+        due = now >= self._shown_at + SHOW_EVERY
+        if not due and round == self._shown_round:
+            return
+        if due:
+            self._check()
+        self._shown_round = round
+        self._shown_at = now
+        self.show()
+        self._record.flush()
 
     async def show_forever(self) -> None:
         while True:
@@ -155,21 +166,7 @@ class Monitor:
         """Record the counters, and whether the engine does not keep up or links lose more or less than they should."""
         counted = await self._fabric.counters()
         t = self._clock()
-        rows = []
-        for row in counted.links:
-            ends = _ends(row)
-            if self._read.get(ends) == row:
-                continue
-            self._read[ends] = row
-            link = since(row, self._before.get(ends))
-            before = self._counted.get(ends)
-            if before != link:
-                rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
-                grown = int(link["delivered_bytes"]) - (int(before["delivered_bytes"]) if before else 0)
-                self._delivered[self._group(ends)] += grown
-                self._device_bytes += grown * sum(end in self._devices for end in ends)
-                self._counted[ends] = link
-        self._record.counters(t, rows)
+        self._record_links(t, counted)
         channels = [since(row, self._on_media.get(_share(row))) for row in counted.channels]
         self._record.channels(t, channels)
         if counted.channels_apart:
@@ -178,87 +175,149 @@ class Monitor:
         if limit is not None and self._device_bytes >= limit:
             self._session.finish("bytes")
         if self._load is not None:
-            over = self._overloads.add(LoadReading(t, counted, self._load()))
-            for each in [*over, *(self._overloads.end() if last else ())]:
-                self._record.event(t, None, OVERLOAD, self._session.progress.round or None, each.to_json())
+            reading = LoadReading(t, counted, self._load())
+            self._record_overloads(reading, last=last)
             self._look(t, last=last)
             if last and counted.to_groups:
                 self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
             if last and self._first is not None:
-                self._note_load(t, counted, *self._first)
-        if t - self._last >= SHORTEST:
-            self._rates = {name: count / (t - self._last) for name, count in self._delivered.items()}
-            self._last, self._delivered = t, Counter(dict.fromkeys(self._delivered, 0))
+                first, own = self._first
+                self._note_load(t, counted, first, own)
+        self._compute_rates(t)
         if self._load is not None:
             self._check()
         self._record.flush()
+
+    def _record_links(self, t: float, counted: Counted) -> None:
+        """Record the counters of the links that have changed, and count their bytes."""
+        rows = []
+        for row in counted.links:
+            ends = _ends(row)
+            if self._read.get(ends) == row:
+                continue
+            self._read[ends] = row
+            link = since(row, self._before.get(ends))
+            before = self._counted.get(ends)
+            if before == link:
+                continue
+            rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
+            grown = int(link["delivered_bytes"])
+            if before:
+                grown -= int(before["delivered_bytes"])
+            self._delivered[self._group(ends)] += grown
+            source, target = ends
+            self._device_bytes += grown * (source in self._devices)
+            self._device_bytes += grown * (target in self._devices)
+            self._counted[ends] = link
+        self._record.counters(t, rows)
+
+    def _record_overloads(self, reading: LoadReading, *, last: bool) -> None:
+        overloads = list(self._overloads.add(reading))
+        if last:
+            overloads += self._overloads.end()
+        for overload in overloads:
+            self._note(reading.t, OVERLOAD, overload.to_json())
+
+    def _compute_rates(self, t: float) -> None:
+        """Compute the rates since the latest time that they were computed, if it is long enough ago."""
+        seconds = t - self._last
+        if seconds < SHORTEST:
+            return
+        self._rates = {group: count / seconds for group, count in self._delivered.items()}
+        self._last = t
+        self._delivered = Counter(dict.fromkeys(self._delivered, 0))
+
+    def _note(self, t: float, name: str, data: Mapping[str, Any]) -> None:
+        """Record an event with the present round."""
+        round = self._session.progress.round or None
+        self._record.event(t, None, name, round, data)
 
     def _check(self) -> None:
         """Make the checks, unless the last ones took so long that more would take too much of a processor."""
         began = time.thread_time()
         now = time.monotonic()
-        if now >= self._rest:
-            self._checks = checks(self._story)
-            self._rest = now + (time.thread_time() - began) / CHECK_SHARE - SAMPLE_EVERY
+        if now < self._rest:
+            return
+        self._checks = checks(self._story)
+        took = time.thread_time() - began
+        self._rest = now + took / CHECK_SHARE - SAMPLE_EVERY
 
     def show(self) -> None:
         session = self._session
         plan = self._session.plan
         story = self._story
-        story.seconds = max(story.seconds, self._clock())
-        tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        now = self._clock()
+        story.seconds = max(story.seconds, now)
+        ended = None
         if session.ended.done():
             ended = session.ended.result().reason
-        else:
-            ended = None
-        for state in session.nodes.values():
-            tiers[state.plan.tier][0] += state.up or (ended is not None and state.state == "done")
-            tiers[state.plan.tier][1] += 1
-        left = None if ended else story.time_left()
-        coming = None if ended else story.next_fault()
-        self._view.update(
-            Snapshot(
-                t=self._clock(),
-                round=story.round,
-                rounds_total=plan.stop.rounds,
-                nodes_up=sum(up for up, _ in tiers.values()),
-                nodes_total=len(session.nodes),
-                tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
-                metric=story.main_metric,
-                value=story.latest(story.main_metric),
-                covered=str(story.coverage() or ""),
-                loss=story.latest("loss"),
-                traffic=dict(self._rates),
-                real=dict(session.progress.real),
-                next_fault=None if coming is None else str(coming),
-                faults_done=len(story.begun - story.by_hand.keys()),
-                faults_total=len(plan.faults),
-                faults_by_hand=len(story.begun & story.by_hand.keys()),
-                verdict=overall(self._checks) if self._checks else None,
-                failed={check["name"]: check["detail"] for check in self._checks if check["verdict"] == "fail"},
-                left=None if left is None else left.seconds,
-                left_here=None if left is None else left.seconds * self._pace(self._clock() - self._began),
-                ended=ended,
-            )
+        tiers = self._tiers(ended=ended is not None)
+        coming = None
+        left = None
+        left_here = None
+        if not ended:
+            time_left = story.time_left()
+            if time_left is not None:
+                left = time_left.seconds
+                left_here = left * self._pace(self._clock() - self._began)
+            coming = story.next_fault()
+        snapshot = Snapshot(
+            t=now,
+            round=story.round,
+            rounds_total=plan.stop.rounds,
+            nodes_up=sum(up for up, _ in tiers.values()),
+            nodes_total=len(session.nodes),
+            tiers=tiers,
+            metric=story.main_metric,
+            value=story.latest(story.main_metric),
+            covered=str(story.coverage() or ""),
+            loss=story.latest("loss"),
+            traffic=dict(self._rates),
+            real=dict(session.progress.real),
+            next_fault=None if coming is None else str(coming),
+            faults_done=len(story.begun - story.by_hand.keys()),
+            faults_total=len(plan.faults),
+            faults_by_hand=len(story.begun & story.by_hand.keys()),
+            verdict=overall(self._checks) if self._checks else None,
+            failed={check["name"]: check["detail"] for check in self._checks if check["verdict"] == "fail"},
+            left=left,
+            left_here=left_here,
+            ended=ended,
         )
+        self._view.update(snapshot)
+
+    def _tiers(self, *, ended: bool) -> dict[str, tuple[int, int]]:
+        """How many nodes of each tier are up, and how many it has. ``ended``: those that are done count as up."""
+        tiers: dict[str, tuple[int, int]] = {}
+        for state in self._session.nodes.values():
+            up, total = tiers.get(state.plan.tier, (0, 0))
+            if state.up or (ended and state.state == "done"):
+                up += 1
+            tiers[state.plan.tier] = (up, total + 1)
+        return tiers
 
     def _note_load(self, t: float, counted: Counted, first: LoadReading, own: float) -> None:
         """Record the seconds of work of this host's processors since training began, and those of this process and of
         the link engine. The nodes' are in the table resources."""
+        load = first.host
         if self._load is not None:
             load = self._load()
-        else:
-            load = first.host
         own = time.process_time() - own + counted.cpu_seconds - first.counted.cpu_seconds
-        facts = {"seconds": t - first.t, "busy": load.busy - first.host.busy, "idle": load.idle - first.host.idle}
-        data = {name: round(value, 3) for name, value in (facts | {"own": own}).items()}
-        self._record.event(t, None, HOST_LOAD, self._session.progress.round or None, data)
+        data = {
+            "seconds": round(t - first.t, 3),
+            "busy": round(load.busy - first.host.busy, 3),
+            "idle": round(load.idle - first.host.idle, 3),
+            "own": round(own, 3),
+        }
+        self._note(t, HOST_LOAD, data)
 
     def _look(self, t: float, *, last: bool) -> None:
-        if last or t >= self._looked + LOOK_EVERY:
-            self._looked = t
-            requested = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
-            self._record.event(t, None, LOOKED, None, look(requested, self._classes, self._channels))
+        if not last and t < self._looked + LOOK_EVERY:
+            return
+        self._looked = t
+        emulated = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
+        findings = look(emulated, self._classes, self._channels)
+        self._record.event(t, None, LOOKED, None, findings)
 
     def _group(self, ends: Ends) -> tuple[LinkKind, str]:
         return self._kinds[ends], self._classes[ends]
@@ -272,7 +331,8 @@ class Monitor:
 
 
 def _to_groups(packets: Mapping[str, int]) -> str:
-    listed = text.some(f"{node} sent {text.count(number, 'packet')}" for node, number in sorted(packets.items()))
+    senders = [f"{node} sent {text.count(number, 'packet')}" for node, number in sorted(packets.items())]
+    listed = text.some(senders)
     return (
         f"no link carries packets to broadcast or multicast addresses: {listed} to such addresses, which were dropped"
     )

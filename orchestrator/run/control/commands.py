@@ -1,6 +1,6 @@
 """The socket on which a running orchestrator takes commands: a line of JSON for each request, and one for its reply.
 
-Only the run's own user is heard, see `orchestrator.host.process.user_socket`. No timer is set here: on a virtual clock
+Only the run's own user is served, see `orchestrator.host.process.user_socket`. No timer is set here: on a virtual clock
 that would change the run.
 """
 
@@ -43,7 +43,8 @@ async def accept_commands(run: RunContext, operations: Callable[[int], Operation
         try:
             uid = user_socket.user_of(writer.get_extra_info("socket"))
             if uid != os.geteuid():
-                _say(writer, {"error": f"this run belongs to {user_socket.user_name(os.geteuid())}"})
+                owner = user_socket.user_name(os.geteuid())
+                _send(writer, {"error": f"this run belongs to {owner}"})
             elif len(connections.running) <= AT_ONCE:
                 await _answer_all(operations(uid), reader, writer)
         except (OSError, ValueError):
@@ -51,9 +52,10 @@ async def accept_commands(run: RunContext, operations: Callable[[int], Operation
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(
-        lambda *ends: connections.start(converse(*ends)), sock=listening, limit=user_socket.LONGEST
-    )
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.start(converse(reader, writer))
+
+    server = await asyncio.start_unix_server(accept, sock=listening, limit=user_socket.LONGEST)
     try:
         yield
     finally:
@@ -64,11 +66,15 @@ async def accept_commands(run: RunContext, operations: Callable[[int], Operation
 
 
 async def _answer_all(operations: Operations, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while (line := await reader.readline()).endswith(b"\n"):
+    while True:
+        line = await reader.readline()
+        if not line.endswith(b"\n"):
+            return
         try:
-            _say(writer, await _reply(line, operations))
+            reply = await _reply(line, operations)
+            _send(writer, reply)
         except asyncio.CancelledError:
-            _say(writer, OVER)
+            _send(writer, OVER)
             raise
         await writer.drain()
 
@@ -79,12 +85,15 @@ async def _reply(line: bytes, operations: Operations) -> dict[str, Any]:
     except (ValueError, RecursionError):
         request = None
     try:
-        decided = answer(request, operations)
-        work = decided.pop("work", None)
-        return decided if work is None else decided | await work
-    except Exception as error:  # the run goes on, whatever a request does
+        reply = answer(request, operations)
+        work = reply.pop("work", None)
+        if work is not None:
+            reply |= await work
+        return reply
+    except Exception as error:  # the run continues, whatever a request does
         return {"error": f"{type(error).__name__}: {error} (a bug of edgebed: please report it)"}
 
 
-def _say(writer: asyncio.StreamWriter, reply: dict[str, Any]) -> None:
-    writer.write(json.dumps(reply).encode() + b"\n")
+def _send(writer: asyncio.StreamWriter, reply: dict[str, Any]) -> None:
+    line = json.dumps(reply).encode() + b"\n"
+    writer.write(line)

@@ -1,7 +1,7 @@
-"""Make the planned faults happen at their time or round, those by hand at once, and undo each fault when it is over.
+"""Make planned faults at their time or round and manual faults immediately, and undo each fault when it is over.
 
-Faults may overlap. On links they combine as `orchestrator.run.links.states` says, and the factors of slow nodes
-multiply. Every fault is recorded when it takes effect, with the round that it hits.
+Faults may overlap. `orchestrator.run.links.states` combines them on links, and the factors of slow nodes multiply.
+Every fault is recorded when it takes effect, with the round that it hits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from orchestrator.errors import OrchestratorError
@@ -53,28 +53,38 @@ class FaultInjector:
         self._readdress = readdress
         self._move = move
         self._reached = 0
-        self.ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))  # for manual faults
+        self.ids = itertools.count(_next_id(self._faults))  # for manual faults
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
         In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
-        by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
-        self.ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
+        manual_faults = [Fault.from_json(span.planned) for span in past.faults if span.by]
+        faults = [*self._faults, *manual_faults]
+        self.ids = itertools.count(_next_id(faults))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
+
+        def started(fault: Fault) -> float:
+            span = behind.get(fault.id)
+            if span is None:
+                return math.inf
+            return span.start or 0.0
+
         due: defaultdict[float, list[Fault]] = defaultdict(list)
-        started = {id: span.start or 0.0 for id, span in behind.items()}
-        for fault in sorted((*self._faults, *by_hand), key=lambda each: started.get(each.id, math.inf)):
+        for fault in sorted(faults, key=started):
             span = behind.get(fault.id)
             if span is not None:
-                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
-                    self._spawn(self._go_on(fault, past.seconds - span.start))
+                _, undo = self._ACTIONS[fault.action]
+                if span.start is not None and span.end is None and undo is not None:
+                    lasted = past.seconds - span.start
+                    self._spawn(self._continue(fault, lasted))
             elif fault.at is not None:
                 due[fault.at].append(fault)
             elif fault.round is not None and fault.round <= past.round:
                 self._spawn(self._turn_round([], [fault]))  # its round had just begun
-        for at, faults in due.items():
-            self._spawn(self._begin_at(faults, max(0.0, at - past.training)))
+        for at, faults_of_time in due.items():
+            delay = max(0.0, at - past.training)
+            self._spawn(self._begin_at(faults_of_time, delay))
 
     async def _begin_at(self, faults: list[Fault], delay: float) -> None:
         await asyncio.sleep(delay)  # one timer: faults of one time keep their order
@@ -86,20 +96,27 @@ class FaultInjector:
         a round starts again after a restart of its coordinator, its faults are not repeated."""
         if round <= self._reached:
             return
-        due = [fault for fault in self._faults if fault.round is not None and self._reached < fault.round <= round]
+        due = []
+        for fault in self._faults:
+            if fault.round is not None and self._reached < fault.round <= round:
+                due.append(fault)
         self._reached = round
         over = self._until_next_round
         self._until_next_round = []
         self._spawn(self._turn_round(over, due))
 
-    async def make(self, fault: Fault, made: Callable[[], object]) -> None:
-        """Make a manual fault, at once. ``made`` is called when it has taken effect, before its start is noted.
+    async def make(self, fault: Fault, took_effect: Callable[[], object]) -> None:
+        """Make a manual fault immediately. ``took_effect`` is called when it has, before its start is noted.
         OrchestratorError if it is not possible now; then nothing is noted."""
-        await self._ACTIONS[fault.action][0](self, fault)
-        made()
+        await self._act(fault)
+        took_effect()
         self._note(fault, "start", "")
         if fault.duration is not None:
             self._spawn(self._end_after(fault, fault.duration))
+
+    async def _act(self, fault: Fault) -> None:
+        act, _ = self._ACTIONS[fault.action]
+        await act(self, fault)
 
     async def _end_after(self, fault: Fault, duration: float) -> None:
         await asyncio.sleep(duration)
@@ -109,32 +126,33 @@ class FaultInjector:
         for fault in over:
             await self._end(fault)
         for fault in due:
-            if fault.lasts_a_round:
-                if await self._start(fault):
-                    self._until_next_round.append(fault)
-            else:
+            if not fault.lasts_a_round:
                 self._spawn(self._run(fault))
+            elif await self._start(fault):
+                self._until_next_round.append(fault)
 
     async def _run(self, fault: Fault) -> None:
         await asyncio.sleep(0)  # after those that end now
-        if await self._start(fault) and fault.duration is not None:
+        started = await self._start(fault)
+        if started and fault.duration is not None:
             await self._end_after(fault, fault.duration)
 
-    async def _go_on(self, fault: Fault, lasted: float) -> None:
+    async def _continue(self, fault: Fault, lasted: float) -> None:
         """Apply again a fault that was active for ``lasted`` seconds. Its start is in the record already."""
         try:
-            await self._ACTIONS[fault.action][0](self, fault)
+            await self._act(fault)
         except OrchestratorError as error:
             self._note(fault, "end", str(error))
             return
         if fault.lasts_a_round:
             self._until_next_round.append(fault)
         elif fault.duration is not None:
-            await self._end_after(fault, max(0.0, fault.duration - lasted))
+            remaining = max(0.0, fault.duration - lasted)
+            await self._end_after(fault, remaining)
 
     async def _start(self, fault: Fault) -> bool:
         try:
-            await self._ACTIONS[fault.action][0](self, fault)
+            await self._act(fault)
         except OrchestratorError as error:
             self._note(fault, "skipped", str(error))
             return False
@@ -142,7 +160,7 @@ class FaultInjector:
         return True
 
     async def _end(self, fault: Fault) -> None:
-        undo = self._ACTIONS[fault.action][1]
+        _, undo = self._ACTIONS[fault.action]
         if undo is None:
             return
         try:
@@ -178,7 +196,7 @@ class FaultInjector:
             await self._nodes.programs.resume(fault.program)
 
     async def _power_off(self, fault: Fault) -> None:
-        """Cut the links first, so that no peer hears of the end."""
+        """Cut the links first, so that no peer learns of the end."""
         await self._links.cut(fault.links, fault.id)
         try:
             await self._nodes.crash(_node(fault), without_power=True)
@@ -203,7 +221,8 @@ class FaultInjector:
             await self._media.overlay(fault.channels, fault.id)
 
     async def _hand_over(self, fault: Fault) -> None:
-        await self._links.reroute({(source, target): way for source, target, way in fault.crossings}, fault.id)
+        ways = {(source, target): way for source, target, way in fault.crossings}
+        await self._links.reroute(ways, fault.id)
 
     async def _lift(self, fault: Fault) -> None:
         await self._links.lift(fault.id)
@@ -213,6 +232,21 @@ class FaultInjector:
         assert fault.factor is not None
         await self._nodes.slow(_node(fault), fault.id, fault.factor)
 
+    async def _speed_up(self, fault: Fault) -> None:
+        await self._nodes.speed_up(_node(fault), fault.id)
+
+    async def _change_address(self, fault: Fault) -> None:
+        await self._readdress(_node(fault))
+
+    async def _move_device(self, fault: Fault) -> None:
+        await self._move(_node(fault), fault.to or "")
+
+    async def _join(self, fault: Fault) -> None:
+        await self._nodes.join(_node(fault))
+
+    async def _leave(self, fault: Fault) -> None:
+        await self._nodes.leave(_node(fault))
+
     _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
         "crash": (_crash, _revive),
         "power-off": (_power_off, _power_on),
@@ -221,12 +255,17 @@ class FaultInjector:
         "partition": (_cut, _lift),
         "degrade": (_degrade, _lift),
         "handover": (_hand_over, _lift),
-        "slow": (_slow, lambda it, fault: it._nodes.speed_up(_node(fault), fault.id)),
-        "new-address": (lambda it, fault: it._readdress(_node(fault)), None),
-        "move": (lambda it, fault: it._move(_node(fault), fault.to or ""), None),
-        "join": (lambda it, fault: it._nodes.join(_node(fault)), None),
-        "leave": (lambda it, fault: it._nodes.leave(_node(fault)), None),
+        "slow": (_slow, _speed_up),
+        "new-address": (_change_address, None),
+        "move": (_move_device, None),
+        "join": (_join, None),
+        "leave": (_leave, None),
     }
+
+
+def _next_id(faults: Iterable[Fault]) -> int:
+    ids = [fault.id for fault in faults]
+    return 1 + max(ids, default=0)
 
 
 def _node(fault: Fault) -> str:

@@ -1,7 +1,7 @@
-"""What a user may do to a run while it goes on: make faults, and set the pace of a simulation.
+"""Commands of a user to a run: make faults, and set the pace of a simulation.
 
-Each operation takes a request apart, decides, and hands a fault to the place that makes the planned ones. Requests come
-from `orchestrator.run.control.commands`.
+Each operation checks a request and hands faults to the code that makes the planned ones. Requests come from
+`orchestrator.run.control.commands`.
 """
 
 from __future__ import annotations
@@ -41,28 +41,38 @@ class Commands:
         return {"inject": partial(self._inject, uid), "pace": self._set_pace}
 
     def _inject(self, uid: int, fault: object, via: object = "") -> Reply:
-        """Make the faults of a rule of `orchestrator.planning.faults.manual`. ``via``: what the user asked with."""
+        """Make the faults of a rule of `orchestrator.planning.faults.manual`. ``via``: the tool that the user used."""
         if not isinstance(fault, dict):
             raise TypeError("a fault is a mapping, such as {action: crash, node: device-0-1}")
-        rules = faults_by_hand(fault, self._run.plan, self._session.trained or 0.0, 0)
-        return {"work": self._make(rules, uid, str(via)[:LONGEST_VIA])}
+        now = self._session.trained or 0.0
+        rules = faults_by_hand(fault, self._run.plan, now, 0)
+        tool = str(via)[:LONGEST_VIA]
+        return {"work": self._make(rules, uid, tool)}
 
     async def _make(self, rules: Sequence[ByHand], uid: int, via: str) -> Reply:
         session = self._session
         refused = list[Reply]()
         replies = []
-        for fault, written in rules:
+        for planned, written in rules:
             try:
                 at = self._present()
-                fault = replace(fault, id=next(session.faults.ids), at=at)
-                facts = {"uid": uid, "via": via, "written": {"at": format_duration(at), **written}}
+                fault = replace(planned, id=next(session.faults.ids), at=at)
+                rule = {"at": format_duration(at), **written}
+                facts = {"uid": uid, "via": via, "written": rule}
                 await session.make_by_hand(fault, user_name(uid), facts)
             except OrchestratorError as error:
-                refused.append({"action": fault.action, "target": fault.target, "reason": str(error)})
+                refused.append({"action": planned.action, "target": planned.target, "reason": str(error)})
             else:
-                what = {"fault": fault.id, "action": fault.action, "target": fault.target, "for": fault.duration}
-                when = {"at": at, "t": round(self._run.clock(), 6), "round": session.progress.round or None}
-                replies.append(what | when)
+                reply = {
+                    "fault": fault.id,
+                    "action": fault.action,
+                    "target": fault.target,
+                    "for": fault.duration,
+                    "at": at,
+                    "t": round(self._run.clock(), 6),
+                    "round": session.progress.round or None,
+                }
+                replies.append(reply)
         return {"faults": replies, "refused": refused, "notes": []}
 
     def _present(self) -> float:
@@ -74,7 +84,8 @@ class Commands:
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):
             loop.catch_up()
-        return round(self._session.trained, 6 if self._simulated else 3)
+        digits = 6 if self._simulated else 3
+        return round(self._session.trained, digits)
 
     def _set_pace(self, to: object) -> Reply:
         if self._pacing is None:
@@ -94,6 +105,9 @@ class Commands:
         return self._standing()
 
     def _standing(self) -> Reply:
-        self._run.record.flush()  # so that whoever looks sees all until now
-        ahead = 0.0 if self._pacing is None else self._pacing.ahead
-        return {"t": round(self._run.clock() + ahead, 6), "round": self._session.progress.round or None}
+        self._run.record.flush()  # readers of the record see everything until now
+        ahead = 0.0
+        if self._pacing is not None:
+            ahead = self._pacing.ahead
+        t = self._run.clock() + ahead
+        return {"t": round(t, 6), "round": self._session.progress.round or None}

@@ -1,9 +1,9 @@
-"""The pace of a simulated run: how fast its virtual time goes for those who watch. Results do not depend on it.
+"""The pace of a simulated run: how fast its virtual time passes on this host. Results do not depend on it.
 
 10x      10 virtual seconds in each second of the host
 free     as fast as the work allows
-pause    stand still
-step     go on until the next round begins, then stand still
+pause    pause
+step     continue until the next round begins, then pause
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Pacing:
         return self._loop.ahead
 
     def set(self, pace: str) -> asyncio.Future[int] | None:
-        """Change the pace. For a step, returns the round that the run then stands at. ValueError if it is no pace."""
+        """Change the pace. For a step, returns the round at which the run pauses. ValueError if it is no pace."""
         speed = speed_of(pace)
         if pace in (PAUSE, STEP):
             rate = self._loop.pace.rate

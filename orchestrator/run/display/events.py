@@ -1,4 +1,4 @@
-"""The events of a run for a program that listens while the run goes on."""
+"""The events of a run for a program that receives them during the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.record.rows import Event
 
 class Listener:
     """Calls a function with every event of a run, in the order of the record, until the function raises. ``error`` is
-    then what it raised, and ``end`` is called with that in words."""
+    then what it raised, and ``end`` is called with a sentence about it."""
 
     def __init__(self, call: Callable[[Event], object]) -> None:
         self.error: BaseException | None = None
@@ -19,7 +19,7 @@ class Listener:
         self._call = call
 
     def receive(self, table: str, row: tuple[Any, ...]) -> None:
-        """Hear of a new row of the record. Does not raise."""
+        """Receive a new row of the record. Does not raise."""
         event = event_of(table, row)
         if event is None or self.error is not None:
             return
@@ -34,15 +34,18 @@ def event_of(table: str, row: tuple[Any, ...]) -> Event | None:
     """A row of the record as an event. None for the rows of counters, probes, traffic, resources and sensors. An event
     is as the record holds it. A metric has its own name, and ``scope`` and ``value`` as data. The new state of a node
     is an event "state". The start, the end and the omission of a fault are events "fault"."""
+    data: dict[str, Any]
     match table, row:
-        case "event", (t, node, name, round, edge_round, data):
-            return Event(t, node, name, round, json.loads(data), edge_round)
+        case "event", (t, node, name, round, edge_round, text):
+            data = json.loads(text)
+            return Event(t, node, name, round, data, edge_round)
         case "metric", (t, node, round, scope, name, value):
-            return Event(t, node, name, round, {"scope": scope, "value": value})
+            data = {"scope": scope, "value": value}
+            return Event(t, node, name, round, data)
         case "state", (t, node, state, detail):
-            return Event(t, node, "state", None, {"state": state, "detail": detail})
+            data = {"state": state, "detail": detail}
+            return Event(t, node, "state", None, data)
         case "fault", (t, _, action, target, phase, round, detail):
-            return Event(
-                t, None, "fault", round, {"action": action, "target": target, "phase": phase, "detail": detail}
-            )
+            data = {"action": action, "target": target, "phase": phase, "detail": detail}
+            return Event(t, None, "fault", round, data)
     return None

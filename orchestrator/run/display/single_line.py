@@ -18,7 +18,7 @@ from orchestrator.run.display.snapshot import Snapshot, View
 
 
 class Glimpse(View):
-    """A view of a run: its round and main metric beside ``name``."""
+    """A view of a run: ``name``, with its round and main metric."""
 
     def __init__(self, name: str, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
@@ -41,16 +41,18 @@ class Glimpse(View):
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown and self._cell is None:
             return
-        left = [] if snapshot.left_here is None else [f"about {text.duration(snapshot.left_here)} left"]
-        said = f"{self._name}: {', '.join([snapshot.round_of_all, *snapshot.value_so_far, *left])}"
+        parts = [snapshot.round_of_all, *snapshot.value_so_far]
+        if snapshot.left_here is not None:
+            left = text.duration(snapshot.left_here)
+            parts.append(f"about {left} left")
+        line = f"{self._name}: {', '.join(parts)}"
         if self._cell is None:
-            self._live.update(Text(said), refresh=True)
-        else:
-            if snapshot.rounds_total:
-                share = text.share(snapshot.round, snapshot.rounds_total)
-            else:
-                share = 0
-            self._cell(f'<progress value="{share:.3f}"></progress> {escape(said)}')
+            self._live.update(Text(line), refresh=True)
+            return
+        share = 0.0
+        if snapshot.rounds_total:
+            share = text.share(snapshot.round, snapshot.rounds_total)
+        self._cell(f'<progress value="{share:.3f}"></progress> {escape(line)}')
 
     def close(self) -> None:
         if self._shown:
@@ -61,16 +63,19 @@ class Glimpse(View):
 
 def notebook_cell() -> Callable[[str], object] | None:
     """Shows HTML in the present cell of a notebook, in place of the former; None elsewhere. Imports nothing."""
-    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if get_shell is None:
+        return None
+    shell: Any = get_shell()
     if not hasattr(shell, "kernel"):
         return None
-    shown = _output(shell.execution_count)
+    output = _output(shell.execution_count)
     html = sys.modules["IPython.display"].HTML
-    return lambda written: shown.update(html(written))
+    return lambda written: output.update(html(written))
 
 
 @functools.lru_cache(maxsize=1)
 def _output(cell: int) -> Any:
-    """The output of a cell that all runs of this cell show their progress in."""
+    """The output of a cell in which all runs of this cell show their progress."""
     display: Any = sys.modules["IPython.display"]
     return display.display(display.HTML(""), display_id=True)

@@ -1,4 +1,4 @@
-"""What a view shows of a run. The views themselves need libraries for terminals
+"""The state of a run that a view shows. The views need libraries for terminals
 (`orchestrator.run.display.terminal`)."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Snapshot:
     now, ``real`` the latest measurement between hosts that real links join, in words. ``left`` is how many seconds the
     run still takes, ``left_here`` the same on the host's clock; they differ if the run's clock is virtual.
     ``faults_done``: how many of the planned ``faults_total`` have taken effect.
-    ``value``, of the main ``metric``, and ``loss`` are a leading node's latest report; ``covered`` says what the value
-    covers if it is a mean over fewer clients than the run has. ``verdict`` is the worst verdict
+    ``value``, of the main ``metric``, and ``loss`` are a leading node's latest report; ``covered`` describes the value
+    if it is a mean over fewer clients than the run has. ``verdict`` is the worst verdict
     so far of the checks that are possible during a run; None if there is none. ``failed``: the checks that have failed,
     with their reasons.
     ``ended``: why the run ended, in the last snapshot; nodes that ended in order then count as up.
@@ -55,7 +55,9 @@ class Snapshot:
     @property
     def round_of_all(self) -> str:
         """The round and, if it is known, the number of rounds: "round 3 of 10"."""
-        return f"round {self.round}" + (f" of {self.rounds_total}" if self.rounds_total is not None else "")
+        if self.rounds_total is None:
+            return f"round {self.round}"
+        return f"round {self.round} of {self.rounds_total}"
 
     @property
     def value_so_far(self) -> list[str]:
@@ -63,7 +65,8 @@ class Snapshot:
         if self.value is None:
             return []
         covered = f" ({self.covered})" if self.covered else ""
-        return [f"{self.metric} {text.metric(self.metric, self.value)} so far{covered}"]
+        value = text.metric(self.metric, self.value)
+        return [f"{self.metric} {value} so far{covered}"]
 
 
 class View:
@@ -90,7 +93,7 @@ def safely(what: str, act: Callable[[], object]) -> bool:
 
 
 class SafeView(View):
-    """The view that ``make`` returns, until it fails: then the run goes on without a view."""
+    """The view that ``make`` returns, until it fails: then the run continues without a view."""
 
     def __init__(self, make: Callable[[], View]) -> None:
         self._view: View | None = None
@@ -114,7 +117,10 @@ class SafeView(View):
 
     def _do(self, act: Callable[[View], object]) -> None:
         view = self._view
-        if view is not None and not safely("the display of this run", lambda: act(view)):
+        if view is None:
+            return
+        shown = safely("the display of this run", lambda: act(view))
+        if not shown:
             self._view = None
             with contextlib.suppress(Exception):
                 view.close()  # a terminal gets its cursor back

@@ -25,7 +25,8 @@ from orchestrator.text import visible
 
 LINES = 6  # latest messages under the live picture
 CURVE = 40  # rounds in the small curve of the main metric
-LABEL, GAP = 8, 2  # columns of the labels, and between two columns
+LABEL = 8  # columns of the labels
+GAP = 2  # columns between two columns
 AROUND = LABEL + GAP + 2 * (1 + 2)  # columns that the labels, the border and its padding take
 BLOCKS = "▁▂▃▄▅▆▇█"
 VERDICTS: dict[Verdict, tuple[str, str]] = {
@@ -70,7 +71,9 @@ class Stamp:
     def __str__(self) -> str:
         elapsed = self._host() - self._began
         t = elapsed if self.run is None else self.run()
-        return f"{t:8.1f} s virtual ({elapsed:6.1f} s)" if self._virtual else f"{t:7.1f} s"
+        if self._virtual:
+            return f"{t:8.1f} s virtual ({elapsed:6.1f} s)"
+        return f"{t:7.1f} s"
 
 
 class PlainView(View):
@@ -87,12 +90,15 @@ class PlainView(View):
     def update(self, snapshot: Snapshot) -> None:
         last = self._last
         self._last = snapshot
-        if snapshot.round != (last.round if last else 0):
+        last_round = last.round if last else 0
+        if snapshot.round != last_round:
             self._write(_round_line(snapshot))
-        failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))
+        failed = last is not None and last.verdict == "fail"
+        fails = snapshot.verdict == "fail"
         if fails and not failed:
-            why = "; ".join(f"{name}: {said}" for name, said in snapshot.failed.items())
-            self._write(f"so far a check does not pass, the verdict comes at the end{f' ({why})' if why else ''}")
+            reasons = [f"{check}: {reason}" for check, reason in snapshot.failed.items()]
+            listed = f" ({'; '.join(reasons)})" if reasons else ""
+            self._write(f"so far a check does not pass, the verdict comes at the end{listed}")
         elif failed and not fails:
             self._write("so far all checks that are made during the run pass again")
 
@@ -110,7 +116,8 @@ def _round_line(snapshot: Snapshot) -> str:
     parts = [f"{snapshot.round_of_all} starts", *snapshot.value_so_far]
     if snapshot.left is not None:
         parts.append(f"about {text.duration(snapshot.left)} left")
-    parts.append(f"{snapshot.nodes_up} of {text.count(snapshot.nodes_total, 'node')} up")
+    nodes = text.count(snapshot.nodes_total, "node")
+    parts.append(f"{snapshot.nodes_up} of {nodes} up")
     return ", ".join(parts)
 
 
@@ -148,70 +155,116 @@ class LiveView(View):
 
     def _picture(self) -> RenderableType:
         """The picture with as many of the latest messages as fit into the terminal, each whole."""
-        for first in range(len(self._lines)):
-            picture = self._with(list(self._lines)[first:])
-            if len(self._console.render_lines(picture)) < self._console.height:
+        lines = list(self._lines)
+        for first in range(len(lines)):
+            picture = self._with(lines[first:])
+            height = len(self._console.render_lines(picture))
+            if height < self._console.height:
                 return picture
-        return self._with(list(self._lines)[-1:])
+        return self._with(lines[-1:])
 
     def _with(self, lines: Sequence[tuple[str, str]]) -> RenderableType:
+        snapshot = self._snapshot
+        parts: list[RenderableType] = []
+        if snapshot.nodes_total:
+            parts += [self._table(), Text()]
+        if lines:
+            parts.append(_messages(lines))
+        else:
+            parts.append(Text("starting", style="dim"))
+        panel = Panel(
+            Group(*parts),
+            title=self._title(),
+            title_align="left",
+            border_style=_border(snapshot.ended),
+            padding=(1, 2, 0, 2),
+        )
+        return Group(panel, Text())  # the cursor stands in an empty line, where the ^C of a terminal moves nothing
+
+    def _table(self) -> Table:
         table = Table.grid(padding=(0, GAP), expand=True)
         table.add_column(style="dim", width=LABEL, no_wrap=True)
         table.add_column(ratio=1)
-        for label, content in _rows(self._snapshot, self._curve, self._console.width - AROUND, virtual=self._virtual):
+        room = self._console.width - AROUND
+        for label, content in _rows(self._snapshot, self._curve, room, virtual=self._virtual):
             table.add_row(label, content)
-        parts: list[RenderableType] = [table, Text()] if self._snapshot.nodes_total else []
-        parts.append(_said(lines) if lines else Text("starting", style="dim"))
-        virtual = " of virtual time" * self._virtual
+        return table
+
+    def _title(self) -> str:
         title = "[bold]edgebed[/]"
-        if self._snapshot.nodes_total:  # before, only the lines tell the time
-            title += f" [dim]·[/] {text.duration(self._snapshot.t)}{virtual}"
+        if self._snapshot.nodes_total:  # before, only the lines show the time
+            title += f" [dim]·[/] {text.duration(self._snapshot.t)}"
+            if self._virtual:
+                title += " of virtual time"
         ended = self._snapshot.ended
         if ended is not None:
-            title += f" [dim]·[/] ended: {ENDINGS.get(ended, ended)}"
-        border = "blue" if ended is None else "green" if ended in COMPLETE else "red"
-        panel = Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2, 0, 2))
-        return Group(panel, Text())  # the cursor stands in an empty line, where the ^C of a terminal moves nothing
+            ending = ENDINGS.get(ended, ended)
+            title += f" [dim]·[/] ended: {ending}"
+        return title
+
+
+def _border(ended: str | None) -> str:
+    if ended is None:
+        return "blue"
+    return "green" if ended in COMPLETE else "red"
 
 
 def _rows(
     snapshot: Snapshot, curve: Mapping[int, float], room: int, *, virtual: bool
 ) -> list[tuple[str, RenderableType]]:
-    """The labels of the picture, and the content beside each, in ``room`` columns."""
+    """The labels of the picture, and the content next to each, in ``room`` columns."""
     rows: list[tuple[str, RenderableType]] = []
     if snapshot.nodes_total:
-        rows += [("rounds", _progress(snapshot, room)), ("nodes", _nodes(snapshot))]
+        rows.append(("rounds", _progress(snapshot, room)))
+        rows.append(("nodes", _nodes(snapshot)))
     if snapshot.left is not None:
-        here = f" of virtual time, {text.duration(snapshot.left_here)} here" * virtual
-        rows.append(("left", Text(f"about {text.duration(snapshot.left)}{here}")))
+        left = f"about {text.duration(snapshot.left)}"
+        if virtual:
+            left += f" of virtual time, {text.duration(snapshot.left_here)} here"
+        rows.append(("left", Text(left)))
     if snapshot.value is not None:
         rows.append((snapshot.metric, _curve(snapshot, curve, room)))
-    rows += _links(snapshot) if snapshot.ended is None else ()
+    if snapshot.ended is None:
+        rows += _links(snapshot)
     if snapshot.faults_total or snapshot.faults_by_hand:
-        coming = f"   [dim]next:[/] {escape(snapshot.next_fault)}" if snapshot.next_fault else ""
-        by_hand = f"   {snapshot.faults_by_hand} [dim]manual[/]" if snapshot.faults_by_hand else ""
-        done = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}{by_hand}{coming}"
-        rows.append(("faults", Text.from_markup(done)))
+        rows.append(("faults", _faults(snapshot)))
     if snapshot.verdict is not None:
-        saying, style = VERDICTS[snapshot.verdict]
-        rows.append(("checks", Text(saying + " so far" * (snapshot.ended is None), style=style)))
-        rows += [("", Text(visible(f"{name}: {said}"), style=style)) for name, said in snapshot.failed.items()]
+        words, style = VERDICTS[snapshot.verdict]
+        if snapshot.ended is None:
+            words += " so far"
+        rows.append(("checks", Text(words, style=style)))
+        for check, reason in snapshot.failed.items():
+            failure = visible(f"{check}: {reason}")
+            rows.append(("", Text(failure, style=style)))
     return rows
+
+
+def _faults(snapshot: Snapshot) -> Text:
+    line = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}"
+    if snapshot.faults_by_hand:
+        line += f"   {snapshot.faults_by_hand} [dim]manual[/]"
+    if snapshot.next_fault:
+        line += f"   [dim]next:[/] {escape(snapshot.next_fault)}"
+    return Text.from_markup(line)
 
 
 def _progress(snapshot: Snapshot, room: int) -> RenderableType:
     if snapshot.rounds_total is None:
         return Text(str(snapshot.round))
     done = Text.from_markup(f"{snapshot.round} [dim]of[/] {snapshot.rounds_total}")
-    grid = Table.grid(padding=(0, GAP))
+    completed = snapshot.round
+    if snapshot.ended != "rounds":
+        completed = max(0, snapshot.round - 1)  # the present round is not complete
+    available = room - GAP - done.cell_len
     bar = ProgressBar(
         total=max(1, snapshot.rounds_total),
-        completed=snapshot.round if snapshot.ended == "rounds" else max(0, snapshot.round - 1),  # this one goes on
-        width=max(1, min(CURVE, room - GAP - done.cell_len)),
+        completed=completed,
+        width=max(1, min(CURVE, available)),
         style="dim",
         complete_style="blue",
         finished_style="green",
     )
+    grid = Table.grid(padding=(0, GAP))
     grid.add_row(bar, done)
     return grid
 
@@ -219,42 +272,60 @@ def _progress(snapshot: Snapshot, room: int) -> RenderableType:
 def _nodes(snapshot: Snapshot) -> Text:
     parts = []
     for tier, (up, total) in snapshot.tiers.items():
-        style = "green" if up == total else "yellow" if up else "red"
+        if up == total:
+            style = "green"
+        elif up:
+            style = "yellow"
+        else:
+            style = "red"
         parts.append(f"[{style}]{up}[/] [dim]of {text.count(total, tier)}[/]")
     line = "   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}"
-    return Text.from_markup(line + "   [dim]ended in order[/]" * (snapshot.ended is not None))
+    if snapshot.ended is not None:
+        line += "   [dim]ended in order[/]"
+    return Text.from_markup(line)
 
 
 def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
     """The main metric with its small curve: of a fraction up to 1, of another up to its highest value."""
     latest = text.metric(snapshot.metric, snapshot.value)
-    if text.is_fraction(snapshot.metric):
-        top = 1.0
-    else:
-        top = max((0.0, *curve.values())) or 1.0
-    values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
-    marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) / top * len(BLOCKS)))] for value in values)
-    loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""
-    covered = f"   [dim]{snapshot.covered}[/]" if snapshot.covered else ""
-    return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}{covered}")
+    values = list(curve.values())
+    top = 1.0
+    if not text.is_fraction(snapshot.metric):
+        top = max((0.0, *values)) or 1.0
+    width = max(1, min(CURVE, room - GAP - len(latest)))
+    blocks = [_block(value, top) for value in values[-width:]]
+    line = f"[bold]{latest}[/]  [cyan]{''.join(blocks)}[/]"
+    if snapshot.loss is not None:
+        line += f"   [dim]loss[/] {text.number(snapshot.loss)}"
+    if snapshot.covered:
+        line += f"   [dim]{snapshot.covered}[/]"
+    return Text.from_markup(line)
+
+
+def _block(value: float, top: float) -> str:
+    """The block for a value from 0 to ``top``."""
+    height = int(max(0.0, value) / top * len(BLOCKS))
+    highest = len(BLOCKS) - 1
+    return BLOCKS[min(highest, height)]
 
 
 def _links(snapshot: Snapshot) -> Iterator[tuple[str, RenderableType]]:
     """A row for each kind of links."""
-    kinds = dict.fromkeys([*(kind for kind, _ in snapshot.traffic), *["real"] * bool(snapshot.real)])
-    for kind in kinds:
-        rates = {name: f"{text.size(rate)}/s" for (own, name), rate in snapshot.traffic.items() if own == kind}
-        rates |= snapshot.real if kind == "real" else {}
-        yield (
-            kind,
-            Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {escape(said)}" for name, said in rates.items())),
-        )
+    kinds: dict[str, dict[str, str]] = {}
+    for (link_kind, link_class), rate in snapshot.traffic.items():
+        rates = kinds.setdefault(link_kind, {})
+        rates[link_class] = f"{text.size(rate)}/s"
+    if snapshot.real:
+        kinds.setdefault("real", {}).update(snapshot.real)
+    for kind, values in kinds.items():
+        parts = [f"[dim]{escape(name)}[/] {escape(value)}" for name, value in values.items()]
+        yield kind, Text.from_markup("   ".join(parts))
 
 
-def _said(lines: Sequence[tuple[str, str]]) -> RenderableType:
+def _messages(lines: Sequence[tuple[str, str]]) -> RenderableType:
     grid = Table.grid(padding=(0, GAP))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for stamp, said in lines:
-        grid.add_row(stamp, Text(said))
+    for stamp, message in lines:
+        grid.add_row(stamp, Text(message))
     return grid

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -56,13 +56,14 @@ class ProbedChannel(NamedTuple):
 
 def measured_alone(link: LinkPlan, channels: Channels) -> LinkPlan:
     """A link with the profile that it shows while nothing else crosses its channels."""
-    if link.crossings:
-        return replace(link, profile=alone(_way(link), channels))
-    return link
+    if not link.crossings:
+        return link
+    profile = alone(_way(link), channels)
+    return replace(link, profile=profile)
 
 
 def others_of(link: LinkPlan, channels: Channels) -> list[tuple[float, float]]:
-    """The queues that a link crosses besides the one of `measured_alone`: bit/s, and the longest delay in s."""
+    """The queues that a link crosses in addition to that of `measured_alone`: bit/s, and the longest delay in s."""
     if link.crossings:
         return other_queues(_way(link), channels)
     return []
@@ -70,37 +71,54 @@ def others_of(link: LinkPlan, channels: Channels) -> list[tuple[float, float]]:
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
     """The channels to measure, with at least two members whose links join nodes that are ``present``."""
-    there = set(present)
+    online = set(present)
     channels = channels_of(plan.media)
-    found = dict[object, ProbedChannel]()
-    links = [link for link in plan.links if {link.source, link.target} <= there]
+    probed = dict[object, ProbedChannel]()  # by kind
+    links = [link for link in plan.links if {link.source, link.target} <= online]
     for medium in plan.media:
         for name, profile in medium.channels.items():
-            members: dict[str, LinkPlan] = {}
-            for link in links:
-                for crossing in link.crossings:
-                    if crossing.channel == name:
-                        members.setdefault(crossing.member, link)
-            rates = tuple(sorted(map(profile.rate_of, members)))
-            kind = (profile.rate, profile.share, profile.buffer, rates)
-            if len(members) < 2 or kind in found:
+            members = _members_of(name, links)
+            rates = sorted(profile.rate_of(member) for member in members)
+            kind = (profile.rate, profile.share, profile.buffer, tuple(rates))
+            if len(members) < 2 or kind in probed:
                 continue
-            chosen = senders(name, {member: _way(link) for member, link in members.items()}, channels)
-            idle = next((link for member, link in members.items() if member not in chosen), None)
-            own = medium.channels.keys()
-            apart = [x for x in links if x.crossings and not any(each.channel in own for each in x.crossings)]
+            ways = {member: _way(link) for member, link in members.items()}
+            sending_members = senders(name, ways, channels)
+            idle = [link for member, link in members.items() if member not in sending_members]
+            apart = _apart_from(medium.channels, links)
             widest = max(apart, key=lambda link: _rate(link, channels), default=None)
-            loading = {member: members[member] for member in chosen}
-            found[kind] = ProbedChannel(name, loading, idle, widest)
-    return list(found.values())
+            loading = {member: members[member] for member in sending_members}
+            probed[kind] = ProbedChannel(name, loading, idle[0] if idle else None, widest)
+    return list(probed.values())
+
+
+def _members_of(channel: str, links: Iterable[LinkPlan]) -> dict[str, LinkPlan]:
+    """The first link of each member of a channel."""
+    members: dict[str, LinkPlan] = {}
+    for link in links:
+        for crossing in link.crossings:
+            if crossing.channel == channel:
+                members.setdefault(crossing.member, link)
+    return members
+
+
+def _apart_from(channels: Container[str], links: Iterable[LinkPlan]) -> list[LinkPlan]:
+    """The links that cross only other channels than these."""
+    apart = []
+    for link in links:
+        shared = any(crossing.channel in channels for crossing in link.crossings)
+        if link.crossings and not shared:
+            apart.append(link)
+    return apart
 
 
 def seconds_of(probed: ProbedChannel, plan: Plan, mtu: int) -> float:
     """About how long the measurement of a channel takes, if it is not repeated."""
     load, _, pinging = _planned(probed, plan, mtu)
-    saturations = [each.seconds + each.drain for each in load.saturations.values()]
-    trains = [each.count * each.spacing + each.wait for each in pinging]
-    answers = _seconds_of_answers(channels_of(plan.media)[probed.name], len(probed.loading))
+    saturations = [saturation.seconds + saturation.drain for saturation in load.saturations.values()]
+    trains = [pings.count * pings.spacing + pings.wait for pings in pinging]
+    channel = channels_of(plan.media)[probed.name]
+    answers = _seconds_of_answers(channel, len(probed.loading))
     longest = max(trains, default=0.0)
     return STARTING + longest + 2 * answers + max(saturations) + longest
 
@@ -114,7 +132,8 @@ async def measure(
 ) -> list[tuple[str, Figure]] | str:
     """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
     reason why there are none. ``engine``: that of the links."""
-    timeout = TIMEOUT + len(PATIENCE) * seconds_of(probed, plan, prober.mtu)
+    seconds = seconds_of(probed, plan, prober.mtu)
+    timeout = TIMEOUT + len(PATIENCE) * seconds
     try:
         async with asyncio.timeout(timeout):
             for patience in PATIENCE:
@@ -145,47 +164,79 @@ async def _measure(
         ready: dict[Ends, Mapping[str, Any]] = {}
 
         async def respond(link: LinkPlan) -> None:
-            responding = prober.responding(handles[link.target], plan.node(link.target).address)
+            address = plan.node(link.target).address
+            responding = prober.responding(handles[link.target], address)
             ready[_ends(link)] = await stack.enter_async_context(responding)
 
         await together(map(respond, links))
         took = time.monotonic() - began
 
         async def probe(link: LinkPlan, sent: ProbePlan) -> Measurement:
-            arguments = probe_arguments(plan.node(link.target).address, ready[_ends(link)], sent)
-            return Measurement.from_mapping(await prober.probe(handles[link.source], arguments))
+            address = plan.node(link.target).address
+            arguments = probe_arguments(address, ready[_ends(link)], sent)
+            answer = await prober.probe(handles[link.source], arguments)
+            return Measurement.from_mapping(answer)
 
         quiet = await asyncio.gather(*map(probe, watched, pinging))
-        on = {handles[node].host: handles[node] for link in links for node in _ends(link)}
-        ahead = {host: await prober.now(handle) - time.time() for host, handle in on.items()}  # the clock of each host
+        ahead = await _clocks_ahead(prober, handles, links)
         answers = _seconds_of_answers(profile, len(links))
-        sent = [
-            _patient(sending(ways[member], back[_ends(link)].profile, load.saturations[member], 0.0), answers)
-            for member, link in probed.loading.items()
-        ]
+        sent = []
+        for member, link in probed.loading.items():
+            back_profile = back[_ends(link)].profile
+            saturating = sending(ways[member], back_profile, load.saturations[member], 0.0)
+            sent.append(_patient(saturating, answers))
         # Each sender first sends a probe, waits for its echo, and asks for the results.
-        start = time.time() + STARTING + patience * took + 2 * max(each.wait for each in sent)
-        sent = [replace(each, start=start) for each in sent]
-        late = [
-            replace(each, start=start + load.filled, wait=each.wait + 2 * profile.buffer * (link is probed.idle))
-            for link, each in zip(watched, pinging, strict=True)
-        ]
-        plans = [
-            replace(each, start=each.start + ahead[handles[link.source].host])
-            for link, each in zip(links, [*sent, *late], strict=True)
-        ]
-        found = await asyncio.gather(*map(probe, links, plans))
-    of = {
-        member: _on_this_clock(each, ahead[handles[link.target].host])
-        for (member, link), each in zip(probed.loading.items(), found, strict=False)
-    }
-    pinged = sum(PING / each.spacing for link, each in zip(watched, pinging, strict=True) if link is probed.idle)
+        longest_wait = max(saturating.wait for saturating in sent)
+        start = time.time() + STARTING + patience * took + 2 * longest_wait
+        plans = [replace(saturating, start=start) for saturating in sent]
+        for link, pings_of_link in zip(watched, pinging, strict=True):
+            wait = pings_of_link.wait
+            if link is probed.idle:
+                wait += 2 * profile.buffer
+            plans.append(replace(pings_of_link, start=start + load.filled, wait=wait))
+        for place, link in enumerate(links):
+            offset = ahead[handles[link.source].host]
+            plans[place] = replace(plans[place], start=plans[place].start + offset)
+        measurements = await asyncio.gather(*map(probe, links, plans))
+    of_members = {}
+    for (member, link), measurement in zip(probed.loading.items(), measurements, strict=False):
+        offset = ahead[handles[link.target].host]
+        of_members[member] = _on_this_clock(measurement, offset)
+    pinged = _pinged_by_idle(probed, watched, pinging)
     if engine == "kernel":
         pinged += _beyond_own_links(load, ways)
-    figures = [("", Figure.judged(each)) for each in judge_contention(load, profile.rule, of, pinged)]
-    for link, *trips in zip(watched, quiet, found[len(sent) :], strict=True):
-        figures.append((" → ".join(_ends(link)), _of_round_trips(link, trips, probed, load, channels, back)))
+    judgements = judge_contention(load, profile.rule, of_members, pinged)
+    figures = [("", Figure.judged(judgement)) for judgement in judgements]
+    loaded = measurements[len(sent) :]
+    for link, before, during in zip(watched, quiet, loaded, strict=True):
+        figure = _of_round_trips(link, before, during, probed, load, channels, back)
+        figures.append((" → ".join(_ends(link)), figure))
     return figures
+
+
+async def _clocks_ahead(
+    prober: Prober, handles: Mapping[str, NodeHandle], links: Iterable[LinkPlan]
+) -> dict[str, float]:
+    """By how many seconds the clock of each host of these links is ahead of this host's."""
+    on_host: dict[str, NodeHandle] = {}
+    for link in links:
+        for node in _ends(link):
+            handle = handles[node]
+            on_host[handle.host] = handle
+    ahead = {}
+    for host, handle in on_host.items():
+        now = await prober.now(handle)
+        ahead[host] = now - time.time()
+    return ahead
+
+
+def _pinged_by_idle(probed: ProbedChannel, watched: Iterable[LinkPlan], pinging: Iterable[ProbePlan]) -> float:
+    """The bit/s that the idle member takes from the senders."""
+    rates = []
+    for link, pings_of_link in zip(watched, pinging, strict=True):
+        if link is probed.idle:
+            rates.append(PING / pings_of_link.spacing)
+    return sum(rates)
 
 
 def _seconds_of_answers(channel: ChannelProfile, links: int) -> float:
@@ -204,14 +255,20 @@ def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, l
     channels = channels_of(plan.media)
     back = _ways_back(plan)
     ways = {member: _way(link) for member, link in probed.loading.items()}
-    mtu = min([mtu, *(link.mtu or mtu for link in probed.loading.values())])
-    load = plan_contention(probed.name, ways, channels, mtu=mtu)
-    watched = [link for link in (probed.idle if load.full else None, probed.apart) if link is not None]
-    return (
-        load,
-        watched,
-        [pings(load, _way(link), back[_ends(link)].profile, _rate(link, channels)) for link in watched],
-    )
+    mtus = [link.mtu or mtu for link in probed.loading.values()]
+    smallest_mtu = min([mtu, *mtus])
+    load = plan_contention(probed.name, ways, channels, mtu=smallest_mtu)
+    watched = []
+    if load.full and probed.idle is not None:
+        watched.append(probed.idle)
+    if probed.apart is not None:
+        watched.append(probed.apart)
+    pinging = []
+    for link in watched:
+        back_profile = back[_ends(link)].profile
+        rate = _rate(link, channels)
+        pinging.append(pings(load, _way(link), back_profile, rate))
+    return load, watched, pinging
 
 
 def _ways_back(plan: Plan) -> dict[Ends, LinkPlan]:
@@ -220,16 +277,21 @@ def _ways_back(plan: Plan) -> dict[Ends, LinkPlan]:
 
 def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
     """The bit/s that senders offer beyond their own links, which in the kernel come after the channel."""
-    limited = [
-        name for name, way in ways.items() if way.profile.rate is not None and load.rates[name] >= way.profile.rate
-    ]
-    sent = [load.saturations[name] for name in limited]
-    return sum(each.offer - load.rates[name] for name, each in zip(limited, sent, strict=True) if each.size)
+    beyond = []
+    for name, way in ways.items():
+        limit = way.profile.rate
+        if limit is None or load.rates[name] < limit:
+            continue
+        saturation = load.saturations[name]
+        if saturation.size:
+            beyond.append(saturation.offer - load.rates[name])
+    return sum(beyond)
 
 
 def _of_round_trips(
     link: LinkPlan,
-    trips: Sequence[Measurement],
+    quiet: Measurement,
+    loaded: Measurement,
     probed: ProbedChannel,
     load: Contention,
     channels: Channels,
@@ -237,21 +299,28 @@ def _of_round_trips(
 ) -> Figure:
     other = back[_ends(link)]
     if link is probed.idle:
-        passes = [each.channel for each in (*link.crossings, *other.crossings)].count(probed.name)
-        return Figure.judged(judge_queue_of_idle(load, channels[probed.name], passes, *trips))
-    return Figure.judged(judge_isolation(link.profile.jitter + other.profile.jitter, *trips))
+        crossed = [crossing.channel for crossing in (*link.crossings, *other.crossings)]
+        passes = crossed.count(probed.name)
+        judgement = judge_queue_of_idle(load, channels[probed.name], passes, quiet, loaded)
+    else:
+        jitter = link.profile.jitter + other.profile.jitter
+        judgement = judge_isolation(jitter, quiet, loaded)
+    return Figure.judged(judgement)
 
 
-def _on_this_clock(found: Measurement, ahead: float) -> Measurement:
+def _on_this_clock(measurement: Measurement, ahead: float) -> Measurement:
     """A measurement with the times of arrival on this host's clock."""
-    way = found.forward
+    way = measurement.forward
     if way.first is None or way.last is None:
-        return found
-    return replace(found, forward=replace(way, first=way.first - ahead, last=way.last - ahead))
+        return measurement
+    first = way.first - ahead
+    last = way.last - ahead
+    return replace(measurement, forward=replace(way, first=first, last=last))
 
 
 def _rate(link: LinkPlan, channels: Channels) -> float:
-    return measured_alone(link, channels).profile.rate or math.inf
+    profile = measured_alone(link, channels).profile
+    return profile.rate or math.inf
 
 
 def _ends(link: LinkPlan) -> Ends:

@@ -1,5 +1,5 @@
-"""What a probe of two nodes tells about the link between them: emulated directions are judged against their profiles,
-real ones are only measured. Pure.
+"""The figures of the link between two nodes, from a probe: emulated directions are judged against their profiles, real
+ones are only measured. Pure.
 
 A round trip is judged if both directions are emulated. If one is real, the delay of the network between the hosts is
 taken from the round trip, and the other direction is judged by the rest.
@@ -23,7 +23,7 @@ from orchestrator.results.checks.verdicts import Verdict
 class ProbedPair:
     """Two nodes and the link between them, in both directions, as it is alone on the channels that it crosses.
     ``shared``: what distinguishes these channels, for `kind`. ``others``: the queues that each direction crosses
-    besides its own, see `netem.measurement.judge.judge_queue`."""
+    in addition to its own, see `netem.measurement.judge.judge_queue`."""
 
     source: NodePlan
     target: NodePlan
@@ -35,15 +35,24 @@ class ProbedPair:
     @property
     def kind(self) -> tuple[object, ...]:
         """Equal for links that one measurement stands for. Each two hosts have a network of their own."""
-        hosts = {self.source.host, self.target.host} if self.real else ()
-        profiles = self.forward.profile, self.back.profile
-        return self.forward.link_class, *profiles, self.forward.mtu, frozenset(hosts), self.shared
+        hosts = frozenset[str]()
+        if self.real:
+            hosts = frozenset({self.source.host, self.target.host})
+        return (
+            self.forward.link_class,
+            self.forward.profile,
+            self.back.profile,
+            self.forward.mtu,
+            hosts,
+            self.shared,
+        )
 
     @property
     def places(self) -> set[str]:
         """The nodes and the channels that a measurement loads."""
         crossings = (*self.forward.crossings, *self.back.crossings)
-        return {self.source.name, self.target.name, *(each.channel for each in crossings)}
+        channels = [crossing.channel for crossing in crossings]
+        return {self.source.name, self.target.name, *channels}
 
     @property
     def real(self) -> bool:
@@ -72,35 +81,41 @@ class Figure:
     def on_host(self, *, saturated: bool, share: float) -> Self:
         """The figure; one that is not as configured names the load of this host, if there was any. ``share``: of the
         time of its processors."""
-        if self.verdict != "fail" or not (saturated or share):
+        if self.verdict != "fail":
             return self
-        load = BUSY_MEANWHILE if saturated else f"{LOAD}{share:.0%} busy at that time"
+        if saturated:
+            load = BUSY_MEANWHILE
+        elif share:
+            load = f"{LOAD}{share:.0%} busy at that time"
+        else:
+            return self
         return replace(self, detail=f"{self.detail}; {load}")
 
     @classmethod
     def only_measured(cls, quantity: str, measured: float | None, detail: str) -> Self:
         """Unknown if the measurement gave nothing."""
-        return cls(quantity, None, measured, None, None, "unknown" if measured is None else "measured", detail)
+        verdict: Verdict = "unknown" if measured is None else "measured"
+        return cls(quantity, None, measured, None, None, verdict, detail)
 
 
 def figures(
-    pair: ProbedPair, plan: ProbePlan, found: Measurement, network: float | None
+    pair: ProbedPair, plan: ProbePlan, measurement: Measurement, network: float | None
 ) -> tuple[list[Figure], list[Figure]]:
     """The figures of the forward direction, including the round trip, and of the backward one. ``network``: seconds one
     way between the hosts of the nodes, as measured before; None on one host."""
-    there = _direction(pair, pair.forward, plan, found.forward, plan.forward)
-    if pair.forward.profile.real:
-        before = None
-    else:
+    forward = _direction(pair, pair.forward, plan, measurement.forward, plan.forward)
+    before = None
+    if not pair.forward.profile.real:
         before = pair.forward.profile
-    back = _direction(pair, pair.back, plan, found.back, plan.back, before)
+    back = _direction(pair, pair.back, plan, measurement.back, plan.back, before)
     if not pair.real:
-        trip = Figure.judged(judge_rtt(pair.forward.profile, pair.back.profile, plan, found))
-        return [trip, *there], back
-    for link, figures in ((pair.forward, there), (pair.back, back)):
+        judgement = judge_rtt(pair.forward.profile, pair.back.profile, plan, measurement)
+        return [Figure.judged(judgement), *forward], back
+    for link, figures in ((pair.forward, forward), (pair.back, back)):
         if not link.profile.real:
-            figures.insert(0, _beside_a_real_one(link, plan, found, network))
-    return [_round_trip(plan, found), *there], back
+            delay = _opposite_to_real(link, plan, measurement, network)
+            figures.insert(0, delay)
+    return [_round_trip(plan, measurement), *forward], back
 
 
 def _direction(
@@ -114,44 +129,54 @@ def _direction(
     if link.profile.real:
         return _real(direction, saturation)
     others = pair.others[link is pair.back]
-    judged = judge_direction(link.profile, plan, direction, saturation, others, before)
+    judgements = judge_direction(link.profile, plan, direction, saturation, others, before)
     one_clock = pair.source.host == pair.target.host  # one-way delays need one
-    return [Figure.judged(each) for each in judged if one_clock or each.quantity != "delay"]
+    figures = []
+    for judgement in judgements:
+        if one_clock or judgement.quantity != "delay":
+            figures.append(Figure.judged(judgement))
+    return figures
 
 
 def _real(direction: OneWay, saturation: Saturation | None) -> list[Figure]:
-    if direction.received is None:
-        lost = None
-    else:
+    lost = None
+    if direction.received is not None:
         lost = direction.sent - direction.received
-    counts = [("loss", lost, direction.sent)]
-    counts += [("duplicate", direction.duplicated, direction.received or 0)]
-    counts += [("reorder", direction.reordered, direction.received or 0)]
-    found = [
-        Figure.only_measured(quantity, None, "no packet from the far end arrived")
-        if count is None or not number
-        else Figure.only_measured(quantity, count / number, f"{count} of {number}")
-        for quantity, count, number in counts
+    received = direction.received or 0
+    figures = [
+        _share("loss", lost, direction.sent),
+        _share("duplicate", direction.duplicated, received),
+        _share("reorder", direction.reordered, received),
     ]
     if saturation is not None:
-        how = f"what one TCP stream got in {saturation.seconds:.3g} s"
-        found.append(Figure.only_measured("rate", direction.rate, how if direction.rate else "too little arrived"))
-    return found
+        detail = "too little arrived"
+        if direction.rate:
+            detail = f"what one TCP stream got in {saturation.seconds:.3g} s"
+        figures.append(Figure.only_measured("rate", direction.rate, detail))
+    return figures
 
 
-def _round_trip(plan: ProbePlan, found: Measurement) -> Figure:
-    if found.rtt_median is None:
+def _share(quantity: str, count: int | None, packets: int) -> Figure:
+    """The share that ``count`` is of so many packets."""
+    if count is None or not packets:
+        return Figure.only_measured(quantity, None, "no packet from the far end arrived")
+    return Figure.only_measured(quantity, count / packets, f"{count} of {packets}")
+
+
+def _round_trip(plan: ProbePlan, measurement: Measurement) -> Figure:
+    if measurement.rtt_median is None:
         return Figure.only_measured("rtt", None, f"no echo of {plan.count} probes came back")
-    detail = f"median of {found.rtt_samples}, 99th percentile {1000 * (found.rtt_p99 or 0.0):.3g} ms"
-    return Figure.only_measured("rtt", found.rtt_median, detail)
+    p99 = 1000 * (measurement.rtt_p99 or 0.0)  # ms
+    detail = f"median of {measurement.rtt_samples}, 99th percentile {p99:.3g} ms"
+    return Figure.only_measured("rtt", measurement.rtt_median, detail)
 
 
-def _beside_a_real_one(link: LinkPlan, plan: ProbePlan, found: Measurement, network: float | None) -> Figure:
+def _opposite_to_real(link: LinkPlan, plan: ProbePlan, measurement: Measurement, network: float | None) -> Figure:
     """The delay of an emulated direction whose way back is real."""
-    if found.rtt_median is None or network is None:
-        rest = None
-    else:
-        rest = max(0.0, found.rtt_median - network)
-    way = replace(found.forward, delay=rest, received=found.rtt_samples)
-    judged = Figure.judged(judge_delay(link.profile, plan, way))
-    return replace(judged, detail=f"{judged.detail}; the round trip less the delay between the hosts")
+    rest = None
+    if measurement.rtt_median is not None and network is not None:
+        rest = max(0.0, measurement.rtt_median - network)
+    way = replace(measurement.forward, delay=rest, received=measurement.rtt_samples)
+    judgement = judge_delay(link.profile, plan, way)
+    figure = Figure.judged(judgement)
+    return replace(figure, detail=f"{figure.detail}; the round trip less the delay between the hosts")

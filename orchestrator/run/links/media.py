@@ -37,7 +37,8 @@ class Media:
         """A channel with the values of all overlays."""
         profile = self._profiles[channel]
         for overlay in self._overlays.values():
-            profile = replace(profile, **overlay.get(channel, {}))
+            values = overlay.get(channel, {})
+            profile = replace(profile, **values)
         return profile
 
     async def open(self) -> None:
@@ -58,7 +59,8 @@ class Media:
     async def follow(self, channel: str, link: LinkProfile) -> None:
         """Give a channel the rate and the buffer of its schedule; nothing changes if refused (OrchestratorError)."""
         before = self._profiles[channel]
-        self._profiles[channel] = channel_like(self._planned[channel], link)
+        planned = self._planned[channel]
+        self._profiles[channel] = channel_like(planned, link)
         try:
             await self._share([channel])
         except OrchestratorError:
@@ -66,29 +68,34 @@ class Media:
             raise
 
     async def lift(self, cause: Cause) -> None:
-        await self._share(self._overlays.pop(cause, {}))
+        lifted = self._overlays.pop(cause, {})
+        await self._share(lifted)
 
     async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[dict[str, Any]], None]) -> None:
         """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` its ends."""
         assert self._powers is not None
         loop = asyncio.get_running_loop()
         began = loop.time() - elapsed
-        if traffic.duration is None:
-            until = None
-        else:
-            until = began + traffic.at + traffic.duration
-        if until is not None and until <= loop.time():
+        start = began + traffic.at
+        end = None
+        if traffic.duration is not None:
+            end = start + traffic.duration
+        if end is not None and end <= loop.time():
             return
-        facts = {"kind": traffic.traffic.kind, "rate": traffic.traffic.mean_rate(traffic.duration or float("inf"))}
-        await asyncio.sleep(max(0.0, began + traffic.at - loop.time()))
+        mean_rate = traffic.traffic.mean_rate(traffic.duration or float("inf"))
+        facts = {"kind": traffic.traffic.kind, "rate": mean_rate}
+        await asyncio.sleep(max(0.0, start - loop.time()))
         self._carried[traffic.channel] = traffic
-        await self._powers.occupy(traffic.channel, traffic.traffic.since(max(0.0, elapsed - traffic.at)), traffic.seed)
+        carried_before = max(0.0, elapsed - traffic.at)  # s, in the part of the run that is continued
+        remaining = traffic.traffic.since(carried_before)
+        await self._powers.occupy(traffic.channel, remaining, traffic.seed)
         note({"channel": traffic.channel, "phase": "start", **facts})
-        if until is not None:
-            await asyncio.sleep(max(0.0, until - loop.time()))
-            if self._carried[traffic.channel] is traffic:  # the next one may begin at that very time
-                await self._powers.occupy(traffic.channel, None)
-            note({"channel": traffic.channel, "phase": "end", **facts})
+        if end is None:
+            return
+        await asyncio.sleep(max(0.0, end - loop.time()))
+        if self._carried[traffic.channel] is traffic:  # the next one may begin at that very time
+            await self._powers.occupy(traffic.channel, None)
+        note({"channel": traffic.channel, "phase": "end", **facts})
 
     async def _share(self, channels: Iterable[str]) -> None:
         """Give the engine these channels as they are wanted at that moment."""

@@ -46,24 +46,30 @@ def one_of_each_kind(
 ) -> list[ProbedPair]:
     """The pairs to measure among the nodes ``present``, few of which share a node. ``engine``: see `seen_alone`.
     ``elsewhere``: links that are cut, because their device is at another edge; None: as at the start of the run."""
-    waiting = {(link.source, link.target) for link in plan.links if link.waits} if elsewhere is None else elsewhere
-    there = set(present)
+    if elsewhere is None:
+        elsewhere = {(link.source, link.target) for link in plan.links if link.waits}
+    online = set(present)
     links = {(link.source, link.target): link for link in plan.links}
     channels = seen_alone(plan, engine)
     kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
     for link in plan.links:
-        connected = (link.source, link.target) not in waiting
-        if link.source < link.target and connected and {link.source, link.target} <= there:
+        is_forward = link.source < link.target
+        connected = (link.source, link.target) not in elsewhere
+        if is_forward and connected and {link.source, link.target} <= online:
             back = links[link.target, link.source]
-            ends = (plan.node(link.source), plan.node(link.target))
-            shared = _shared((link, back), channels)
-            others = (others_of(link, channels), others_of(back, channels))
-            pair = ProbedPair(*ends, measured_alone(link, channels), measured_alone(back, channels), shared, others)
+            pair = ProbedPair(
+                plan.node(link.source),
+                plan.node(link.target),
+                forward=measured_alone(link, channels),
+                back=measured_alone(back, channels),
+                shared=_shared((link, back), channels),
+                others=(others_of(link, channels), others_of(back, channels)),
+            )
             kinds.setdefault(pair.kind, []).append(pair)
     taken: set[str] = set()
     chosen = []
     for pairs in kinds.values():
-        pair = min(pairs, key=lambda each: len(taken & {each.source.name, each.target.name}))
+        pair = min(pairs, key=lambda pair: len(taken & {pair.source.name, pair.target.name}))
         taken |= {pair.source.name, pair.target.name}
         chosen.append(pair)
     return chosen
@@ -75,11 +81,13 @@ def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[Probe
     left = list(pairs)
     while left:
         batch: list[ProbedPair] = []
+        taken: set[str] = set()
         for pair in list(left):
-            taken = {place for each in batch for place in each.places}
-            alone = pair.real or any(each.real for each in batch)
-            if len(batch) < (1 if alone else most) and not pair.places & taken:
+            alone = pair.real or any(other.real for other in batch)
+            limit = 1 if alone else most
+            if len(batch) < limit and not pair.places & taken:
                 batch.append(pair)
+                taken |= pair.places
                 left.remove(pair)
         yield batch
 
@@ -96,42 +104,41 @@ async def probe_links(
 ) -> None:
     """Measure one link of each kind and record the verdicts. On one host, a failure while it was saturated is measured
     again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
-    if network is None:
-        delays = {}
-    else:
+    delays = {}
+    if network is not None:
         delays = {pair.hosts: pair.delay for pair in network.first.pairs}
     handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, handles, engine, session.moves.elsewhere)
-    run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
+    kinds = text.count(len(pairs), "kind")
+    run.view.line(f"measuring {kinds} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
     host = host or Host()
+
+    async def measure(batch: Sequence[ProbedPair]) -> list[PairFigures]:
+        measurements = []
+        for pair in batch:
+            delay = delays.get(pair_of(pair.source.host, pair.target.host))
+            sending = planned(pair, run.plan, prober.mtu, quick=quick, engine=engine)
+            measurements.append(_measure(pair, handles, prober, delay, sending))
+        return await asyncio.gather(*measurements)
+
+    def note_repetition(pair: ProbedPair, result: PairFigures, repetition: int) -> None:
+        name = f"the link {pair.source.name} - {pair.target.name}"
+        if isinstance(result, str):
+            _note_repetition(run, name, result, repetition)
+        else:
+            forward, back = result
+            _note_repetition(run, name, [*forward, *back], repetition)
+
     for batch in batches(pairs):
-
-        async def measure(chosen: Sequence[ProbedPair]) -> list[PairFigures]:
-            return await asyncio.gather(
-                *(
-                    _measure(
-                        pair,
-                        handles,
-                        prober,
-                        delays.get(pair_of(pair.source.host, pair.target.host)),
-                        planned(pair, run.plan, prober.mtu, quick=quick, engine=engine),
-                    )
-                    for pair in chosen
-                )
-            )
-
-        def again(pair: ProbedPair, result: PairFigures, repetition: int) -> None:
-            found = result if isinstance(result, str) else [*result[0], *result[1]]
-            _note_repetition(run, f"the link {pair.source.name} - {pair.target.name}", found, repetition)
-
         if network is None:
-            outcomes = await measure_until_valid(batch, measure, _pair_failed, again, host)
+            outcomes = await measure_until_valid(batch, measure, _pair_failed, note_repetition, host)
         else:
             outcomes = await measure_once(batch, measure, host)
         for pair, (result, meanwhile) in zip(batch, outcomes, strict=True):
             _write(run, pair, result, meanwhile)
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
-        run.view.line(f"measuring {probed.name} with {text.count(len(probed.loading), 'member')}")
+        members = text.count(len(probed.loading), "member")
+        run.view.line(f"measuring {probed.name} with {members}")
         await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
 
 
@@ -145,30 +152,41 @@ def planned(
 ) -> ProbePlan:
     """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`. ``engine``: that
     of the links."""
-    ways = pair.forward.profile, pair.back.profile
-    mtu = min(mtu, pair.forward.mtu or mtu)
-    return plan_probe(*ways, quick=quick, mtu=mtu, longest=plan.probe_longest, rate_last=engine == "kernel")
+    return plan_probe(
+        pair.forward.profile,
+        pair.back.profile,
+        quick=quick,
+        mtu=min(mtu, pair.forward.mtu or mtu),
+        longest=plan.probe_longest,
+        rate_last=engine == "kernel",
+    )
 
 
 def seconds_of_links(plan: Plan, pairs: list[ProbedPair], mtu: int = MTU, *, quick: bool = True) -> float:
     """About how long the measurement of these pairs takes."""
-    return sum(
-        STARTING + max(planned(pair, plan, mtu, quick=quick).seconds for pair in batch) for batch in batches(pairs)
-    )
+    of_batches = []
+    for batch in batches(pairs):
+        of_pairs = [planned(pair, plan, mtu, quick=quick).seconds for pair in batch]
+        of_batches.append(STARTING + max(of_pairs))
+    return sum(of_batches)
 
 
 def seconds_of_probes(plan: Plan) -> float:
     """About how long all measurements before the training take."""
     present = [node.name for node in plan.nodes if node.joins is None]
-    seconds = seconds_of_links(plan, one_of_each_kind(plan, present, plan.engine))
-    channels = channel_probe.one_of_each_kind(plan, present)
-    return seconds + sum(STARTING + channel_probe.seconds_of(each, plan, MTU) for each in channels)
+    pairs = one_of_each_kind(plan, present, plan.engine)
+    of_channels = []
+    for channel in channel_probe.one_of_each_kind(plan, present):
+        of_channels.append(STARTING + channel_probe.seconds_of(channel, plan, MTU))
+    return seconds_of_links(plan, pairs) + sum(of_channels)
 
 
 def _duration(plan: Plan, pairs: list[ProbedPair], mtu: int, quick: bool) -> str:
     """For a message; empty if it is short."""
     seconds = seconds_of_links(plan, pairs, mtu, quick=quick)
-    return f", which takes about {text.duration(seconds)}" if seconds >= WORTH_SAYING else ""
+    if seconds < WORTH_SAYING:
+        return ""
+    return f", which takes about {text.duration(seconds)}"
 
 
 async def _probe_channel(
@@ -183,17 +201,21 @@ async def _probe_channel(
 ) -> None:
     """Measure a channel and record its figures. ``alone``: this host is the only one of the run."""
 
-    async def measure(chosen: Sequence[ProbedChannel]) -> list[ChannelFigures]:
-        return [await channel_probe.measure(each, run.plan, handles, prober, engine) for each in chosen]
+    async def measure(channels: Sequence[ProbedChannel]) -> list[ChannelFigures]:
+        return [await channel_probe.measure(channel, run.plan, handles, prober, engine) for channel in channels]
 
-    def again(channel: ProbedChannel, result: ChannelFigures, repetition: int) -> None:
-        found = result if isinstance(result, str) else [figure for _, figure in result]
-        _note_repetition(run, channel.name, found, repetition)
+    def note_repetition(channel: ProbedChannel, result: ChannelFigures, repetition: int) -> None:
+        if isinstance(result, str):
+            _note_repetition(run, channel.name, result, repetition)
+        else:
+            figures = [figure for _, figure in result]
+            _note_repetition(run, channel.name, figures, repetition)
 
     if alone:
-        ((result, meanwhile),) = await measure_until_valid([probed], measure, _channel_failed, again, host)
+        outcomes = await measure_until_valid([probed], measure, _channel_failed, note_repetition, host)
     else:
-        ((result, meanwhile),) = await measure_once([probed], measure, host)
+        outcomes = await measure_once([probed], measure, host)
+    result, meanwhile = outcomes[0]
     _write_channel(run, probed.name, result, meanwhile)
 
 
@@ -207,7 +229,9 @@ def _pair_failed(result: PairFigures) -> bool:
 
 def _channel_failed(result: ChannelFigures) -> bool:
     """Whether there are no figures, or one is not as configured."""
-    return isinstance(result, str) or any(figure.verdict == "fail" for _, figure in result)
+    if isinstance(result, str):
+        return True
+    return any(figure.verdict == "fail" for _, figure in result)
 
 
 def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, repetition: int) -> None:
@@ -215,7 +239,8 @@ def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, rep
     if isinstance(result, str):
         reason = f"not measured: {result}"
     else:
-        reason = text.some([_as_measured(figure) for figure in result if figure.verdict == "fail"])
+        failed = [_as_measured(figure) for figure in result if figure.verdict == "fail"]
+        reason = text.some(failed)
     sentence = f"{what} is measured again ({repetition} of at most {REPETITIONS} repetitions), because {BUSY_MEANWHILE}"
     run.note("note", {"text": f"{sentence}; not counted: {reason}"})
     run.view.line(sentence)
@@ -231,8 +256,13 @@ def _as_measured(figure: Figure) -> str:
 
 def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
     """What distinguishes the channels that a link crosses."""
-    of = [(channels[name], member) for link in pair for name, member in link.crossings]
-    return tuple((profile.share, profile.buffer, profile.rate_of(member)) for profile, member in of)
+    kinds = []
+    for link in pair:
+        for crossing in link.crossings:
+            profile = channels[crossing.channel]
+            rate = profile.rate_of(crossing.member)
+            kinds.append((profile.share, profile.buffer, rate))
+    return tuple(kinds)
 
 
 async def _measure(
@@ -250,42 +280,62 @@ async def _measure(
             source = handles[pair.source.name]
             target = handles[pair.target.name]
             async with prober.responding(target, address) as ready:
-                found = await prober.probe(source, probe_arguments(address, ready, sending))
-            return figures(pair, sending, Measurement.from_mapping(found), network)
+                arguments = probe_arguments(address, ready, sending)
+                answer = await prober.probe(source, arguments)
+            measurement = Measurement.from_mapping(answer)
+            return figures(pair, sending, measurement, network)
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {timeout:.0f} s"
 
 
-def _write_channel(run: RunContext, channel: str, found: ChannelFigures, meanwhile: Meanwhile) -> None:
+def _write_channel(run: RunContext, channel: str, result: ChannelFigures, meanwhile: Meanwhile) -> None:
     """Record the figures of a channel, and show those that are not as configured."""
     t = run.clock()
-    say = run.view.line
+    show = run.view.line
     kind = link_kind(run.plan.driver, real=False)
-    if isinstance(found, str):
-        say(f"{channel} could not be measured: {found}")
-        found = [("", Figure.only_measured("rate", None, f"not measured: {found}"))]
-    for target, figure in found:
-        each = figure.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
-        run.record.probe(ProbeResult(t, channel, target, SHARED, **vars(each), kind=kind))
-        if each.verdict == "fail":
-            say(f"{channel} is not as configured: {each.quantity}: {each.detail}")
+    if isinstance(result, str):
+        show(f"{channel} could not be measured: {result}")
+        result = [("", Figure.only_measured("rate", None, f"not measured: {result}"))]
+    for target, measured in result:
+        figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
+        row = ProbeResult(t, channel, target, SHARED, **vars(figure), kind=kind)
+        run.record.probe(row)
+        if figure.verdict == "fail":
+            show(f"{channel} is not as configured: {figure.quantity}: {figure.detail}")
 
 
 def _write(run: RunContext, pair: ProbedPair, result: PairFigures, meanwhile: Meanwhile) -> None:
     """Record the figures, and show those of real links and those that are not as configured."""
     t = run.clock()
-    say = run.view.line
     if isinstance(result, str):
-        say(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
-        result = [Figure.only_measured("rtt", None, f"not measured: {result}")], []
-    for link, of_link in zip((pair.forward, pair.back), result, strict=True):
-        for figure in of_link:
-            each = figure.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
-            kind = link_kind(run.plan.driver, real=each.asked is None and pair.real)
-            run.record.probe(ProbeResult(t, link.source, link.target, link.link_class, **vars(each), kind=kind))
-            if each.verdict == "fail":
-                say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
-        measured = [each for each in of_link if each.verdict == "measured"]
-        if measured:
-            listed = ", ".join(f"{each.quantity} {text.quantity(each.quantity, each.measured)}" for each in measured)
-            say(f"the real link {link.source} -> {link.target}, measured: {listed}")
+        run.view.line(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
+        unmeasured = Figure.only_measured("rtt", None, f"not measured: {result}")
+        result = ([unmeasured], [])
+    forward, back = result
+    _write_direction(run, t, pair, pair.forward, forward, meanwhile)
+    _write_direction(run, t, pair, pair.back, back, meanwhile)
+
+
+def _write_direction(
+    run: RunContext,
+    t: float,
+    pair: ProbedPair,
+    link: LinkPlan,
+    figures: list[Figure],
+    meanwhile: Meanwhile,
+) -> None:
+    show = run.view.line
+    real_quantities = []
+    for measured in figures:
+        figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
+        real = figure.asked is None and pair.real
+        kind = link_kind(run.plan.driver, real=real)
+        row = ProbeResult(t, link.source, link.target, link.link_class, **vars(figure), kind=kind)
+        run.record.probe(row)
+        if figure.verdict == "fail":
+            show(f"the link {link.source} -> {link.target} is not as configured: {figure.quantity}: {figure.detail}")
+        if measured.verdict == "measured":
+            value = text.quantity(measured.quantity, measured.measured)
+            real_quantities.append(f"{measured.quantity} {value}")
+    if real_quantities:
+        show(f"the real link {link.source} -> {link.target}, measured: {', '.join(real_quantities)}")

@@ -1,7 +1,7 @@
 """Repeat a measurement of links that failed while this host's processors were saturated.
 
 A probe on a saturated host sends and answers late, so its failure says nothing about the link. It is repeated once the
-host has processors left, at most `REPETITIONS` times. A failure on a host that is not saturated counts at once.
+host has processors left, at most `REPETITIONS` times. A failure on a host that is not saturated counts immediately.
 """
 
 from __future__ import annotations
@@ -66,23 +66,27 @@ async def measure_until_valid(
     """Measure the items together, and those again that need it. ``record``: called before each repetition, with the
     outcome that does not count and the number of the repetition, from 1. Returns the outcomes in the order of the
     items."""
-    outcomes: dict[int, tuple[Outcome, Meanwhile]] = {}
-    waiting = list(range(len(items)))
+    outcomes = await measure_once(items, measure, host)
+    waiting = list(range(len(items)))  # places in ``items``
     repetitions = 0
     while True:
-        measured = await measure_once([items[place] for place in waiting], measure, host)
-        outcomes.update(zip(waiting, measured, strict=True))
         waiting = [place for place in waiting if _needs_repetition(outcomes[place], repetitions, failed)]
         if not waiting or not await is_calm(host):
-            return [outcomes[place] for place in range(len(items))]
+            return outcomes
         repetitions += 1
         for place in waiting:
-            record(items[place], outcomes[place][0], repetitions)
+            outcome, _ = outcomes[place]
+            record(items[place], outcome, repetitions)
+        repeated = [items[place] for place in waiting]
+        measured = await measure_once(repeated, measure, host)
+        for place, outcome_of_item in zip(waiting, measured, strict=True):
+            outcomes[place] = outcome_of_item
 
 
 def _needs_repetition(measured: tuple[Outcome, Meanwhile], repetitions: int, failed: Callable[[Outcome], bool]) -> bool:
     outcome, meanwhile = measured
-    return needs_repetition(meanwhile, repetitions, failed=failed(outcome))
+    has_failed = failed(outcome)
+    return needs_repetition(meanwhile, repetitions, failed=has_failed)
 
 
 async def is_calm(host: Host) -> bool:
@@ -100,4 +104,6 @@ async def is_calm(host: Host) -> bool:
 def _since(load: HostLoad, start: float, host: Host) -> Meanwhile:
     now = host.load()
     seconds = host.clock() - start
-    return Meanwhile(was_saturated(load, now, seconds), busy_share(load, now, seconds))
+    saturated = was_saturated(load, now, seconds)
+    share = busy_share(load, now, seconds)
+    return Meanwhile(saturated, share)

@@ -19,9 +19,9 @@ from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.scenario.sections.topology import Ends
 
-TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
-TOLD_EACH = 100  # most changes recorded for one course, and most failures
-QUIET = 3600.0  # s without a message from a node, after which schedules wait for one; see `Schedules.heard`
+MOST_RECORDED = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
+MOST_RECORDED_EACH = 100  # most changes recorded for one course, and most failures
+QUIET = 3600.0  # s without a message from a node, after which schedules wait for one; see `Schedules.message_arrived`
 AT_ONCE = 16  # links changed at the same time
 
 
@@ -42,7 +42,8 @@ class Schedules:
         self._media = media
         self._note = note
         self._spawn = spawn
-        self._events_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
+        share = MOST_RECORDED // max(1, len(self.courses))
+        self._events_each = min(MOST_RECORDED_EACH, share)
         self._going = True
         self._last_message = 0.0
         self._stirred = asyncio.Event()
@@ -52,7 +53,8 @@ class Schedules:
         began = asyncio.get_running_loop().time() - elapsed
         self.message_arrived()
         for number, course in enumerate(self.courses):
-            changes = changes_since(elapsed, course.schedule.changes(course.link.profile))
+            all_changes = course.schedule.changes(course.link.profile)
+            changes = changes_since(elapsed, all_changes)
             self._spawn(self._run(course, changes, f"schedule {number}", began))
 
     def message_arrived(self) -> None:
@@ -71,14 +73,17 @@ class Schedules:
         change = next(changes, None)
         last = Change(0.0, course.link.profile)
         while change is not None and self._going:
-            await asyncio.sleep(max(0.0, began + change.at - loop.time()))
+            due = began + change.at
+            await asyncio.sleep(max(0.0, due - loop.time()))
             slept = await self._sleep_while_quiet()
             following = next(changes, None)
             while following is not None and began + following.at <= loop.time():
-                course.overtaken += following.at > change.at and not slept
+                if following.at > change.at and not slept:
+                    course.overtaken += 1
                 change = following
                 following = next(changes, None)
-            if self._going and (change.profile, change.cut) != (last.profile, last.cut):
+            differs = (change.profile, change.cut) != (last.profile, last.cut)
+            if self._going and differs:
                 await self._make(course, change, cause, began)
                 last = change
             change = following
@@ -94,12 +99,14 @@ class Schedules:
         latest = 0.0
         for first in range(0, len(course.pairs), AT_ONCE):
             pairs = course.pairs[first : first + AT_ONCE]
-            made = await asyncio.gather(*(self._make_one(course, pair, change, cause, began) for pair in pairs))
-            latest = max(latest, *made)
+            changing = [self._make_one(course, pair, change, cause, began) for pair in pairs]
+            lateness = await asyncio.gather(*changing)
+            latest = max(latest, *lateness)
         course.changes += 1
         if course.changes <= self._events_each:
             became = "cut" if change.cut else change.profile.describe()
-            self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
+            data = {"links": course.name, "at": change.at, "late": latest, "became": became}
+            self._note("schedule", data)
 
     async def _make_one(
         self,
@@ -114,13 +121,20 @@ class Schedules:
             if course.channel is None:
                 await self._links.follow(pair, change.profile, cause, cut=change.cut)
             else:
-                await self._media.follow(course.channel, change.profile)
-                await (self._links.close([course.channel], cause) if change.cut else self._links.lift(cause))
+                await self._follow_on_channel(course.channel, change, cause)
         except OrchestratorError as error:
             course.failures += 1
-            if course.failures <= TOLD_EACH:
+            if course.failures <= MOST_RECORDED_EACH:
                 data = {"link": " → ".join(pair), "at": change.at, "error": str(error)}
                 self._note("schedule failed", data)
-        late = max(0.0, round(asyncio.get_running_loop().time() - began - change.at, 9))
+        lateness = asyncio.get_running_loop().time() - began - change.at
+        late = max(0.0, round(lateness, 9))
         course.lateness.add(late)
         return late
+
+    async def _follow_on_channel(self, channel: str, change: Change, cause: str) -> None:
+        await self._media.follow(channel, change.profile)
+        if change.cut:
+            await self._links.close([channel], cause)
+        else:
+            await self._links.lift(cause)

@@ -37,9 +37,13 @@ class LinkStates:
     """The wanted state of each link. Pure."""
 
     def __init__(self, links: Iterable[LinkPlan]) -> None:
-        links = list(links)
-        self._profiles = {(link.source, link.target): link.profile for link in links}
-        self._planned = {(link.source, link.target): link.crossings for link in links if link.crossings}
+        self._profiles: dict[Ends, LinkProfile] = {}
+        self._planned: dict[Ends, tuple[Crossing, ...]] = {}
+        for link in links:
+            pair = (link.source, link.target)
+            self._profiles[pair] = link.profile
+            if link.crossings:
+                self._planned[pair] = link.crossings
         self._handovers: defaultdict[Ends, dict[Cause, tuple[Crossing, ...]]] = defaultdict(dict)
         self._closed: defaultdict[str, set[Cause]] = defaultdict(set)  # by channel
         self._cuts: defaultdict[Ends, set[Cause]] = defaultdict(set)
@@ -48,16 +52,23 @@ class LinkStates:
     def of(self, pair: Ends) -> LinkState:
         """The profile with every overlay, and whether the link is cut. ProfileError if an overlay does not fit."""
         profile = self._profiles[pair]
-        for overlay in self._overlays.get(pair, {}).values():
+        overlays = self._overlays.get(pair, {})
+        for overlay in overlays.values():
             profile = profile.merged(overlay)
         crossings = self._crossings(pair)
-        closed = any(self._closed.get(each.channel) for each in crossings)
-        return LinkState(profile, bool(self._cuts.get(pair)) or closed, crossings)
+        cut = bool(self._cuts.get(pair))
+        for crossing in crossings:
+            if self._closed.get(crossing.channel):
+                cut = True
+        return LinkState(profile, cut, crossings)
 
     def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
         """Set the current profile of a link from its schedule. ``cut``: the schedule itself cuts the link now."""
         self._profiles[pair] = profile
-        (self._cuts[pair].add if cut else self._cuts[pair].discard)(cause)
+        if cut:
+            self._cuts[pair].add(cause)
+        else:
+            self._cuts[pair].discard(cause)
 
     def cut(self, pairs: Iterable[Ends], cause: Cause) -> None:
         for pair in pairs:
@@ -85,25 +96,35 @@ class LinkStates:
     def _crossings(self, pair: Ends) -> tuple[Crossing, ...]:
         handovers = self._handovers.get(pair)
         if handovers:
-            return list(handovers.values())[-1]
+            latest = list(handovers)[-1]
+            return handovers[latest]
         return self._planned.get(pair, ())
 
     def _across(self, channels: set[str]) -> list[Ends]:
-        pairs = (self._planned.keys() | self._handovers.keys()) if channels else ()
-        return sorted(pair for pair in pairs if any(each.channel in channels for each in self._crossings(pair)))
+        if not channels:
+            return []
+        across = []
+        for pair in self._planned.keys() | self._handovers.keys():
+            crossed = {crossing.channel for crossing in self._crossings(pair)}
+            if crossed & channels:
+                across.append(pair)
+        return sorted(across)
 
     def lift(self, cause: Cause) -> list[Ends]:
         """Remove everything of this cause. Returns the links that it concerned."""
-        opened = {channel for channel, causes in self._closed.items() if cause in causes}
-        for channel in opened:
-            self._closed[channel].discard(cause)
+        opened = set()
+        for channel, causes in self._closed.items():
+            if cause in causes:
+                causes.discard(cause)
+                opened.add(channel)
         touched = self._across(opened)
-        touched += [pair for pair, ways in self._handovers.items() if ways.pop(cause, None) is not None]
+        for pair, ways in self._handovers.items():
+            if ways.pop(cause, None) is not None:
+                touched.append(pair)
         for pair in self._profiles:
+            overlay = None
             if pair in self._overlays:
                 overlay = self._overlays[pair].pop(cause, None)
-            else:
-                overlay = None
             cut = pair in self._cuts and cause in self._cuts[pair]
             if cut:
                 self._cuts[pair].discard(cause)
@@ -120,7 +141,10 @@ class Links:
     def __init__(self, links: Iterable[LinkPlan], fabric: Fabric) -> None:
         links = list(links)
         self._states = LinkStates(links)
-        self._done = {(link.source, link.target): LinkState(link.profile, False, link.crossings) for link in links}
+        self._done: dict[Ends, LinkState] = {}
+        for link in links:
+            pair = (link.source, link.target)
+            self._done[pair] = LinkState(link.profile, False, link.crossings)
         self._locks: defaultdict[Ends, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._fabric = fabric
 
@@ -145,11 +169,13 @@ class Links:
 
     async def close(self, channels: Iterable[str], cause: Cause) -> None:
         """Cut the links that cross these channels, at any time until ``cause`` is lifted."""
-        await self._settle_or_lift(self._states.close(channels, cause), cause)
+        pairs = self._states.close(channels, cause)
+        await self._settle_or_lift(pairs, cause)
 
     async def lift(self, cause: Cause) -> None:
         """Remove a cause from every link."""
-        await self._settle_all(self._states.lift(cause))
+        pairs = self._states.lift(cause)
+        await self._settle_all(pairs)
 
     async def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
         """Give one link its current profile, see `LinkStates.follow`."""
@@ -160,8 +186,9 @@ class Links:
         try:
             await self._settle_all(pairs)
         except OrchestratorError:
+            lifted = self._states.lift(cause)
             with contextlib.suppress(OrchestratorError):
-                await self._settle_all(self._states.lift(cause))
+                await self._settle_all(lifted)
             raise
 
     async def _settle_all(self, pairs: Iterable[Ends]) -> None:
@@ -169,17 +196,19 @@ class Links:
         await together(map(self._settle, pairs))
 
     async def _settle(self, pair: Ends) -> None:
+        source, target = pair
         async with self._locks[pair]:
             goal = self._states.of(pair)
             done = self._done[pair]
             if goal.cut and not done.cut:
-                await self._fabric.cut(*pair)
-                self._done[pair] = done = done._replace(cut=True)  # also if the next change is refused
+                await self._fabric.cut(source, target)
+                done = done._replace(cut=True)
+                self._done[pair] = done  # also if the next change is refused
             if goal.profile != done.profile:
-                await self._fabric.change(*pair, goal.profile)
+                await self._fabric.change(source, target, goal.profile)
             if goal.crossings != done.crossings:
                 assert isinstance(self._fabric, SharesMedia), "links cross channels only where the engine has them"
-                await self._fabric.reroute(*pair, goal.crossings)
+                await self._fabric.reroute(source, target, goal.crossings)
             if done.cut and not goal.cut:
-                await self._fabric.restore(*pair)
+                await self._fabric.restore(source, target)
             self._done[pair] = goal

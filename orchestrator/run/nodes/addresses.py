@@ -1,8 +1,8 @@
 """New addresses of nodes while they run, as after a renewal by DHCP or a move between networks.
 
-A node loses its addresses of IPv4 and IPv6 and gets others, under the same name. Its kernel tells no program: sockets
-that are bound to a former address stay open, and their packets arrive nowhere. Nodes that run an algorithm listen on
-the new address, and reach it again when they have lost the connection.
+A node loses its addresses of IPv4 and IPv6 and gets others, under the same name. Its kernel notifies no program:
+sockets that are bound to a former address stay open, and their packets arrive nowhere. Nodes that run an algorithm
+listen on the new address, and reach it again when they have lost the connection.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.drivers.base import Environment, ResolvesNames
 from orchestrator.errors import DriverError
-from orchestrator.fabric.base import ChangesAddresses
+from orchestrator.fabric.base import ChangesAddresses, NodeHandle
 from orchestrator.fabric.namespaces.wiring import ipv6_address, peers
 from orchestrator.planning.addresses import NETWORK
 from orchestrator.planning.assignments import readdressed
@@ -23,7 +23,7 @@ CHANGED = "new address"  # the orchestrator's event, with the data of `Addresses
 
 
 class Addresses:
-    """The addresses of a run's nodes. New ones come from the end of the network, and none comes twice."""
+    """The addresses of a run's nodes. New ones come from the end of the network, and none is used twice."""
 
     def __init__(self, processes: NodeProcesses, environment: Environment) -> None:
         self._processes = processes
@@ -41,15 +41,16 @@ class Addresses:
             raise DriverError(f"the driver {self._driver.name} cannot give {name} another address")
         before = state.plan
         after = replace(state.plan, address=self._next())
-        running = {peer.name: self._nodes[peer.name].handle for peer in self._peers(before)}
-        handles = {peer: handle for peer, handle in running.items() if handle is not None}
-        await self._fabric.readdress(after, state.handle, handles)
+        peer_handles = self._handles_of_peers(before)
+        await self._fabric.readdress(after, state.handle, peer_handles)
         state.plan = after
-        self._processes.reassign(lambda each: readdressed(each, name, after.address))
+        self._processes.reassign(lambda assignment: readdressed(assignment, name, after.address))
         if isinstance(self._driver, ResolvesNames):
-            await self._driver.resolve({each: known.plan.address for each, known in self._nodes.items()})
-        for each in (name, *handles):
-            await self._control.send(each, {"type": "address", "node": name, "host": after.address})
+            addresses = {node: known.plan.address for node, known in self._nodes.items()}
+            await self._driver.resolve(addresses)
+        for node in (name, *peer_handles):
+            message = {"type": "address", "node": name, "host": after.address}
+            await self._control.send(node, message)
         return {
             "node": name,
             "from": before.address,
@@ -58,12 +59,20 @@ class Addresses:
             "to_ipv6": ipv6_address(after.address),
         }
 
-    def _peers(self, node: NodePlan) -> list[NodePlan]:
-        return peers(node, [state.plan for state in self._nodes.values()])
+    def _handles_of_peers(self, node: NodePlan) -> dict[str, NodeHandle]:
+        """The processes of the peers of a node that run, by name."""
+        plans = [state.plan for state in self._nodes.values()]
+        handles = {}
+        for peer in peers(node, plans):
+            handle = self._nodes[peer.name].handle
+            if handle is not None:
+                handles[peer.name] = handle
+        return handles
 
     def _next(self) -> str:
         """The next address that no node had before."""
-        if self._changes + len(self._nodes) + 2 > NETWORK.num_addresses - 1:
+        used = self._changes + len(self._nodes) + 2
+        if used > NETWORK.num_addresses - 1:
             raise DriverError(f"no address of {NETWORK} is left: {self._changes} changes have used the rest")
         self._changes += 1
         return str(NETWORK[-1 - self._changes])

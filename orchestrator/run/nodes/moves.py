@@ -1,7 +1,7 @@
-"""Moves of devices from one edge to another while a run goes on.
+"""Moves of devices from one edge to another during a run.
 
-The links of a device to all edges that it moves to are made at the start, and cut until it comes. A device that runs an
-algorithm says goodbye to its edge, ends, and starts again at the other one with its checkpoint. A device that runs
+The links of a device to all edges that it moves to are made at the start, and cut until it arrives. A device that runs
+an algorithm says goodbye to its edge, ends, and starts again at the other one with its checkpoint. A device that runs
 programs keeps them: only its links change.
 """
 
@@ -54,16 +54,22 @@ class Moves:
         planned = {fault.id: fault for fault in self._plan.faults}
         moves = [span for span in past.faults if span.action == MOVE and span.start is not None]
         for span in sorted(moves, key=lambda span: span.start or 0.0):
-            if not span.by:
-                fault = planned[span.id]
-            else:
+            if span.by:
                 fault = Fault.from_json(span.planned)
+            else:
+                fault = planned[span.id]
             self._edges[fault.node or ""] = fault.to
         for device in {span.target for span in moves}:
             self._start_later_processes(device, self._edges[device] or "")
-        ends = [(link.source, link.target) for link in self._plan.links if link.link_class == "device-edge"]
-        self.elsewhere = [pair for pair in ends if pair[1] != self._edges[pair[0]] and pair[0] != self._edges[pair[1]]]
+        self.elsewhere = []
+        for link in self._plan.links:
+            if link.link_class == "device-edge" and not self._is_present(link.source, link.target):
+                self.elsewhere.append((link.source, link.target))
         await self._links.cut(self.elsewhere, ELSEWHERE)
+
+    def _is_present(self, source: str, target: str) -> bool:
+        """Whether one end of a link between a device and an edge is now the edge of the other."""
+        return target == self._edges[source] or source == self._edges[target]
 
     async def move(self, device: str, edge: str) -> dict[str, Any]:
         """Move a device. Returns the ``node`` and its edges, ``from`` and ``to``. OrchestratorError if that is not
@@ -76,30 +82,34 @@ class Moves:
         self._edges[device] = edge
         if not self._plan.programs:
             await self._say_goodbye(state, former, edge)
-        await self._links.cut([(device, former), (former, device)], ELSEWHERE)
-        await self._links.mend([(device, edge), (edge, device)], ELSEWHERE)
+        former_links = [(device, former), (former, device)]
+        await self._links.cut(former_links, ELSEWHERE)
+        new_links = [(device, edge), (edge, device)]
+        await self._links.mend(new_links, ELSEWHERE)
         if not self._plan.programs:
             self._start_later_processes(device, edge)
             self._spawn(self._processes.bring_back(state))  # the time of its start is not the fault's
         return {"node": device, "from": former, "to": edge}
 
-    def heard(self, edge: str, device: str) -> None:
+    def goodbye_received(self, edge: str, device: str) -> None:
         """Note that an edge has received the goodbye of a device."""
         if (edge, device) in self._goodbyes:
             self._goodbyes[edge, device].set()
 
     def _start_later_processes(self, device: str, edge: str) -> None:
-        """Let later processes of a device and of edges know where it is."""
-        self._processes.reassign(lambda each: each.after_move(device, edge))
+        """Give later processes of a device and of edges its present edge."""
+        self._processes.reassign(lambda assignment: assignment.after_move(device, edge))
         if isinstance(self._driver, Reassigns):
             self._driver.after_move(device, edge)
 
     async def _say_goodbye(self, state: NodeState, former: str, edge: str) -> None:
-        """Let a node end in order, and wait for its end, and for its edge to know of it."""
+        """Let a node end in order, and wait for its end, and for its edge to receive the goodbye."""
         device = state.plan.name
-        goodbye = self._goodbyes[former, device] = asyncio.Event()
+        goodbye = asyncio.Event()
+        self._goodbyes[former, device] = goodbye
         await self._processes.ask_to_move(state, edge)
-        if not await within(GOODBYE, state.gone.wait()):
+        has_ended = await within(GOODBYE, state.gone.wait())
+        if not has_ended:
             await self._driver.kill(device)
             await state.gone.wait()
         await within(GOODBYE, goodbye.wait())

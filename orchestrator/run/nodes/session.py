@@ -1,7 +1,7 @@
-"""A run in progress: what its nodes and its driver tell, and what follows from it.
+"""A run in progress: the reports of its nodes and its driver, and what follows from them.
 
-The session hears the messages of nodes, follows rounds, runs the faults and the link schedules, and writes
-the record. `NodeProcesses` begins and ends the processes of nodes.
+The session receives the messages of nodes, follows rounds, runs the faults and the link schedules, and writes
+the record. `NodeProcesses` starts and ends the processes of nodes.
 """
 
 from __future__ import annotations
@@ -53,17 +53,24 @@ class Session:
         self.plan = plan
         self.past = past
         self._run = run
-        self._works = works = Works(run.directory)
-        self.ended = works.ended
-        self.finish = works.finish
-        self.spawn = works.spawn
-        self.processes = NodeProcesses(run, environment, works)
+        self._works = Works(run.directory)
+        self.ended = self._works.ended
+        self.finish = self._works.finish
+        self.spawn = self._works.spawn
+        self.processes = NodeProcesses(run, environment, self._works)
         self.nodes = self.processes.nodes
         self.progress = Progress(round=past.round)
         links = Links(plan.links, environment.fabric)
         self.media = Media(plan.media, environment.fabric)
         self.faults = FaultInjector(
-            plan, self.processes, links, self.media, self._note_fault, self.spawn, self._readdress, self._move
+            plan,
+            self.processes,
+            links,
+            self.media,
+            note=self._note_fault,
+            spawn=self.spawn,
+            readdress=self._readdress,
+            move=self._move,
         )
         self.moves = Moves(plan, self.processes, links, environment.driver, self.spawn)
         self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
@@ -73,34 +80,35 @@ class Session:
         self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
         self._record = run.record
         self._clock = run.clock
-        self._say = run.view.line
+        self._show = run.view.line
         self._control = environment.control
         self._driver = environment.driver
         self._fabric = environment.fabric
-        self._flooding: set[str] = set()  # nodes whose lines were dropped
+        self._flooding: set[str] = set()  # nodes with dropped lines
         self._addresses = Addresses(self.processes, environment)
         self._recorder = MessageRecorder(self.nodes, run.record, run.clock)
 
-    # The life of the session
+    # Start and end
 
     def listen(self) -> None:
         """Start to listen to the nodes, the driver and the fabric."""
-        self.spawn(self._hear_messages())
+        self.spawn(self._handle_messages())
         self.processes.watch()
         self.spawn(self._fabric.watch())
         if isinstance(self._control, Programs):
             self._control.over.add_done_callback(lambda over: self.finish(*over.result()))
         if isinstance(self._driver, UsesHosts):
-            self.spawn(self._hear_news(self._driver.news))
+            self.spawn(self._handle_news(self._driver.news))
 
     async def start_training(self) -> None:
-        """Tell every registered node to start training, and begin the faults and the schedules."""
+        """Let every registered node start training, and start the faults and the schedules."""
         self._began = self._clock() - self.past.training
         await self.processes.train()
         self.faults.begin(self.past)
         self.schedules.begin(self.past.training)
         for traffic in self.plan.cross_traffic:
-            self.spawn(self.media.carry(traffic, self.past.training, self._note_traffic))
+            carrying = self.media.carry(traffic, self.past.training, self._note_traffic)
+            self.spawn(carrying)
 
     @property
     def trained(self) -> float | None:
@@ -113,22 +121,24 @@ class Session:
         """Make a user's fault immediately; ``facts`` are recorded with it. OrchestratorError if it is not possible
         now."""
 
-        def made() -> None:
+        def took_effect() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
             self._note(INJECTED, {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()})
             if first:
-                self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
+                note = TOUCHED.format(at=fault.at, user=user)
+                self._record.event(self._clock(), None, "note", None, {"text": note})
 
-        await self.faults.make(fault, made)
+        await self.faults.make(fault, took_effect)
 
     async def _readdress(self, node: str) -> None:
         changed = await self._addresses.change(node)
         self._note(CHANGED, changed)
-        self._say(f"{node} has the address {changed['to']} now, and not {changed['from']}")
+        self._show(f"{node} has the address {changed['to']} now, and not {changed['from']}")
 
     async def _move(self, device: str, edge: str) -> None:
-        self._note(MOVED_TO, await self.moves.move(device, edge))
+        moved = await self.moves.move(device, edge)
+        self._note(MOVED_TO, moved)
 
     async def stop_nodes(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
@@ -143,33 +153,46 @@ class Session:
 
     # Hosts
 
-    async def _hear_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
+    async def _handle_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
         while True:
             match await news.get():
                 case HostReadings(host, readings, ago):
-                    self._record.sensors(max(0.0, self._clock() - ago), host, readings)
+                    t = max(0.0, self._clock() - ago)
+                    self._record.sensors(t, host, readings)
                 case HostChange() as change:
                     self._note_host(HOST, change._asdict())
-                case NodeMove(node, source, target, reason, checkpoint):
-                    data = {"node": node, "from": source, "to": target, "reason": reason}
-                    self._note_host(MOVED, {**data, "checkpoint": None if checkpoint is None else round(checkpoint, 1)})
+                case NodeMove() as move:
+                    self._note_node_move(move)
+
+    def _note_node_move(self, move: NodeMove) -> None:
+        checkpoint = move.checkpoint
+        data = {
+            "node": move.node,
+            "from": move.source,
+            "to": move.target,
+            "reason": move.reason,
+            "checkpoint": None if checkpoint is None else round(checkpoint, 1),
+        }
+        self._note_host(MOVED, data)
 
     def _note_host(self, name: str, data: dict[str, Any]) -> None:
         self._note(name, data)
-        self._say(in_words(name, data))
+        self._show(in_words(name, data))
 
     # Messages of nodes
 
-    async def _hear_messages(self) -> None:
+    async def _handle_messages(self) -> None:
         async for node, message in self._control.messages():
-            if node in self.nodes:
-                self.schedules.message_arrived()
-                if self._recorder.take(node, message):
-                    self._follow(self.nodes[node], message)
-                self.on_message()
+            if node not in self.nodes:
+                continue
+            self.schedules.message_arrived()
+            if self._recorder.take(node, message):
+                self._follow(self.nodes[node], message)
+            self.on_message()
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
         """React to a message that has been checked."""
+        name = state.plan.name
         if state.plan.leads and (self.plan.programs or not self.plan.has_one_leader):
             self._apply_stop_rules(message)
         match message:
@@ -184,18 +207,19 @@ class Session:
                 if first:
                     self.round_began(round)
             case {"type": "event", "name": "left", "peer": str(peer)}:
-                self.moves.heard(state.plan.name, peer)
-            case {"type": "event", "name": name, "code": 0} if name == ENDED and self.plan.programs:
-                self._say(f"program {message['program']} ended ({text.how_ended(0)})")
-            case {"type": "event", "name": name} if name == DROPPED and state.plan.name not in self._flooding:
-                self._flooding.add(state.plan.name)
-                self._say(f"{state.plan.name} prints too many lines for the record: the rest is dropped")
+                self.moves.goodbye_received(name, peer)
+            case {"type": "event", "name": event, "code": 0} if event == ENDED and self.plan.programs:
+                how = text.how_ended(0)
+                self._show(f"program {message['program']} ended ({how})")
+            case {"type": "event", "name": event} if event == DROPPED and name not in self._flooding:
+                self._flooding.add(name)
+                self._show(f"{name} prints too many lines for the record: the rest is dropped")
             case {"type": "done"}:
                 self.processes.done(state, message["reason"])
             case {"type": "failed"}:
                 state.error = message["error"][:LONGEST_TEXT]
                 if message.get("lasting"):
-                    self.finish("failed", f"{state.plan.name} failed: {state.error}: see `logs {state.plan.name}`")
+                    self.finish("failed", f"{name} failed: {state.error}: see `logs {name}`")
 
     def _apply_stop_rules(self, message: dict[str, Any]) -> None:
         """End the run if what a program has printed, or the mean over several leading nodes, meets a stop rule. A role
@@ -206,7 +230,8 @@ class Session:
                 if stop.rounds is not None and round >= stop.rounds:
                     self.finish("rounds")
             case {"type": "metric", "values": dict() as values} if values.get("scope") == "global":
-                reached = stop.of_nodes.reached({"scope": "global", **self._means(values)})
+                means = self._means(values)
+                reached = stop.of_nodes.reached({"scope": "global", **means})
                 if reached is not None:
                     self.finish(reached)
 
@@ -216,37 +241,49 @@ class Session:
         if self.plan.has_one_leader:
             return values
         story = self._run.story
-        online = {name for name, state in self.nodes.items() if state.plan.leads and state.up and story.counts(name)}
+        online = set()
+        for name, state in self.nodes.items():
+            if state.plan.leads and state.up and story.counts(name):
+                online.add(name)
         means = {}
-        for name in values:
-            reports = story.latest_of_leaders[name]
+        for metric in values:
+            reports = story.latest_of_leaders[metric]
             mean = reports.mean()
             if mean is not None and online <= reports.nodes:
-                means[name] = mean
+                means[metric] = mean
         return means
 
     # The record
 
     def _note(self, name: str, data: dict[str, Any]) -> None:
         """Record an event with the present round."""
-        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        round = self.progress.round or None
+        self._record.event(self._clock(), None, name, round, data)
 
     def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
         self._note(name, data)
         if name == "schedule failed":
-            self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
+            self._show(f"schedule: {data['link']} could not be changed ({data['error']})")
 
     def _note_traffic(self, data: dict[str, Any]) -> None:
         self._note(TRAFFIC, data)
         over = " is over" if data["phase"] == "end" else ""
-        self._say(f"cross traffic on {data['channel']}{over}: {data['kind']}, {text.rate(data['rate'])}")
+        rate = text.rate(data["rate"])
+        self._show(f"cross traffic on {data['channel']}{over}: {data['kind']}, {rate}")
 
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
         round = self.progress.round or None
         self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
-        by_hand = fault.id in self._by_hand
-        over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
-        what = "manual fault" if by_hand else "fault"
-        to = f" to {fault.to}" if fault.to else ""
-        way = f" {fault.direction}" if fault.direction and fault.medium is None else ""
-        self._say(f"{what}: {fault.action} {fault.target}{way}{to}{over}{f' ({detail})' if detail else ''}")
+        what = "manual fault" if fault.id in self._by_hand else "fault"
+        sentence = f"{what}: {fault.action} {fault.target}"
+        if fault.direction and fault.medium is None:
+            sentence += f" {fault.direction}"
+        if fault.to:
+            sentence += f" to {fault.to}"
+        if phase == "end":
+            sentence += " is over"
+        elif phase == "skipped":
+            sentence += " skipped"
+        if detail:
+            sentence += f" ({detail})"
+        self._show(sentence)

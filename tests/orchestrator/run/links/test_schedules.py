@@ -21,7 +21,7 @@ from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.history import History
 from orchestrator.run.links.media import Media
-from orchestrator.run.links.schedules import QUIET, TOLD_EACH, Schedules
+from orchestrator.run.links.schedules import MOST_RECORDED_EACH, QUIET, Schedules
 from orchestrator.run.links.states import Links
 from tests.orchestrator.run.links.test_states import Engine
 from tests.orchestrator.run.nodes.test_session import Play, Stage, play
@@ -188,7 +188,7 @@ def test_thousands_of_changes_are_summed_up() -> None:
     trace = Trace.read("5\n50\n70\n130\n200\n", "t", window=0.05)
     (course,), notes = follow([link("a", "b", trace)], 100.0, Engine())
     assert course.changes > 900
-    assert len(notes) == TOLD_EACH
+    assert len(notes) == MOST_RECORDED_EACH
 
 
 def test_where_no_node_says_anything_any_more_time_ends() -> None:

@@ -90,7 +90,7 @@ async def test_what_became_of_hosts_and_their_last_message_are_recorded(tmp_path
         if text.endswith("again"):
             said.set()
 
-    stage.session._say = say
+    stage.session._show = say
     stage.session.listen()
     driver.news.put_nowait(HostReadings("b", [Reading("power", "test", "all", None, "lost")], ago=15.0))
     driver.news.put_nowait(HostChange("b", "lost", "it is silent"))

@@ -23,7 +23,7 @@ from orchestrator.results.checks.verdicts import STYLES
 @json_option
 def list_folders(runs: Path, as_json: bool) -> None:
     """List the runs in the folder of runs, with their verdict, accuracy, duration and start; the latest first."""
-    from orchestrator.serve.listing import Listing
+    from orchestrator.results.listing import Listing
 
     rows = Listing(runs).rows()
     if as_json:
@@ -85,7 +85,7 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
 def open_report(run: str | None, runs: Path, as_json: bool) -> None:
     """Open the report of RUN in a browser, by default of the latest run; without a display print its path."""
     from orchestrator.record.directory import find_run
-    from orchestrator.run.judgement import judge
+    from orchestrator.report.judgement import judge
 
     directory = find_run(run, runs)
     if not directory.report.exists() or directory.holder() is not None:

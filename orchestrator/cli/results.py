@@ -61,8 +61,8 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
     from orchestrator.record.damage import using_record
     from orchestrator.record.directory import find_run
+    from orchestrator.report.judgement import judge
     from orchestrator.results.summary import print_summary
-    from orchestrator.run.judgement import judge
 
     directory = find_run(run, runs)
     with waiting(f"reading the record of {directory.run}"):

@@ -36,8 +36,8 @@ from orchestrator.sweep.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
     from orchestrator.record.directory import RunDirectory
+    from orchestrator.report.judgement import Conclusion
     from orchestrator.run.display.snapshot import View
-    from orchestrator.run.judgement import Conclusion
     from orchestrator.run.options import RunOptions
     from orchestrator.sweep.running import SweepOutcome
     from orchestrator.sweep.sweeper import Sweeper

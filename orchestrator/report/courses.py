@@ -16,10 +16,10 @@ from netem.schedules.traces import TableForm, Trace, TraceTable
 from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.planning.copies.trace_files import find_file
-from orchestrator.planning.courses import Course, courses
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
+from orchestrator.results.courses import Course, courses
 from orchestrator.results.history import History
 
 MOST = 8  # courses that are drawn

@@ -21,10 +21,10 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.writer import Record
+from orchestrator.report.judgement import Conclusion, judged
 from orchestrator.results.history import History
 from orchestrator.run.display.snapshot import SafeView, View, safely
 from orchestrator.run.down import clear
-from orchestrator.run.judgement import Conclusion, judged
 from orchestrator.run.lifecycle import execute
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.preparation import begin, on_clock, require
@@ -169,4 +169,4 @@ def _run(
         view.close()
     # 8. Judge the run from its record alone, and write the report.
     with collecting_seldom():  # what a simulation leaves behind is still there
-        return judged(directory, ending)
+        return judged(directory, ending.reason, ending.error)

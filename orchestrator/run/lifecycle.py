@@ -1,7 +1,7 @@
 """One run, from a plan to its end. ``execute`` is the lifecycle. Everything else here belongs to one of its steps.
 
-What judges the run afterwards (`orchestrator.run.judgement`) is not imported: a host that carries out a run for another
-one does not judge it.
+What judges the run afterwards (`orchestrator.report.judgement`) is not imported: a host that carries out a run
+for another one does not judge it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def execute(
         with contextlib.suppress(RecordError):
             write_outcome(INTERRUPTION)
             record.close()
-        from orchestrator.run.judgement import judge
+        from orchestrator.report.judgement import judge
 
         judge(directory)
 

@@ -24,12 +24,12 @@ from orchestrator.errors import MistakeError, OrchestratorError, RecordError
 from orchestrator.record.directory import RunDirectory
 from orchestrator.report.template import script, style
 from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.listing import Listing, find, run_paths
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
 from orchestrator.serve.comparison import cases_of_sweep, several
 from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail
 from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
-from orchestrator.serve.listing import Listing, find, run_paths
 from orchestrator.serve.present import planned
 from orchestrator.verbs.results.faults import as_rules
 

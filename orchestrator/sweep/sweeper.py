@@ -17,10 +17,10 @@ from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory, known_runs
 from orchestrator.record.rows import COMPLETE
+from orchestrator.report.judgement import Conclusion
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
-from orchestrator.run.judgement import Conclusion
 from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked

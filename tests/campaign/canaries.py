@@ -32,9 +32,9 @@ def _never_awaited() -> None:
 
 def _wrong_code() -> None:
     """A run that passes ends with the exit code of a failed check."""
-    import orchestrator.run.judgement
+    import orchestrator.report.judgement
 
-    orchestrator.run.judgement.EXIT_CODES["pass"] = 3
+    orchestrator.report.judgement.EXIT_CODES["pass"] = 3
 
 
 def _time_goes_back() -> None:

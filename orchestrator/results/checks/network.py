@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, NetworkReading, pair_of
-from orchestrator.fidelity.real_network import RealNetwork, RealNetworks
-from orchestrator.fidelity.underlay import CrossingLink, NetworkFindings
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import moves
+from orchestrator.results.traffic.hosts_network import CrossingLink, NetworkFindings
+from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks
 
 MOST = 3  # findings that are shown
 

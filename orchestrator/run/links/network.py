@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from orchestrator import text
 from orchestrator.fabric.underlay import EVENT, HostsNetwork, NetworkReading, Pair
-from orchestrator.fidelity.real_network import RealNetworks, notable
-from orchestrator.fidelity.underlay import Deviation, NetworkFindings
 from orchestrator.results.checks.network import crossing_links
+from orchestrator.results.traffic.hosts_network import Deviation, NetworkFindings
+from orchestrator.results.traffic.real_network import RealNetworks, notable
 from orchestrator.run.context import RunContext
 from orchestrator.run.nodes.session import Progress
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from netem.schedules.schedule import Change
 from orchestrator.errors import OrchestratorError
-from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import Plan
+from orchestrator.results.courses import Course, changes_since, courses
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.scenario.sections.topology import Ends

@@ -18,11 +18,11 @@ from netem.profile import KEYS, LinkProfile
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.layout import write, write_entries, write_table
-from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.results.courses import courses
 from orchestrator.run.links.probe import seconds_of_probes
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR

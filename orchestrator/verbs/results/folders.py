@@ -15,9 +15,9 @@ from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
 from orchestrator.record.directory import RunDirectory, is_run, known_runs
 from orchestrator.record.writer import DATABASE
+from orchestrator.report.judgement import exit_code
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
-from orchestrator.run.judgement import exit_code
 from orchestrator.verbs.background import OUTPUT
 
 LOOK_EVERY = 0.1  # s

@@ -10,12 +10,12 @@ import pytest
 
 from netem.media.profile import Crossing
 from orchestrator.planning.copies.trace_files import keep_files, kept_files
-from orchestrator.planning.courses import courses
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.media import at_worst, media_beyond_kernel, media_of, seen_alone
 from orchestrator.planning.plan import Plan
+from orchestrator.results.courses import courses
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

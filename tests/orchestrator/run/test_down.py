@@ -16,8 +16,8 @@ from orchestrator.errors import RunError
 from orchestrator.host.process.processes import TOKEN, labels, run_processes
 from orchestrator.record.directory import RunDirectory, known_runs
 from orchestrator.record.writer import Record
+from orchestrator.results.listing import run_paths
 from orchestrator.run.down import clear, down, traces
-from orchestrator.serve.listing import run_paths
 
 STRANGER = 65534
 HOLD = """

@@ -16,9 +16,9 @@ from netem.schedules.schedule import Schedule, Step, Steps
 from netem.schedules.traces import Trace
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Fabric
-from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.results.checks.registry import checks
+from orchestrator.results.courses import Course, changes_since, courses
 from orchestrator.results.history import History
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.schedules import MOST_RECORDED_EACH, QUIET, Schedules

@@ -11,11 +11,10 @@ from node.catalogue.json_text import strict_json
 from orchestrator.errors import RecordError, RunError
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.record.directory import RunDirectory, write_whole
-from orchestrator.report import write_report
+from orchestrator.report.page import write_report
 from orchestrator.results.checks.registry import Check, overall
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
-from orchestrator.run.tasks import Ending
 
 EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
 
@@ -34,21 +33,22 @@ class Conclusion:
         return self.summary["error"] or self.unwritten
 
 
-def judged(directory: RunDirectory, ending: Ending) -> Conclusion:
-    """The conclusion of a run that has just ended. Holds the verdict even if the report cannot be written."""
+def judged(directory: RunDirectory, reason: str, error: str | None) -> Conclusion:
+    """The conclusion of a run that has just ended, with the reason of its end. It has the verdict even if the report
+    cannot be written."""
     unwritten = None
     try:
         with contextlib.closing(History.open(directory.path)) as history:
             result = summary(history)
             if result["ended"] is None:  # the disk had no room even for the outcome
-                result |= {"ended": ending.reason, "error": ending.error}
+                result |= {"ended": reason, "error": error}
             try:
                 _write_down(directory, history, result)
-            except RecordError as error:
-                unwritten = str(error)
-    except RecordError as error:
-        raise RunError(ending.error or str(error)) from error
-    code = exit_code(ending.reason, result["checks"])
+            except RecordError as refusal:
+                unwritten = str(refusal)
+    except RecordError as damage:
+        raise RunError(error or str(damage)) from damage
+    code = exit_code(reason, result["checks"])
     return Conclusion(result, code if unwritten is None or code == INTERRUPTED else 1, unwritten)
 
 

@@ -5,7 +5,7 @@ than a link's delay may be off, the link is not as asked any more. The same hold
 it is faulty, or because it was given more than it carries. Then a queue also delays the others.
 
 Nothing was asked of a real link, so there is nothing to find between hosts that only real links join
-(`orchestrator.fidelity.real_network`).
+(`orchestrator.results.traffic.real_network`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.fabric.underlay import FramesReading, NetworkReading, PairReading
-from orchestrator.fidelity.real_network import RealNetwork, RealNetworks, notable
-from orchestrator.fidelity.underlay import CrossingLink, NetworkFindings
+from orchestrator.results.traffic.hosts_network import CrossingLink, NetworkFindings
+from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks, notable
 
 REAL = [CrossingLink(*ends, ("a", "b"), 0.0, real=True) for ends in (("edge-0", "cloud"), ("cloud", "edge-0"))]
 SHAPED = CrossingLink("edge-1", "cloud", ("a", "c"), 0.02)

@@ -10,10 +10,10 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.record.directory import RunDirectory
+from orchestrator.results import listing
 from orchestrator.results.history import History
+from orchestrator.results.listing import Listing, Row, find, run_row
 from orchestrator.results.summary import summary
-from orchestrator.serve import listing
-from orchestrator.serve.listing import Listing, Row, find, run_row
 from tests.orchestrator.example_run import Example
 
 FIRST, SECOND = "dropout-20260504-093000-aaaa", "dropout-20260504-103000-bbbb"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator.fabric.underlay import FramesReading, NetworkReading, PairReading
-from orchestrator.fidelity.underlay import CrossingLink, Deviation, NetworkFindings
+from orchestrator.results.traffic.hosts_network import CrossingLink, Deviation, NetworkFindings
 
 BEGAN = 10.0
 USUAL = 0.002

@@ -104,7 +104,12 @@ def tally(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     return {"correct": correct(outputs, targets), "labels": int(counted(targets).sum())}
 
 
-def metrics(tallies: Mapping[str, float], loss: float, targets: tuple[int, ...], task: str) -> dict[str, float]:
+def metrics(
+    tallies: Mapping[str, float],
+    loss: float,
+    targets: tuple[int, ...],
+    task: str,
+) -> dict[str, float]:
     """The metrics by name, from added tallies, the mean ``loss``, and the shape of all ``targets``:
 
     classification   accuracy, over the labels that count; for sequences also perplexity, e^loss

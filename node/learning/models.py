@@ -189,7 +189,12 @@ def he_normal(convolution: nn.Conv2d) -> None:
     nn.init.zeros_(convolution.bias)
 
 
-def _made(name: str, shape: Shape, classes: int, params: Any) -> Parts:
+def _made(
+    name: str,
+    shape: Shape,
+    classes: int,
+    params: Any,
+) -> Parts:
     """A model that is one of `NETWORKS`."""
     network = NETWORKS[name](Layers(shape), classes, params)
     order = sorted(enumerate(network.modules), key=lambda each: each[1][0] != "ResidualBlock")  # these draw first

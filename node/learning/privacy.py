@@ -16,7 +16,12 @@ BINS = 32  # bins of histograms; N values bias MI by about (BINS - 1)² / 2N
 VALUES = 1 << 20  # metrics are computed from the first VALUES values at most
 
 
-def noise_scale(noise: str, epsilon: float, delta: float, sensitivity: float) -> float:
+def noise_scale(
+    noise: str,
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+) -> float:
     """σ = Δ √(2 ln(1/δ)) / ε of "gaussian" noise, λ = Δ / ε of "laplace", 0 of "none": equation 5."""
     match noise:
         case "gaussian":
@@ -33,7 +38,12 @@ def standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -
     return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 
-def draw_noise(noise: str, scale: float, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
+def draw_noise(
+    noise: str,
+    scale: float,
+    shape: tuple[int, ...],
+    random: np.random.Generator,
+) -> NDArray[np.float32]:
     """Independent "gaussian" or "laplace" noise for each value, equation 3."""
     if noise == "laplace":
         return random.laplace(0.0, scale, shape).astype(np.float32)

@@ -141,7 +141,12 @@ def _file(path: str, content: Content) -> dict[str, Any]:
     else:
         size = content.stat().st_size
         sha256 = hash_of_file(content)
-    entity: dict[str, Any] = {"name": path, "encodingFormat": kind, "sha256": sha256, "contentSize": str(size)}
+    entity: dict[str, Any] = {
+        "name": path,
+        "encodingFormat": kind,
+        "sha256": sha256,
+        "contentSize": str(size),
+    }
     return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
 
 
@@ -164,7 +169,12 @@ def croissant(data: Prepared) -> bytes:
         "identifier": f"sha256:{data.sha256}",
         "distribution": [
             {
-                **{"@type": "cr:FileObject", "@id": each.name, "name": each.name, "contentUrl": each.name},
+                **{
+                    "@type": "cr:FileObject",
+                    "@id": each.name,
+                    "name": each.name,
+                    "contentUrl": each.name,
+                },
                 **{"encodingFormat": "application/x-npy", "contentSize": f"{each.stat().st_size} B"},
                 "sha256": hash_of_file(each),
             }

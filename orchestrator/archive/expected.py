@@ -123,7 +123,13 @@ def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
 
 
-def differences(name: str, expected: ExpectedRun, repeated: ExpectedRun, *, exact: bool) -> Iterator[RunDifference]:
+def differences(
+    name: str,
+    expected: ExpectedRun,
+    repeated: ExpectedRun,
+    *,
+    exact: bool,
+) -> Iterator[RunDifference]:
     """The figures of a repetition that differ by more than their tolerance, or at all if ``exact``. The verdict is
     compared if ``exact``, or if the checks of the repetition failed."""
     for key, each in expected.figures.items():

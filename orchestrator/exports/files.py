@@ -16,7 +16,12 @@ from orchestrator.exports.kinds import imported
 from orchestrator.results.history import History
 from orchestrator.results.tables import TABLES, Table
 
-PLAIN: dict[type | None, str] = {float: "float64", int: "int64", str: "string", bool: "bool"}
+PLAIN: dict[type | None, str] = {
+    float: "float64",
+    int: "int64",
+    str: "string",
+    bool: "bool",
+}
 """The types of columns in Parquet, by the type of a row's field. Other fields are JSON text."""
 
 Row = Sequence[Any]

@@ -146,7 +146,13 @@ class MlflowStore:
 class MlflowRun:
     """One run in a store. ``parent``: the run of its sweep, if it has one. ``epoch``: its beginning, since 1970."""
 
-    def __init__(self, store: MlflowStore, run: str, parent: str | None, epoch: float) -> None:
+    def __init__(
+        self,
+        store: MlflowStore,
+        run: str,
+        parent: str | None,
+        epoch: float,
+    ) -> None:
         self._store = store
         self._run = run
         self._parent = parent

@@ -175,7 +175,12 @@ def exploration(p: Oort, round: int) -> float:
     return max(min(p.exploration, p.exploration_least), p.exploration * p.exploration_decay ** (round - 1))
 
 
-def utilities(p: Oort, seen: ClientHistory, clients: Clients, round: int) -> NDArray[np.float64]:
+def utilities(
+    p: Oort,
+    seen: ClientHistory,
+    clients: Clients,
+    round: int,
+) -> NDArray[np.float64]:
     """Util(i) of clients that were asked before."""
     found = seen.utility[clients]
     found = np.minimum(found, np.quantile(found, p.clip))
@@ -203,7 +208,12 @@ def preferred_duration(p: Oort, seen: ClientHistory) -> float:
     return duration
 
 
-def drawn(random: np.random.Generator, clients: Clients, weights: NDArray[np.float64], count: int) -> Clients:
+def drawn(
+    random: np.random.Generator,
+    clients: Clients,
+    weights: NDArray[np.float64],
+    count: int,
+) -> Clients:
     """Draw clients one after the other without replacement, each in proportion to its weight. Clients without weight
     come last. By exponential keys: P. Efraimidis, P. Spirakis, Information Processing Letters 97 (2006)."""
     waiting = random.exponential(size=len(clients))

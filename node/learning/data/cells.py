@@ -12,18 +12,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MISSING = (
-    *("", "?", r"\N", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "#N/A N/A", "NaN", "nan", "-NaN", "-nan", "NaT"),
-    *("NULL", "Null", "null", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-)
+_BLANK = ("", "?", r"\N")
+_NOT_AVAILABLE = ("NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "#N/A N/A")
+_NOT_A_NUMBER = ("NaN", "nan", "-NaN", "-nan", "NaT")
+_NULL = ("NULL", "Null", "null")
+_OF_VISUAL_C = ("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN")
+MISSING = _BLANK + _NOT_AVAILABLE + _NOT_A_NUMBER + _NULL + _OF_VISUAL_C
 """Texts that are no value in any column, as pandas, R, databases and UCI's older data sets write them."""
-MISSING_NUMBER = (*("None", "none", "NONE", "na", "-", "--", "–", "—", ".", ".."), *("#DIV/0!", "#VALUE!"))
+_NONE = ("None", "none", "NONE", "na")
+_DASHES_AND_POINTS = ("-", "--", "–", "—", ".", "..")
+_ERRORS_OF_EXCEL = ("#DIV/0!", "#VALUE!")
+MISSING_NUMBER = _NONE + _DASHES_AND_POINTS + _ERRORS_OF_EXCEL
 """Texts that are no value in a column whose other texts are numbers."""
 
 MOSTLY = 0.5  # share of a column's texts that look like numbers, above which it is one of numbers
 FEW = 3  # different numbers that such a column has at least
 
 LOOKED_AT = 10_000  # different texts of a column from which its kind follows
+LONGEST_SHOWN = 24  # characters of a value in a message
 PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d*,\d+)([eE][+-]?\d+)?", re.ASCII)
 _UNITS = (
@@ -72,31 +78,72 @@ def problem(counts: Mapping[str, int], *, decimal_commas: bool) -> Problem | Non
     different texts in order of their first rows, and how often each occurs. ``decimal_commas``: whether values are
     separated by semicolons or tabs, so that a comma may be a decimal one."""
     looked_at = list(counts)[:LOOKED_AT]
-    rows = sum(counts[text] for text in looked_at)
+    rows = _rows_of(looked_at, counts)
     dates = [text for text in looked_at if DATE.fullmatch(text)]
-    if sum(counts[text] for text in dates) > MOSTLY * rows:
+    rows_of_dates = _rows_of(dates, counts)
+    if rows_of_dates > MOSTLY * rows:
         remedy = "write numbers, such as days or seconds since the first one, or name other columns"
         return Problem(dates[0], "a date or a time", remedy)
-    forms = {text: DRESSED.fullmatch(text) for text in looked_at}
-    alike = [text for text, form in forms.items() if form and not (form["word"] and _differ(forms))]
-    share = sum(counts[text] for text in alike) / rows
+    alike = _like_numbers(looked_at)
+    share = _rows_of(alike, counts) / rows
     few = len(alike) < FEW and share < 1
     if share <= MOSTLY or few:
         return None
-    with_commas = decimal_commas and any("," in text and DECIMAL_COMMA.fullmatch(text) for text in alike)
-    read = DECIMAL_COMMA if with_commas else PLAIN
-    odd = next((text for text in counts if not read.fullmatch(text)), None)
+    with_commas = decimal_commas and _any_decimal_comma(alike)
+    if with_commas:
+        pattern = DECIMAL_COMMA
+    else:
+        pattern = PLAIN
+    odd = _first_without_match(counts, pattern)
     if odd is None:
         return None
     if with_commas and PLAIN.fullmatch(odd):
         return Problem(odd, POINT, ONE_WAY)
-    what, remedy = _oddity(odd, DRESSED.fullmatch(odd), commas_read=decimal_commas)
+    form = DRESSED.fullmatch(odd)
+    what, remedy = _oddity(odd, form, commas_read=decimal_commas)
     return Problem(odd, what, remedy)
+
+
+def _rows_of(texts: Iterable[str], counts: Mapping[str, int]) -> int:
+    """The rows that have one of these different texts."""
+    return sum(counts[text] for text in texts)
+
+
+def _like_numbers(texts: Iterable[str]) -> list[str]:
+    """The texts that are numbers but for units, marks and other ways to write them."""
+    forms = {text: DRESSED.fullmatch(text) for text in texts}
+    words_differ = _differ(forms)
+    alike = []
+    for text, form in forms.items():
+        if form is None:
+            continue
+        if form["word"] and words_differ:
+            continue
+        alike.append(text)
+    return alike
+
+
+def _any_decimal_comma(texts: Iterable[str]) -> bool:
+    for text in texts:
+        if "," in text and DECIMAL_COMMA.fullmatch(text):
+            return True
+    return False
+
+
+def _first_without_match(texts: Iterable[str], pattern: re.Pattern[str]) -> str | None:
+    for text in texts:
+        if not pattern.fullmatch(text):
+            return text
+    return None
 
 
 def _differ(forms: Mapping[str, re.Match[str] | None]) -> bool:
     """Whether words of different texts differ, so that they are no unit."""
-    return len({form["word"] for form in forms.values() if form and form["word"]}) > 1
+    words = set[str]()
+    for form in forms.values():
+        if form and form["word"]:
+            words.add(form["word"])
+    return len(words) > 1
 
 
 def _oddity(text: str, form: re.Match[str] | None, *, commas_read: bool) -> tuple[str, str]:
@@ -108,15 +155,18 @@ def _oddity(text: str, form: re.Match[str] | None, *, commas_read: bool) -> tupl
         return "a number with a percent sign", without
     if form["currency"] or form["after"]:
         return "a number with a currency", without
-    if form["unit"] or form["word"]:
-        return f"a number with the unit {form['unit'] or form['word']}", without
+    unit = form["unit"] or form["word"]
+    if unit:
+        return f"a number with the unit {unit}", without
     if form["bound"]:
         return "a bound, and no number", "write a number, or leave the row out"
     if form["mark"]:
         return "a number with a mark", without
     if form["bracket"]:
         return "a number in brackets", "write a minus sign, or the numbers without brackets"
-    if "," in form["core"] and not commas_read and len(re.findall("[.,]", form["core"])) == 1:
+    separators = re.findall("[.,]", form["core"])
+    one_comma = separators == [","]
+    if one_comma and not commas_read:
         return "a number with a comma", "write decimal points, or separate the values of the file by semicolons"
     if form["sign"] == "\u2212":
         return "a number with the minus sign of typography", "write it with a hyphen"
@@ -128,8 +178,12 @@ def _oddity(text: str, form: re.Match[str] | None, *, commas_read: bool) -> tupl
 def may_be_thousands(texts: Iterable[str]) -> bool:
     """Whether all points or commas of these numbers have three digits behind them, as separators of thousands have.
     0.125 has a decimal point."""
-    separated = [text for text in texts if re.search("[.,]", text)]
-    return all(re.fullmatch(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", text) for text in separated)
+    groups_of_three = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+    for text in texts:
+        separated = re.search("[.,]", text)
+        if separated and not groups_of_three.fullmatch(text):
+            return False
+    return True
 
 
 def is_identifier(name: str) -> bool:
@@ -138,10 +192,10 @@ def is_identifier(name: str) -> bool:
         r"(id|ids|idx|index|level_\d+|uuid|guid|rowid|row_?names?|row_?n(o|r|um|umber)?|row|primary_key|nr\.?|no\.?|n°"
         r"|s\.? ?no\.?|sl\.? ?no\.?|sr\.? ?no\.?|#)"
     )
-    return (
-        re.fullmatch(rf"(.*[_ .\-])?{word}", name, re.IGNORECASE) is not None
-        or re.search("[a-z](Id|ID)$", name) is not None
-    )
+    ends_with_word = re.fullmatch(rf"(.*[_ .\-])?{word}", name, re.IGNORECASE)
+    if ends_with_word:
+        return True
+    return re.search("[a-z](Id|ID)$", name) is not None
 
 
 def has_no_name(name: str) -> bool:
@@ -153,6 +207,15 @@ def has_no_name(name: str) -> bool:
 
 def shown(values: Any, most: int = 5) -> str:
     """The first of some values, and how many more there are."""
-    texts = [str(value) if len(str(value)) <= 24 else f"{str(value)[:24]}…" for value in values[:most]]
+    texts = [_shortened(str(value)) for value in values[:most]]
+    listed = ", ".join(texts)
     more = len(values) - len(texts)
-    return ", ".join(texts) + (f" and {more} more" if more else "")
+    if more:
+        return f"{listed} and {more} more"
+    return listed
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]}…"

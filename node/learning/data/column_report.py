@@ -40,20 +40,21 @@ def report(
     label_names: Collection[str],
 ) -> tuple[tuple[str, str], ...]:
     """Each column, in the order of the table, with what it became."""
-    found = []
+    became = []
     for name in table.data.column_names:
         if name == target:
             words = _target(y, list(label_names))
         elif name in inputs:
             words = _input(table, name, y)
         elif name == columns.subject:
-            words = f"people: {len(np.unique(table.values(name)))}"
+            people = np.unique(table.values(name))
+            words = f"people: {len(people)}"
         elif columns.inputs:
             words = "left out: data.columns.inputs does not name it"
         else:
             words = f"left out: {table.left_out[name]}"
-        found.append((name.strip(), words))
-    return tuple(found)
+        became.append((name.strip(), words))
+    return tuple(became)
 
 
 def _target(y: NDArray[Any], label_names: list[str]) -> str:
@@ -61,40 +62,52 @@ def _target(y: NDArray[Any], label_names: list[str]) -> str:
         return "target: numbers to predict"
     if y.ndim > 1:
         return f"target: {y.shape[1]} labels"
+    if label_names:
+        names = f": {shown(label_names)}"
+    else:
+        names = ""
     classes = len(label_names) or len(np.unique(y))
-    names = f": {shown(label_names)}" if label_names else ""
     return f"target: {classes} classes{names}"
 
 
 def _input(table: Table, name: str, y: NDArray[Any]) -> str:
     values = table.values(name)
     if values.ndim > 1:
-        return f"list of {' x '.join(map(str, values.shape[1:]))}"
+        lengths = map(str, values.shape[1:])
+        return f"list of {' x '.join(lengths)}"
     if isinstance(values[0], bytes):
         return "picture"
     known, places = np.unique(values, return_inverse=True)
     if len(known) == 1:
         remark = "; it is the same in all rows"
     else:
-        remark = _tells_target(values, known, places, y)
+        remark = _as_target(values, known, places, y)
     if values.dtype.kind == "b":
         return f"truth value{remark}"
     if values.dtype.kind in "iuf" and name not in table.classes:
-        return f"number{remark or _counts(known, len(values)) or _rises(values)}"
+        remark = remark or _counts(known, len(values)) or _rises(values)
+        return f"number{remark}"
     if name in table.classes:
-        names = [table.classes[name][value] for value in known]
+        classes = table.classes[name]
+        names = [classes[value] for value in known]
     else:
         names = known.tolist()
     return f"category with {_values(len(known))}: {shown(names)}{remark}"
 
 
 def _values(count: int) -> str:
-    return "1 value" if count == 1 else f"{count} values"
+    if count == 1:
+        return "1 value"
+    return f"{count} values"
 
 
 def _counts(known: NDArray[Any], rows: int) -> str:
     """A remark if the values are the numbers of the rows in another order."""
-    if len(known) == rows > 2 and known[0] in (0, 1) and np.array_equal(known, known[0] + np.arange(rows)):
+    each_once = len(known) == rows > 2
+    if not each_once or known[0] not in (0, 1):
+        return ""
+    row_numbers = known[0] + np.arange(rows)
+    if np.array_equal(known, row_numbers):
         return f"; it is each number from {known[0]:g} to {known[-1]:g} once, so it may number the rows"
     return ""
 
@@ -103,29 +116,55 @@ def _rises(values: NDArray[Any]) -> str:
     """A remark if whole numbers rise or fall from each row to the next, as keys of a database do."""
     steps = np.diff(values.astype(np.float64))
     whole = np.array_equal(values, np.floor(values))
-    if len(values) < ENOUGH_ROWS or not whole or not (np.all(steps > 0) or np.all(steps < 0)):
+    if len(values) < ENOUGH_ROWS or not whole:
         return ""
-    return f"; it {'rises' if steps[0] > 0 else 'falls'} in each row, so it may number the rows"
+    if np.all(steps > 0):
+        direction = "rises"
+    elif np.all(steps < 0):
+        direction = "falls"
+    else:
+        return ""
+    return f"; it {direction} in each row, so it may number the rows"
 
 
-def _tells_target(values: NDArray[Any], known: NDArray[Any], places: NDArray[np.intp], y: NDArray[Any]) -> str:
+def _as_target(
+    values: NDArray[Any],
+    known: NDArray[Any],
+    places: NDArray[np.intp],
+    y: NDArray[Any],
+) -> str:
     """A remark if each value of the column belongs to one class of the target and the reverse, or if its numbers are
     those to predict, in any unit."""
     if y.dtype.kind == "f":
-        same = values.dtype.kind in "iuf" and y.shape[1:] in ((), (1,)) and _proportional(values, y.reshape(-1))
-        return "; it is the target in another unit" if same else ""
+        one_number = y.shape[1:] in ((), (1,))
+        if not one_number or values.dtype.kind not in "iuf":
+            return ""
+        if _proportional(values, y.reshape(-1)):
+            return "; it is the target in another unit"
+        return ""
     if y.ndim > 1 or len(known) > COMPARED:
         return ""
     classes = np.unique(y)
-    pairs = np.unique(places.astype(np.int64) * (int(y.max()) + 1) + y)
+    # Each pair of a value and a class has its own number.
+    width = int(y.max()) + 1
+    pairs = np.unique(places.astype(np.int64) * width + y)
     if len(pairs) == len(known) == len(classes):
         return "; each value belongs to one class, so it may be the target in other words"
     return ""
 
 
 def _proportional(values: NDArray[Any], y: NDArray[Any]) -> bool:
-    centred = [each - each.mean() for each in (values.astype(np.float64), y.astype(np.float64))]
-    norms = [float(np.linalg.norm(each)) for each in centred]
-    if min(norms) == 0:
+    values_centred = _centred(values)
+    y_centred = _centred(y)
+    values_norm = float(np.linalg.norm(values_centred))
+    y_norm = float(np.linalg.norm(y_centred))
+    if min(values_norm, y_norm) == 0:
         return False
-    return bool(abs(centred[0] @ centred[1]) > (1 - 1e-9) * norms[0] * norms[1])
+    product = abs(values_centred @ y_centred)
+    return bool(product > (1 - 1e-9) * values_norm * y_norm)
+
+
+def _centred(values: NDArray[Any]) -> NDArray[np.float64]:
+    floats = values.astype(np.float64)
+    centred: NDArray[np.float64] = floats - floats.mean()
+    return centred

@@ -32,13 +32,21 @@ class _Numbers:
 def typed(table: Any, *, decimal_commas: bool, as_they_are: Collection[str]) -> tuple[Any, dict[str, Problem]]:
     """The table with its columns of texts as numbers or truth values where all texts are, and the problems of others,
     by name. Texts for a missing value are null. Columns ``as_they_are`` stay texts, but for missing values."""
-    texts = {name: _trimmed(table.column(name)) for name in table.column_names if _is_text(table.column(name))}
+    texts = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if _is_text(column):
+            texts[name] = _trimmed(column)
     numbers: dict[str, _Numbers] = {}
     for name, column in texts.items():
-        found = None if name in as_they_are else _numbers(column, decimal_commas)
-        if found is not None:
-            numbers[name] = found
-    problems = _ambiguous(numbers, texts) if decimal_commas else {}
+        if name in as_they_are:
+            continue
+        read = _numbers(column, decimal_commas)
+        if read is not None:
+            numbers[name] = read
+    problems: dict[str, Problem] = {}
+    if decimal_commas:
+        problems = _ambiguous(numbers, texts)
     table = _with_floats(table)
     for place, name in enumerate(table.column_names):
         if name not in texts:
@@ -60,7 +68,8 @@ def _with_floats(table: Any) -> Any:
 
     for place, field in enumerate(table.schema):
         if types.is_decimal(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(float64()))
+            floats = table.column(place).cast(float64())
+            table = table.set_column(place, field.name, floats)
     return table
 
 
@@ -68,7 +77,9 @@ def _is_text(column: Column) -> bool:
     from pyarrow import types
 
     kind = column.type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    if types.is_string(kind) or types.is_large_string(kind):
+        return True
+    return bool(types.is_string_view(kind))
 
 
 def _trimmed(column: Column) -> Column:
@@ -84,7 +95,8 @@ def _without(texts: Column, missing: Sequence[str]) -> Column:
     from pyarrow import array, compute, scalar, string
 
     is_missing = compute.is_in(texts, value_set=array(missing))
-    return compute.if_else(is_missing, scalar(None, string()), texts)
+    null = scalar(None, string())
+    return compute.if_else(is_missing, null, texts)
 
 
 def _numbers(texts: Column, decimal_commas: bool) -> _Numbers | None:
@@ -94,17 +106,21 @@ def _numbers(texts: Column, decimal_commas: bool) -> _Numbers | None:
     present = _without(texts, cells.MISSING_NUMBER)
     if present.null_count == len(present):
         return None
-    plain = _cast(present)
+    numbers = _cast(present)
     separator = "."
-    if plain is None and decimal_commas and _all_match(present, cells.DECIMAL_COMMA):
+    if numbers is None and decimal_commas and _all_match(present, cells.DECIMAL_COMMA):
         separator = ","
-        plain = _cast(compute.replace_substring(present, ",", "."))
-    if plain is None:
+        with_points = compute.replace_substring(present, ",", ".")
+        numbers = _cast(with_points)
+    if numbers is None:
         return None
-    separated = compute.filter(present, compute.match_substring(present, separator)).to_pylist()
+    has_separator = compute.match_substring(present, separator)
+    separated = compute.filter(present, has_separator).to_pylist()
     mixed = len(separated) + present.null_count < len(present)
     clear = not cells.may_be_thousands(separated)
-    return _Numbers(plain, separator if separated else "", clear, mixed)
+    if not separated:
+        separator = ""
+    return _Numbers(numbers, separator, clear, mixed)
 
 
 def _cast(texts: Column) -> Column | None:
@@ -121,34 +137,41 @@ def _cast(texts: Column) -> Column | None:
 def _all_match(texts: Column, pattern: re.Pattern[str]) -> bool:
     from pyarrow import compute
 
-    return bool(compute.all(compute.match_substring_regex(texts, f"^(?:{pattern.pattern})$")).as_py())
+    matches = compute.match_substring_regex(texts, f"^(?:{pattern.pattern})$")
+    return bool(compute.all(matches).as_py())
 
 
 def _ambiguous(numbers: dict[str, _Numbers], texts: dict[str, Column]) -> dict[str, Problem]:
     """The columns of which it is open whether a point or comma is a decimal one: those with the other separator than a
     column where it clearly is, and those with whole numbers next to groups of three digits."""
-    clear = {found.separator for found in numbers.values() if found.separator and found.clear}
+    clear = set[str]()
+    for column in numbers.values():
+        if column.separator and column.clear:
+            clear.add(column.separator)
     problems = {}
-    for name, found in numbers.items():
-        if found.separator == "." and "," in clear:
+    for name, column in numbers.items():
+        separator = column.separator
+        if separator == "." and "," in clear:
             what = cells.POINT
             remedy = cells.ONE_WAY
-        elif found.separator == "," and clear == {"."}:
+        elif separator == "," and clear == {"."}:
             what = cells.COMMA
             remedy = cells.ONE_WAY
-        elif found.separator and found.mixed and found.separator not in clear:
+        elif separator and column.mixed and separator not in clear:
             what = cells.EITHER
             remedy = cells.WITH_COMMAS
         else:
             continue
-        problems[name] = Problem(_first_with(texts[name], found.separator), what, remedy)
+        odd = _first_with(texts[name], separator)
+        problems[name] = Problem(odd, what, remedy)
     return problems
 
 
 def _first_with(texts: Column, separator: str) -> str:
     from pyarrow import compute
 
-    first: str = compute.filter(texts, compute.match_substring(texts, separator))[0].as_py()
+    with_separator = compute.filter(texts, compute.match_substring(texts, separator))
+    first: str = with_separator[0].as_py()
     return first
 
 
@@ -156,32 +179,45 @@ def _truths_or_problem(texts: Column, decimal_commas: bool) -> tuple[Column, Pro
     """A column of texts that are not all numbers, as truth values if they are that, and its problem, if it has one."""
     from pyarrow import bool_, compute
 
-    counts = {each["values"].as_py(): each["counts"].as_py() for each in compute.value_counts(texts.drop_null())}
+    counts = {}
+    for entry in compute.value_counts(texts.drop_null()):
+        text = entry["values"].as_py()
+        counts[text] = entry["counts"].as_py()
     if not counts:
         return texts, None
-    if {text.lower() for text in counts} <= {"true", "false"}:
-        return compute.utf8_lower(texts).cast(bool_()), None
+    spellings = {text.lower() for text in counts}
+    if spellings <= {"true", "false"}:
+        truths = compute.utf8_lower(texts).cast(bool_())
+        return truths, None
     return texts, cells.problem(counts, decimal_commas=decimal_commas)
 
 
 def numbers_rows(values: NDArray[Any], starts: Sequence[int]) -> bool:
     """Whether values (N,) count the rows in order, up or down, over all files or in each file again from 0 or 1.
-    ``starts``: the rows with which files begin."""
+    ``starts``: the rows with which files start."""
     if len(values) < FEWEST_ROWS or values.dtype.kind not in "iuf":
         return False
     steps = np.diff(values.astype(np.float64))
-    if len(values) >= ENOUGH_ROWS and (np.all(steps == 1) or np.all(steps == -1)):
-        return bool(values[0] == np.floor(values[0]))
+    if len(values) >= ENOUGH_ROWS:
+        by_one = np.all(steps == 1) or np.all(steps == -1)
+        if by_one:
+            return bool(values[0] == np.floor(values[0]))
     if values[0] not in (0, 1):
         return False
     over_all = np.arange(len(values)) + values[0]
     if np.array_equal(values, over_all):
         return True
-    of_file = np.concatenate([np.arange(len(part)) for part in np.split(over_all, starts[1:])])
+    files = np.split(over_all, starts[1:])
+    of_file = np.concatenate([np.arange(len(rows)) for rows in files])
     return bool(np.array_equal(values, of_file + values[0]))
 
 
-def not_an_input(name: str, column: Column, values: Callable[[], NDArray[Any]], starts: Sequence[int]) -> str | None:
+def not_an_input(
+    name: str,
+    column: Column,
+    values: Callable[[], NDArray[Any]],
+    starts: Sequence[int],
+) -> str | None:
     """Why a column without lists is left out unless it is named: it has no name or no values, or numbers or names the
     rows. None if it may be an input. ``values``: returns those of a column without missing ones."""
     if cells.has_no_name(name):
@@ -190,16 +226,18 @@ def not_an_input(name: str, column: Column, values: Callable[[], NDArray[Any]], 
         return "it has no values"
     if column.null_count:
         return None
-    held = values()
-    if held.ndim > 1 or held.dtype.kind not in "iufOUM":
+    present = values()
+    if present.ndim > 1 or present.dtype.kind not in "iufOUM":
         return None
-    if numbers_rows(held, starts):
+    if numbers_rows(present, starts):
         return "it numbers the rows"
-    if len(held) < FEWEST_ROWS or isinstance(held[0], bytes | dict | list):
+    if len(present) < FEWEST_ROWS or isinstance(present[0], bytes | dict | list):
         return None
-    different = len(set(held.tolist())) == len(held)
-    if different and isinstance(held[0], str):
+    different = set(present.tolist())
+    if len(different) < len(present):
+        return None
+    if isinstance(present[0], str):
         return "its texts are all different, as names of rows"
-    if different and held.dtype.kind in "iu" and cells.is_identifier(name):
+    if present.dtype.kind in "iu" and cells.is_identifier(name):
         return "its numbers are all different, as identifiers"
     return None

@@ -37,36 +37,39 @@ class CsvText:
     @property
     def rows(self) -> Iterator[list[str]]:
         """The header and the rows, of which those without any value are left out, as spreadsheets append them."""
-        return (row for row in self._reader() if any(row))
+        for values in self._reader():
+            if any(values):
+                yield values
 
     def line(self, row: int) -> int:
-        """The line on which row number ``row`` begins; rows count from 0 below the header, lines from 1."""
+        """The line on which row number ``row`` starts; rows count from 0 below the header, lines from 1."""
         reader = self._reader()
-        begin = 1
+        start = 1
         place = -1
         for values in reader:
-            if any(values) and place == row:
-                return begin + self.skipped
-            place += any(values)
-            begin = reader.line_num + 1
-        return begin + self.skipped
+            has_value = any(values)
+            if has_value and place == row:
+                break
+            if has_value:
+                place += 1
+            start = reader.line_num + 1
+        return start + self.skipped
 
     def _reader(self) -> Any:
         return csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
 
 
 def opened(file: Path) -> CsvText:
-    """The text of a file. DataError if it is in another encoding than UTF-8 or UTF-16, or begins without a header."""
+    """The text of a file. DataError if it is in another encoding than UTF-8 or UTF-16."""
     text = _decoded(file, read_regular(file))
     declared = DECLARED.match(text)
     if declared:
-        text = text[declared.end() :]
-    first_line = re.sub('"[^"]*"', "", re.split("[\r\n]", text, maxsplit=1)[0])
-    if declared:
-        delimiter = declared[1]
-    else:
-        delimiter = max(DELIMITERS, key=first_line.count)
-    return CsvText(file, text, delimiter, skipped=1 if declared else 0)
+        below = text[declared.end() :]
+        return CsvText(file, below, delimiter=declared[1], skipped=1)
+    first_line = re.split("[\r\n]", text, maxsplit=1)[0]
+    unquoted = re.sub('"[^"]*"', "", first_line)
+    delimiter = max(DELIMITERS, key=unquoted.count)
+    return CsvText(file, text, delimiter)
 
 
 def read_texts(content: CsvText) -> Any:
@@ -82,13 +85,22 @@ def read_texts(content: CsvText) -> Any:
         wrong.append(row)
         return "error"
 
-    parsing = pyarrow_csv.ParseOptions(delimiter=content.delimiter, newlines_in_values=True, invalid_row_handler=note)
+    parsing = pyarrow_csv.ParseOptions(
+        delimiter=content.delimiter,
+        newlines_in_values=True,
+        invalid_row_handler=note,
+    )
     reading = pyarrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1)
     types = dict.fromkeys(names, string())
     converting = pyarrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     stream = io.BytesIO(content.text.encode())
     try:
-        table = pyarrow_csv.read_csv(stream, read_options=reading, parse_options=parsing, convert_options=converting)
+        table = pyarrow_csv.read_csv(
+            stream,
+            read_options=reading,
+            parse_options=parsing,
+            convert_options=converting,
+        )
     except Exception:
         if not wrong:
             raise
@@ -107,34 +119,49 @@ def _without_empty_rows(table: Any) -> Any:
             with_value = has_text
         else:
             with_value = compute.or_(with_value, has_text)
-    return table if with_value is None else table.filter(with_value)
+    if with_value is None:
+        return table
+    return table.filter(with_value)
 
 
 def _names(content: CsvText) -> list[str]:
-    """The names of the columns. Columns without a name get different numbers of blanks, which pyarrow tells apart."""
+    """The names of the columns. Columns without a name get different numbers of blanks: pyarrow needs different
+    names."""
     header = next(content.rows, [])
     names = [name.strip() for name in header]
-    numbers = [name for name in names if PLAIN.fullmatch(name) and not name.isdigit()]
-    if numbers:
-        line = f"line {content.skipped + 1} has the number {numbers[0]}"
-        raise DataError(f"{content.file}: {line} where the names of the columns must be; write a header")
-    repeated = [name for name, count in Counter(names).items() if count > 1 and not has_no_name(name)]
-    if repeated:
-        raise DataError(f"{content.file}: the header has the name {repeated[0]!r} more than once; rename a column")
-    blanks = (" " * count for count in itertools.count())
-    return [next(blanks) if name == "" else name for name in names]
+    for name in names:
+        if PLAIN.fullmatch(name) and not name.isdigit():
+            line = f"line {content.skipped + 1} has the number {name}"
+            raise DataError(f"{content.file}: {line} where the names of the columns must be; write a header")
+    for name, count in Counter(names).items():
+        if count > 1 and not has_no_name(name):
+            raise DataError(f"{content.file}: the header has the name {name!r} more than once; rename a column")
+    different = []
+    unnamed = 0
+    for name in names:
+        if name == "":
+            different.append(" " * unnamed)
+            unnamed += 1
+        else:
+            different.append(name)
+    return different
 
 
 def _uneven(content: CsvText, expected: int) -> DataError:
     """The error for the first row that has more or fewer values than the header."""
     for number, row in enumerate(content.rows, start=-1):
-        if len(row) != expected:
-            values = "1 value" if len(row) == 1 else f"{len(row)} values"
-            separated = f"the header {expected}, separated by {_in_words(content.delimiter)}"
-            remedy = _QUOTE
-            if len(row) == expected + 1 and all(len(other) == expected + 1 for other in _below_header(content)):
-                remedy = _ROW_NAMES
-            return DataError(f"{content.file}: line {content.line(number)} has {values}, and {separated}; {remedy}")
+        count = len(row)
+        if count == expected:
+            continue
+        if count == 1:
+            values = "1 value"
+        else:
+            values = f"{count} values"
+        separated = f"the header {expected}, separated by {_in_words(content.delimiter)}"
+        remedy = _QUOTE
+        if count == expected + 1 and _all_rows_have(count, content):
+            remedy = _ROW_NAMES
+        return DataError(f"{content.file}: line {content.line(number)} has {values}, and {separated}; {remedy}")
     return DataError(f"{content.file}: rows have different numbers of values")
 
 
@@ -142,22 +169,30 @@ _QUOTE = "quote a value that has the separator in it, and name each column in th
 _ROW_NAMES = "name the first column in the header too; in R, write.csv does, or write.table with col.names=NA"
 
 
-def _below_header(content: CsvText) -> Iterator[list[str]]:
-    return itertools.islice(content.rows, 1, None)
+def _all_rows_have(count: int, content: CsvText) -> bool:
+    below_header = itertools.islice(content.rows, 1, None)
+    return all(len(row) == count for row in below_header)
+
+
+_DELIMITER_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def _in_words(delimiter: str) -> str:
-    return {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}.get(delimiter, repr(delimiter))
+    return _DELIMITER_NAMES.get(delimiter, repr(delimiter))
 
 
 def _decoded(file: Path, content: bytes) -> str:
     """The text of UTF-8, with or without a mark, or of UTF-16 with one."""
     utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "utf-16" if utf_16 else "utf-8-sig"
+    if utf_16:
+        encoding = "utf-16"
+    else:
+        encoding = "utf-8-sig"
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
         remedy = "save it as UTF-8, in Excel as 'CSV UTF-8', or convert it: iconv -f WINDOWS-1252 -t UTF-8"
         raise DataError(f"{file}: is not UTF-8 text (byte {error.start}, line {line}); {remedy}") from None
     if "\0" in text:

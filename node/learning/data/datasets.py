@@ -49,6 +49,7 @@ from node.learning.errors import DataError, DataNotFound
 
 FORMAT = 7  # version of the prepared folder; part of its name, so that a new version does not use old folders
 LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
+KEY_LENGTH = 12  # hexadecimal digits of a hash at the end of a prepared folder's name
 log = logging.getLogger(__name__)
 
 
@@ -86,7 +87,11 @@ class Prepared:
     def task(self) -> Task:
         """What a model of the data predicts, by the type of the targets."""
         kind = self.array("y_test").dtype.kind
-        return "regression" if kind == "f" else "multi-label" if kind == "u" else "classification"
+        if kind == "f":
+            return "regression"
+        if kind == "u":
+            return "multi-label"
+        return "classification"
 
     @property
     def labels(self) -> Shape:
@@ -97,14 +102,20 @@ class Prepared:
 
     @property
     def form(self) -> Form:
-        kinds = {name: each.dtype.name for name, each in parts_of(self.array("x_test")).items() if name}
-        named = tuple((name, kind, self.array("x_test")[name].shape[1:]) for name, kind in kinds.items())
-        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, named)
+        x = self.array("x_test")
+        named = []
+        for name, part in parts_of(x).items():
+            if name:
+                named.append((name, part.dtype.name, part.shape[1:]))
+        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, tuple(named))
 
     def zeros(self, *count: int) -> NDArray[Any]:
         """Samples of zeros, in the form of the model's input."""
         kind = self.array("x_test").dtype
-        return np.zeros((*count, *self.shape), kind if kind.names or self.tokens else np.float32)
+        shape = (*count, *self.shape)
+        if kind.names or self.tokens:
+            return np.zeros(shape, kind)
+        return np.zeros(shape, np.float32)
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -137,8 +148,11 @@ def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
         return np.zeros(len(labels), np.int64)
     if labels.ndim == 1:
         return np.array(labels)
-    from_the_end = np.argmax(labels[:, ::-1] != IGNORED, axis=1)
-    return np.array(labels[np.arange(len(labels)), labels.shape[1] - 1 - from_the_end])
+    counts = labels != IGNORED
+    from_the_end = np.argmax(counts[:, ::-1], axis=1)
+    last = labels.shape[1] - 1 - from_the_end
+    rows = np.arange(len(labels))
+    return np.array(labels[rows, last])
 
 
 @functools.lru_cache(maxsize=32)
@@ -163,54 +177,71 @@ def prepare(
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
     Raises DataNotFound (with the places tried and the remedy) or DataError (the files found are broken).
     """
-    store = cache if store is None else store
-    stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")[:LONGEST_STEM] or "data"
+    if store is None:
+        store = cache
     if name in DATASETS and DATASETS[name].read is not None:
-        source, read, key = _made(name)
+        source, read, key = _of_plugin(name)
     else:
         place, read = _find(name, cache, search, download)
-        if name.partition(":")[0] in TABLES:
+        if _form(name) in TABLES:
             read = functools.partial(read, columns)
-        else:
-            read = read
         source = str(place or "edgebed")
         key = _fingerprint(name, place, columns)
-    directory = cache / f"{stem}-{key}"
+    directory = cache / f"{_stem(name)}-{key}"
     if not directory.exists():
         directory = store / directory.name
         log.info("preparing data set %s from %s", name, source)
         try:
             arrays = read()
         except ImportError as error:
-            raise DataError(f"{source} {lacking(error) or f'cannot be read: {error}'}") from error
+            reason = lacking(error) or f"cannot be read: {error}"
+            raise DataError(f"{source} {reason}") from error
         _store(name, arrays, source, directory)
     return open_prepared(directory)
+
+
+def _form(name: str) -> str:
+    """The form of the files of a data set that is named by a path, such as npz:data.npz."""
+    return name.partition(":")[0]
+
+
+def _stem(name: str) -> str:
+    """The start of a prepared folder's name: letters and digits of the data set's name."""
+    last = Path(name).stem.lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
+    return stem[:LONGEST_STEM] or "data"
 
 
 def open_prepared(directory: Path) -> Prepared:
     """Open a folder that `prepare` made. Raises DataError if it is no such folder."""
     try:
-        meta = json.loads((directory / "meta.json").read_text(encoding="ascii"))
-        values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in meta.items()}
+        text = (directory / "meta.json").read_text(encoding="ascii")
+        values: dict[str, Any] = {}
+        for key, value in json.loads(text).items():
+            if isinstance(value, list):
+                value = tuple(value)
+            values[key] = value
         return Prepared(directory, **values)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
 
 
-def _made(name: str) -> tuple[str, Reader, str]:
+def _of_plugin(name: str) -> tuple[str, Reader, str]:
     """The source, reader and hash of a plug-in's data set. What its function reads may change, so it is called each
     time, and equal arrays share a folder."""
     entry = DATASETS[name]
     assert entry.read is not None
     source = f"data set {name} ({entry.where})"
     try:
-        arrays = arrays_from(entry.read(), source)
+        entries = entry.read()
+        arrays = arrays_from(entries, source)
     except DataError:
         raise
     except Exception as error:
         reason = lacking(error) or f"cannot be read: {type(error).__name__}: {error}"
         raise DataError(f"{source} {reason}") from error
-    return source, lambda: arrays, _digest(arrays)[:12]
+    key = _digest(arrays)[:KEY_LENGTH]
+    return source, lambda: arrays, key
 
 
 def _digest(arrays: Arrays) -> str:
@@ -224,37 +255,39 @@ def _digest(arrays: Arrays) -> str:
 
 
 def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    return {name: values for name, values in vars(arrays).items() if isinstance(values, np.ndarray)}
+    """The arrays that the data set has, by name."""
+    named = {}
+    for name, values in vars(arrays).items():
+        if isinstance(values, np.ndarray):
+            named[name] = values
+    return named
 
 
 def locate(name: str, cache: Path) -> str | None:
     """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
     try:
-        return str(_find(name, cache, [], download=False)[0] or DATASETS[name].where)
+        place, _ = _find(name, cache, [], download=False)
     except DataNotFound:
         return None
+    return str(place or DATASETS[name].where)
 
 
-def _find(name: str, cache: Path, search: Sequence[Path], download: bool) -> tuple[Path | None, Reader]:
+def _find(
+    name: str,
+    cache: Path,
+    search: Sequence[Path],
+    download: bool,
+) -> tuple[Path | None, Reader]:
     """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
     if name == "digits":
         return None, formats.read_digits
-    form, _, given = name.partition(":")
-    if given:
-        path = Path(os.path.expanduser(given))
-        if path.is_absolute():
-            candidates = [path]
-        else:
-            candidates = [path, *(place / path for place in search)]
-        for candidate in candidates:
-            if os.path.exists(candidate) and (form != "npz" or not candidate.is_dir()):
-                return candidate, functools.partial(FORMS[form], candidate)
-        places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        what = {"npz": "file", "images": "folder or zip", "leaf": "folder", "text": "folder"}
-        raise DataNotFound(f"data set {name}: no {what.get(form, 'file or folder')} at {' or '.join(places)}")
+    form, _, path = name.partition(":")
+    if path:
+        place = _named_place(name, path, search)
+        return place, functools.partial(FORMS[form], place)
     roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         with contextlib.suppress(OSError):  # a folder that this user may not read
@@ -265,16 +298,44 @@ def _find(name: str, cache: Path, search: Sequence[Path], download: bool) -> tup
     return _fetch(name, cache, tried, download)
 
 
-def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Path, Reader]:
+def _named_place(name: str, named: str, search: Sequence[Path]) -> Path:
+    """The file or folder of a data set that is named by a path. Raises DataNotFound."""
+    path = Path(os.path.expanduser(named))
+    candidates = [path]
+    if not path.is_absolute():
+        candidates.extend(place / path for place in search)
+    form = _form(name)
+    for candidate in candidates:
+        if not os.path.exists(candidate):
+            continue
+        if form == "npz" and candidate.is_dir():
+            continue
+        return candidate
+    places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
+    kind = _KINDS.get(form, "file or folder")
+    raise DataNotFound(f"data set {name}: no {kind} at {' or '.join(places)}")
+
+
+_KINDS = {"npz": "file", "images": "folder or zip", "leaf": "folder", "text": "folder"}
+
+
+def _fetch(
+    name: str,
+    cache: Path,
+    tried: list[str],
+    download: bool,
+) -> tuple[Path, Reader]:
     if download:
         log.info("downloading data set %s", name)
         try:
             place = downloads.download(name, cache / "downloads")
-            reader = FORMATS[name](place) if place else None
-            if place and reader:
-                return place, reader
+            if place:
+                reader = FORMATS[name](place)
+                if reader:
+                    return place, reader
         except (OSError, RuntimeError, ImportError) as error:
-            tried.append(f"the network ({lacking(error) or ' '.join(str(error).split())})")
+            reason = lacking(error) or " ".join(str(error).split())
+            tried.append(f"the network ({reason})")
     names = ", ".join(_NAMES[name])
     raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
 
@@ -282,7 +343,13 @@ def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Pa
 _NAMES = {  # names of the files or folders of each data set, inside a folder of data sets
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
-    "cifar10": ("cifar10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar10.zip", "cifar10-jpeg.zip"),
+    "cifar10": (
+        "cifar10",
+        "cifar-10-batches-bin",
+        "cifar-10-binary.tar.gz",
+        "cifar10.zip",
+        "cifar10-jpeg.zip",
+    ),
     "cifar100": ("cifar100", "cifar-100-binary", "cifar-100-binary.tar.gz"),
     "har": ("har", "UCI HAR Dataset", "har.npz", "uci-har-acc.npz"),
     "har-9": ("har", "UCI HAR Dataset", "har-9.npz"),
@@ -292,8 +359,14 @@ _NAMES = {  # names of the files or folders of each data set, inside a folder of
 
 def data_folders(cache: Path) -> list[Path]:
     """The folders in which data sets are looked for, without those of a scenario."""
-    known = [Path(folder) for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep) if folder]
-    return [*known, Path("/usr/share/datasets"), Path.home() / ".cache" / "torchvision", cache / "downloads"]
+    folders = []
+    for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep):
+        if folder:
+            folders.append(Path(folder))
+    folders.append(Path("/usr/share/datasets"))
+    folders.append(Path.home() / ".cache" / "torchvision")
+    folders.append(cache / "downloads")
+    return folders
 
 
 def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Path]:
@@ -302,7 +375,8 @@ def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Pa
     for root in roots:
         if given:
             yield root
-        yield from (root / each for each in _NAMES[name])
+        for file in _NAMES[name]:
+            yield root / file
 
 
 def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str:
@@ -310,23 +384,39 @@ def _fingerprint(name: str, source: Path | None, columns: Columns | None) -> str
     count: a file can change without them, and a copy has others. In a folder, its own files and those below train and
     test count; in a folder of texts or tables, all files."""
     digest = hashlib.sha256(f"{FORMAT} {name}{columns or ''}".encode())
-    if source is not None:
-        digest.update(os.fsencode(source.absolute()))
-        if source.is_dir():
-            names = sorted(below(source), key=os.fsencode)
-        else:
-            names = [""]
-        every = name.partition(":")[0] in ("text", *TABLES)
-        names = [each for each in names if every or "/" not in each or {"train", "test"} & set(each.split("/"))]
-        files = {each: source / each for each in names if each == "" or (source / each).is_file()}
-        refuse_large(source, sum(file.stat().st_size for file in files.values()))
-        for each, file in files.items():
-            with open_regular(file) as content:
-                digest.update(os.fsencode(f"\0{each}\0") + hashlib.file_digest(content, "sha256").digest())
-    return digest.hexdigest()[:12]
+    if source is None:
+        return digest.hexdigest()[:KEY_LENGTH]
+    digest.update(os.fsencode(source.absolute()))
+    files = _files(name, source)
+    size = sum(file.stat().st_size for file in files.values())
+    refuse_large(source, size)
+    for relative, file in files.items():
+        with open_regular(file) as content:
+            of_content = hashlib.file_digest(content, "sha256").digest()
+            digest.update(os.fsencode(f"\0{relative}\0") + of_content)
+    return digest.hexdigest()[:KEY_LENGTH]
 
 
-def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
+def _files(name: str, source: Path) -> dict[str, Path]:
+    """The files of a data set by their names relative to ``source``; of a file, itself under the name ""."""
+    if not source.is_dir():
+        return {"": source}
+    every = _form(name) in ("text", *TABLES)
+    files = {}
+    for relative in sorted(below(source), key=os.fsencode):
+        folders = set(relative.split("/"))
+        counts = every or "/" not in relative or not folders.isdisjoint(("train", "test"))
+        if counts and (source / relative).is_file():
+            files[relative] = source / relative
+    return files
+
+
+def _store(
+    name: str,
+    arrays: Arrays,
+    source: str,
+    directory: Path,
+) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     arrays, unlabelled = without_unlabelled(arrays, source)
     shape, classes = _check(name, arrays, source)
@@ -335,7 +425,8 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
         for key, values in _named(arrays).items():
-            np.save(making / f"{key}.npy", np.ascontiguousarray(values), allow_pickle=False)
+            contiguous = np.ascontiguousarray(values)
+            np.save(making / f"{key}.npy", contiguous, allow_pickle=False)
         meta = {
             "name": name,
             "shape": shape,
@@ -363,45 +454,75 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
 
 def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
-    train = ("train", arrays.x_train, arrays.y_train, arrays.subjects)
-    test = ("test", arrays.x_test, arrays.y_test, arrays.test_subjects)
-    for part, x, y, subjects in (train, test):
-        refuse_unequal(source, part, len(x), len(y))
-        if subjects is not None and len(subjects) != len(y):
-            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
-        wrong = parts.not_finite(x)
-        if len(wrong):
-            raise DataError(
-                f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
-                f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
-            )
-    for what, one, other in (("samples", arrays.x_train, arrays.x_test), ("targets", arrays.y_train, arrays.y_test)):
-        if one.dtype != other.dtype or one.shape[1:] != other.shape[1:]:
-            kinds = f"train {what} are {one.dtype} {one.shape[1:]}, test {what} {other.dtype} {other.shape[1:]}"
-            raise DataError(f"{source}: {kinds}; they must be alike")
+    _check_part("train", arrays.x_train, arrays.y_train, arrays.subjects, source)
+    _check_part("test", arrays.x_test, arrays.y_test, arrays.test_subjects, source)
+    _refuse_unlike("samples", arrays.x_train, arrays.x_test, source)
+    _refuse_unlike("targets", arrays.y_train, arrays.y_test, source)
     shape = tuple(arrays.x_train.shape[1:])
-    if any(0 in each.shape[1:] for each in parts_of(arrays.x_train).values()):
-        raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
+    for part in parts_of(arrays.x_train).values():
+        if 0 in part.shape[1:]:
+            raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
+    known = None
     if name in DATASETS and DATASETS[name].classes:
         known = DATASETS[name]
-    else:
-        known = None
     if arrays.y_train.dtype != np.int64:
         if known is not None:
             raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")
         return shape, arrays.y_train.shape[1]
-    if arrays.y_train.ndim == 1 and (known is None or min(arrays.y_train.min(), arrays.y_test.min()) < 0):
+    if arrays.y_train.ndim == 1 and (known is None or _has_negative(arrays)):
         refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
-    classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
-    if arrays.y_train.ndim > 1:  # a token may be an input only
-        tokens = [*parts_of(arrays.x_train).values(), *parts_of(arrays.x_test).values()]
-        shapes = (arrays.y_train.shape, arrays.y_test.shape)
-        classes = max(
-            classes, *(int(each.max()) + 1 for each in tokens if each.shape in shapes and each.dtype.kind == "i")
-        )
+    classes = _classes(arrays)
     if known is not None and (shape, classes) != (known.shape, known.classes):
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
             f"{known.shape} and {known.classes}"
         )
     return shape, classes
+
+
+def _check_part(
+    part: str,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    subjects: NDArray[np.int64] | None,
+    source: str,
+) -> None:
+    """DataError if the arrays of a part have different lengths, or a sample has no finite values."""
+    refuse_unequal(source, part, len(x), len(y))
+    if subjects is not None and len(subjects) != len(y):
+        raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
+    wrong = parts.not_finite(x)
+    if len(wrong):
+        raise DataError(
+            f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
+            f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
+        )
+
+
+def _refuse_unlike(
+    what: str,
+    train: NDArray[Any],
+    test: NDArray[Any],
+    source: str,
+) -> None:
+    """DataError unless the arrays of both parts have one type and, but for the number of samples, one shape."""
+    if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
+        of_train = f"train {what} are {train.dtype} {train.shape[1:]}"
+        of_test = f"test {what} {test.dtype} {test.shape[1:]}"
+        raise DataError(f"{source}: {of_train}, {of_test}; they must be alike")
+
+
+def _has_negative(arrays: Arrays) -> bool:
+    lowest = min(arrays.y_train.min(), arrays.y_test.min())
+    return bool(lowest < 0)
+
+
+def _classes(arrays: Arrays) -> int:
+    """The number of classes; of sequences that of tokens, since a token may be an input only."""
+    highest = int(max(arrays.y_train.max(), arrays.y_test.max()))
+    if arrays.y_train.ndim > 1:
+        shapes = (arrays.y_train.shape, arrays.y_test.shape)
+        for part in (*parts_of(arrays.x_train).values(), *parts_of(arrays.x_test).values()):
+            if part.shape in shapes and part.dtype.kind == "i":
+                highest = max(highest, int(part.max()))
+    return highest + 1

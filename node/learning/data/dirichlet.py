@@ -22,9 +22,13 @@ def by_dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> 
     if scheme.over == "edges":
         if len(task.groups) == 1:
             raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
-        of_edges = by_dirichlet(replace(scheme, over="clients"), replace(task, clients=len(task.groups)), random)
-        dealt = zip(of_edges, task.groups, strict=True)
-        return [part for mine, clients in dealt for part in np.array_split(random.permutation(mine), clients)]
+        of_clients = replace(scheme, over="clients")
+        of_edges = by_dirichlet(of_clients, replace(task, clients=len(task.groups)), random)
+        parts: list[Indices] = []
+        for samples, clients in zip(of_edges, task.groups, strict=True):
+            shuffled = random.permutation(samples)
+            parts.extend(np.array_split(shuffled, clients))
+        return parts
     if scheme.variant == "client":
         return _by_client(np.full(task.classes, scheme.alpha), task, random)
     if scheme.variant == "client-prior":
@@ -32,7 +36,13 @@ def by_dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> 
     return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
 
 
-def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *, capped: bool) -> list[Indices]:
+def _dirichlet_by_class(
+    alpha: float,
+    task: Task,
+    random: np.random.Generator,
+    *,
+    capped: bool,
+) -> list[Indices]:
     """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
 
     `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
@@ -46,12 +56,14 @@ def _dirichlet_by_class(alpha: float, task: Task, random: np.random.Generator, *
         samples = task.shuffled(label, random)
         proportions = random.dirichlet(np.full(task.clients, alpha))
         if capped:
-            proportions = proportions * (sizes < share)
+            not_full = sizes < share
+            proportions = proportions * not_full
             if proportions.sum() == 0:  # the draw gave all samples to full clients
-                proportions = (sizes < share).astype(float)
+                proportions = not_full.astype(float)
             if proportions.sum() == 0:
                 proportions = np.ones(task.clients)
-        counts = apportion(proportions / proportions.sum(), len(samples))
+        shares = proportions / proportions.sum()
+        counts = apportion(shares, len(samples))
         cuts = np.cumsum(counts)[:-1]
         for client, piece in enumerate(np.split(samples, cuts)):
             parts[client].append(piece)
@@ -72,7 +84,12 @@ def _by_client(concentrations: NDArray[np.float64], task: Task, random: np.rando
     for client, size in zip(random.permutation(task.clients), sizes, strict=True):
         mix = mix_of(concentrations, random)
         taken = taken_by_mix(mix, size, left, random)
-        parts[client] = np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)])
+        rest = left - taken
+        pieces = []
+        for label, pool in enumerate(pools):
+            piece = pool[rest[label] : left[label]]
+            pieces.append(piece)
+        parts[client] = np.concatenate(pieces)
         left -= taken
     return parts
 
@@ -86,15 +103,21 @@ def mix_of(concentrations: NDArray[np.float64], random: np.random.Generator) -> 
 
 
 def taken_by_mix(
-    mix: NDArray[np.float64], size: int, left: NDArray[np.int64], random: np.random.Generator
+    mix: NDArray[np.float64],
+    size: int,
+    left: NDArray[np.int64],
+    random: np.random.Generator,
 ) -> NDArray[np.int64]:
     """How many samples of each class make ``size`` samples of this ``mix`` (classes,), of those that are ``left``."""
     taken = np.zeros(len(mix), dtype=np.int64)
-    while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
-        weights = np.where(left - taken > 0, mix, 0)
-        if weights.sum() > 0:
-            weights = weights
-        else:
-            weights = (left - taken).astype(float)
-        taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
+    missing = size - taken.sum()
+    while missing > 0:  # each pass fills the client or uses up a class
+        available = left - taken
+        weights = np.where(available > 0, mix, 0)
+        mix_is_left = weights.sum() > 0
+        if not mix_is_left:
+            weights = available.astype(float)
+        drawn = random.multinomial(missing, weights / weights.sum())
+        taken += np.minimum(drawn, available)
+        missing = size - taken.sum()
     return taken

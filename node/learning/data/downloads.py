@@ -60,20 +60,22 @@ def download(name: str, folder: Path) -> Path | None:
 
     Files that are complete already are kept. Raises OSError if no mirror has a file with the published hash.
     """
-    found = DOWNLOADS.get(name)
-    if found is None:
+    published = DOWNLOADS.get(name)
+    if published is None:
         return None
-    if len(found.files) > 1:
+    several = len(published.files) > 1
+    if several:
         place = folder / name
     else:
         place = folder
     place.mkdir(parents=True, exist_ok=True)
-    for file, md5 in found.files.items():
-        if not _is(place / file, md5):
-            _from_any(found.mirrors, place / file, md5)
-    if len(found.files) > 1:
+    for file, md5 in published.files.items():
+        path = place / file
+        if not _is(path, md5):
+            _from_any(published.mirrors, path, md5)
+    if several:
         return place
-    return place / next(iter(found.files))
+    return path
 
 
 def _is(path: Path, md5: str) -> bool:
@@ -86,33 +88,43 @@ def _is(path: Path, md5: str) -> bool:
 def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
     """Fetch a file from the first mirror that has it."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as own:  # others may fetch the file, too
+        part = Path(own, path.name)
         for mirror in mirrors:
+            url = mirror + path.name
             try:
-                return _fetch(mirror + path.name, Path(own, path.name), path, md5)
+                return _fetch(url, part, path, md5)
             except (OSError, http.client.HTTPException) as error:
-                failed = OSError(
-                    f"{mirror}{path.name}: {getattr(error, 'reason', None) or error or type(error).__name__}"
-                )
+                reason = getattr(error, "reason", None) or error or type(error).__name__
+                failed = OSError(f"{url}: {reason}")
         raise failed
 
 
-def _fetch(url: str, part: Path, path: Path, md5: str) -> None:
-    """Fetch a file to ``part``, check it, and then give it its name, so that nobody sees half a file."""
+def _fetch(
+    url: str,
+    part: Path,
+    path: Path,
+    md5: str,
+) -> None:
+    """Fetch a file to ``part``, check it, and then give it its name, so that no process sees half a file."""
     request = urllib.request.Request(url, headers={"User-Agent": "edgebed"})
     digest = _md5()
-    done = 0
+    received = 0
     shown = time.monotonic()
     with urllib.request.urlopen(request, timeout=SILENCE) as response, part.open("wb") as file:
         size = int(response.headers.get("Content-Length") or 0)
+        if size:
+            of_size = f" of {size / 1e6:.1f}"
+        else:
+            of_size = ""
         while chunk := response.read(CHUNK):
             file.write(chunk)
             digest.update(chunk)
-            done += len(chunk)
+            received += len(chunk)
             if time.monotonic() > shown + STEP:
                 shown = time.monotonic()
-                log.info("downloading %s: %.1f%s MB", url, done / 1e6, f" of {size / 1e6:.1f}" if size else "")
+                log.info("downloading %s: %.1f%s MB", url, received / 1e6, of_size)
     if digest.hexdigest() != md5:
-        raise OSError(f"its {done:,} bytes differ from the published ones, with MD5 {md5}")
+        raise OSError(f"its {received:,} bytes differ from the published ones, with MD5 {md5}")
     part.replace(path)
 
 

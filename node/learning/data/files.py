@@ -23,13 +23,20 @@ def open_regular(path: Path) -> io.BufferedReader:
             return path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    raise DataError(f"{path}: is {'a folder' if stat.S_ISDIR(mode) else 'a device, pipe or socket'}, not a file")
+    if stat.S_ISDIR(mode):
+        kind = "a folder"
+    else:
+        kind = "a device, pipe or socket"
+    raise DataError(f"{path}: is {kind}, not a file")
 
 
 def refuse_large(source: str | Path, size: int) -> None:
     """DataError if ``size`` bytes are more than the memory that this host has left. The kernel is not asked for small
     sizes, since a folder may have many files."""
-    if size > SMALL and size > (left := available_bytes()):
+    if size <= SMALL:
+        return
+    left = available_bytes()
+    if size > left:
         raise DataError(
             f"{source}: needs {size / 1e9:,.1f} GB of memory, and this host has {left / 1e9:,.1f} GB left; "
             "take a part of the data, or a host with more memory"
@@ -39,7 +46,8 @@ def refuse_large(source: str | Path, size: int) -> None:
 def read_regular(path: Path) -> bytes:
     """The content of a regular file that fits into memory."""
     with open_regular(path) as file:
-        refuse_large(path, os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        refuse_large(path, size)
         return file.read()
 
 
@@ -60,11 +68,13 @@ def below(folder: Path) -> Iterator[str]:
     seen = set()
     for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
         status = os.stat(place)
-        if (status.st_dev, status.st_ino) in seen:
+        identity = (status.st_dev, status.st_ino)
+        if identity in seen:
             raise DataError(f"{place}: symbolic links lead to this folder more than once; remove one of them")
-        seen.add((status.st_dev, status.st_ino))
+        seen.add(identity)
         relative = Path(place).relative_to(folder)
-        yield from ((relative / name).as_posix() for name in files)
+        for name in files:
+            yield (relative / name).as_posix()
         if not folders and not files:
             yield f"{relative.as_posix()}/"
 

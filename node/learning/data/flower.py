@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,21 +25,36 @@ def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[
         from datasets import Dataset
         from flwr_datasets import partitioner
     except ImportError as error:
-        raise PartitionError(f"flwr {lacking(error) or f'cannot be imported: {error}'}") from error
+        reason = lacking(error) or f"cannot be imported: {error}"
+        raise PartitionError(f"flwr {reason}") from error
     name = scheme.partitioner
-    known = [each for each in partitioner.__all__ if each != "Partitioner"]
+    known = [kind for kind in partitioner.__all__ if kind != "Partitioner"]
     if name not in known:
         raise PartitionError(f"{name!r} is no partitioner of flwr_datasets (known: {', '.join(known)})")
-    allowed = signature(getattr(partitioner, name)).parameters
-    usual = {"num_partitions": task.clients, "partition_by": "label", "seed": int(random.integers(2**31))}
-    drawn = int(random.integers(2**31))
-    shuffle_seed = drawn if scheme.shuffle_seed is None else scheme.shuffle_seed
+    kind = getattr(partitioner, name)
+    allowed = signature(kind).parameters
+    defaults = {
+        "num_partitions": task.clients,
+        "partition_by": "label",
+        "seed": int(random.integers(2**31)),
+    }
+    shuffle_seed = int(random.integers(2**31))
+    if scheme.shuffle_seed is not None:
+        shuffle_seed = scheme.shuffle_seed
     try:
-        given = {key: np.array(value) if np.ndim(value) > 1 else value for key, value in scheme.arguments.items()}
-        made = getattr(partitioner, name)(**{key: usual[key] for key in usual if key in allowed} | given)
-        made.dataset = Dataset.from_dict(_columns(scheme, task)).shuffle(seed=shuffle_seed)
-        count = made.num_partitions
-        return [np.asarray(made.load_partition(client)["index"], np.int64) for client in range(count)]
+        arguments: dict[str, Any] = {key: value for key, value in defaults.items() if key in allowed}
+        for key, value in scheme.arguments.items():
+            if np.ndim(value) > 1:
+                value = np.array(value)
+            arguments[key] = value
+        partition = kind(**arguments)
+        columns = Dataset.from_dict(_columns(scheme, task))
+        partition.dataset = columns.shuffle(seed=shuffle_seed)
+        parts = []
+        for client in range(partition.num_partitions):
+            index = partition.load_partition(client)["index"]
+            parts.append(np.asarray(index, np.int64))
+        return parts
     except Exception as error:
         if "min_partition_size" in allowed and "attempts" in str(error):
             raise PartitionError(_TOO_SMALL.format(name=name)) from error
@@ -60,4 +75,8 @@ def _columns(scheme: FromFlower, task: Task) -> dict[str, Indices]:
         return {"index": index, "label": task.labels}
     if scheme.by_subject:
         index = people.dealt(scheme.few_samples, scheme.min_samples, task.subjects)
-    return {"index": index, "label": task.labels[index], "subject": task.subjects[index]}
+    return {
+        "index": index,
+        "label": task.labels[index],
+        "subject": task.subjects[index],
+    }

@@ -27,54 +27,84 @@ def read_leaf(path: Path) -> Arrays:
 
     People are numbered in order of their names. Samples are ordered by user, then as in the file.
     """
-    parts = {part: _users(path / part) for part in ("train", "test")}
+    parts = {"train": _users(path / "train"), "test": _users(path / "test")}
     names = sorted(parts["train"].keys() | parts["test"].keys())
-    made: dict[str, NDArray[Any]] = {}
+    entries: dict[str, NDArray[Any]] = {}
     for part, users in parts.items():
-        x, y = zip(*(users[user] for user in sorted(users)), strict=True)
+        of_part = sorted(users)
+        x = [users[user][0] for user in of_part]
+        y = [users[user][1] for user in of_part]
         try:
-            made[f"x_{part}"], made[f"y_{part}"] = np.concatenate(x), np.concatenate(y)
+            entries[f"x_{part}"] = np.concatenate(x)
+            entries[f"y_{part}"] = np.concatenate(y)
         except ValueError:
             raise DataError(f"{path / part}: users have samples of different lengths") from None
-        made[f"subject_{part}"] = np.repeat(np.searchsorted(names, sorted(users)), list(map(len, y)))
-    samples = {name: made[name] for name in ("x_train", "x_test")}
-    if all(x.shape[1] == FEMNIST and x.min() >= 0 and x.max() <= 1 for x in samples.values()):
-        made |= {name: np.rint(x * 255).astype(np.uint8).reshape(-1, 28, 28) for name, x in samples.items()}
-    return arrays_of(made, str(path))
+        numbers = np.searchsorted(names, of_part)
+        counts = [len(labels) for labels in y]
+        entries[f"subject_{part}"] = np.repeat(numbers, counts)
+    if _is_picture(entries["x_train"]) and _is_picture(entries["x_test"]):
+        entries["x_train"] = _pictures(entries["x_train"])
+        entries["x_test"] = _pictures(entries["x_test"])
+    return arrays_of(entries, str(path))
 
 
-def _users(folder: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:
+def _is_picture(x: NDArray[Any]) -> bool:
+    """Whether the samples (N, F) are pictures of FEMNIST."""
+    if x.shape[1] != FEMNIST:
+        return False
+    return bool(x.min() >= 0 and x.max() <= 1)
+
+
+def _pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
+    brightness = np.rint(x * 255).astype(np.uint8)
+    pictures: NDArray[np.uint8] = brightness.reshape(-1, 28, 28)
+    return pictures
+
+
+Users = dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]
+"""The samples and labels of users by name."""
+
+
+def _users(folder: Path) -> Users:
     """The samples and labels of each user of a part, from all its files."""
     files = sorted(folder / name for name in below(folder) if name.endswith(".json"))
     if not files:
         raise DataError(f"{folder}: has no JSON files; LEAF's preprocess.sh writes them to train and test")
-    refuse_large(folder, EXPANSION * max(file.stat().st_size for file in files))
-    found: dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]] = {}
+    largest = max(file.stat().st_size for file in files)
+    refuse_large(folder, EXPANSION * largest)
+    users: Users = {}
     for file in files:
         try:
             content = parse_json(read_text(file))
             for user, data in content["user_data"].items():
-                if user in found:
+                if user in users:
                     raise ValueError(f"user {user!r} is in another file too")
-                found[user] = _samples(data, f"{file}: user {user!r}")
-            _refuse_other(content, found)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"the key {error} is missing" if isinstance(error, KeyError) else error
-            raise DataError(f"{file}: not a file of LEAF: {what}") from None
-    if not any(len(y) for _, y in found.values()):
+                users[user] = _samples(data, f"{file}: user {user!r}")
+            _refuse_other(content, users)
+        except KeyError as error:
+            raise DataError(f"{file}: not a file of LEAF: the key {error} is missing") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"{file}: not a file of LEAF: {error}") from None
+    with_samples = {}
+    for user, (x, y) in users.items():
+        if len(y):
+            with_samples[user] = (x, y)
+    if not with_samples:
         raise DataError(f"{folder}: has no samples")
-    return {user: data for user, data in found.items() if len(data[1])}
+    return with_samples
 
 
-def _refuse_other(content: Any, found: dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]) -> None:
-    """ValueError unless `users` and `num_samples` say what `user_data` has."""
+def _refuse_other(content: Any, samples: Users) -> None:
+    """ValueError unless `users` and `num_samples` agree with `user_data`."""
     users = content["users"]
     counts = content["num_samples"]
-    if sorted(users) != sorted(content["user_data"]) or len(counts) != len(users):
+    same_users = sorted(users) == sorted(content["user_data"])
+    if not same_users or len(counts) != len(users):
         raise ValueError("users, num_samples and user_data have different users")
     for user, count in zip(users, counts, strict=True):
-        if count != len(found[user][1]):
-            raise ValueError(f"num_samples is {count} for user {user!r}, who has {len(found[user][1])} samples")
+        _, labels = samples[user]
+        if count != len(labels):
+            raise ValueError(f"num_samples is {count} for user {user!r}, who has {len(labels)} samples")
 
 
 def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

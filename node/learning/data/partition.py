@@ -63,12 +63,20 @@ class Partition:
         """Hash of the index lists: equal for equal partitions, on any machine."""
         digest = hashlib.sha256()
         for part in self.parts:
-            digest.update(len(part).to_bytes(8, "little") + part.astype("<i8").tobytes())
+            count = len(part).to_bytes(8, "little")
+            indices = part.astype("<i8").tobytes()
+            digest.update(count + indices)
         return digest.hexdigest()
 
     def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
         """Samples of each class at each client: (clients, classes)."""
-        return np.stack([np.bincount(labels[part], minlength=classes) for part in self.parts])
+        return _label_counts(self.parts, labels, classes)
+
+
+def _label_counts(parts: Sequence[Indices], labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """Samples of each class in each part: (parts, classes)."""
+    counts = [np.bincount(labels[part], minlength=classes) for part in parts]
+    return np.stack(counts)
 
 
 def divide(
@@ -93,7 +101,7 @@ def divide(
             f"{len(labels)} samples do not give {clients} clients min_samples {scheme.min_samples} each: "
             "lower min_samples or take fewer clients"
         )
-    entry = next(each for each in PARTITIONS.values() if each.params is type(scheme))
+    entry = _entry_of(scheme)
     if entry.subjects and subjects is None:
         raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz, text)")
     random = np.random.default_rng(seed)
@@ -103,7 +111,8 @@ def divide(
     elif entry.divide is not None:
         parts = _by_plugin(entry, scheme, task, random)
     else:
-        parts = _SCHEMES[type(scheme)](scheme, task, random)
+        own_scheme = _SCHEMES[type(scheme)]
+        parts = own_scheme(scheme, task, random)
     _refuse_wrong(entry.name, parts, task)
     whole = _keeps_people_whole(entry, scheme, parts, subjects)
     moves: list[LabelMove] = []
@@ -114,15 +123,39 @@ def divide(
     else:
         parts, moves = top_up(parts, labels, scheme.min_samples)
     if scheme.samples_per_client is not None:
-        parts = [part[take_in_proportion(labels[part], scheme.samples_per_client, random)] for part in parts]
+        parts = _reduced(parts, scheme.samples_per_client, labels, random)
     ascending = tuple(np.sort(part).astype(np.int64) for part in parts)
     return Partition(ascending, tuple(moves), whole, tuple(notes))
 
 
-def _by_plugin(entry: PartitionScheme, params: PartitionParameters, task: Task, random: np.random.Generator) -> Parts:
+def _entry_of(scheme: PartitionParameters) -> PartitionScheme:
+    return next(entry for entry in PARTITIONS.values() if entry.params is type(scheme))
+
+
+def _reduced(
+    parts: Parts,
+    size: int,
+    labels: NDArray[np.int64],
+    random: np.random.Generator,
+) -> Parts:
+    """At most ``size`` samples of each part, with every label in its proportion."""
+    reduced = []
+    for part in parts:
+        kept = take_in_proportion(labels[part], size, random)
+        reduced.append(part[kept])
+    return reduced
+
+
+def _by_plugin(
+    entry: PartitionScheme,
+    params: PartitionParameters,
+    task: Task,
+    random: np.random.Generator,
+) -> Parts:
     assert entry.divide is not None
     try:
-        return [np.asarray(part, np.int64) for part in entry.divide(task.labels, task.groups, params, random)]
+        parts = entry.divide(task.labels, task.groups, params, random)
+        return [np.asarray(part, np.int64) for part in parts]
     except Exception as error:
         raise PartitionError(f"{entry.name}: {type(error).__name__}: {error}") from error
 
@@ -133,17 +166,27 @@ def _refuse_wrong(name: str, parts: Parts, task: Task) -> None:
         raise PartitionError(f"{name} made {len(parts)} parts for {task.clients} clients")
     dealt = np.concatenate(parts)
     count = len(task.labels)
-    if len(dealt) != len(np.unique(dealt)) or (len(dealt) and not 0 <= dealt.min() <= dealt.max() < count):
+    different = np.unique(dealt)
+    twice = len(different) < len(dealt)
+    outside = len(different) > 0 and (different[0] < 0 or different[-1] >= count)
+    if twice or outside:
         raise PartitionError(f"{name}: each sample, 0 to {count - 1}, may be dealt once at most")
 
 
 def _keeps_people_whole(
-    entry: PartitionScheme, scheme: PartitionParameters, parts: Parts, subjects: NDArray[np.int64] | None
+    entry: PartitionScheme,
+    scheme: PartitionParameters,
+    parts: Parts,
+    subjects: NDArray[np.int64] | None,
 ) -> bool:
     """Whether no person may have samples at two clients: as the partition declares, or as a file or Flower has it."""
     declared = entry.subjects
-    given = isinstance(scheme, FromFile) or (isinstance(scheme, FromFlower) and scheme.by_subject)
-    if subjects is None or not (declared or given):
+    if isinstance(scheme, FromFlower):
+        by_person = scheme.by_subject
+    else:
+        by_person = isinstance(scheme, FromFile)
+    if subjects is None or not (declared or by_person):
+        return _without_whole_people(scheme)
         return _without_whole_people(scheme)
     divided = people.first_divided(parts, subjects)
     if divided is None:
@@ -157,10 +200,11 @@ def _keeps_people_whole(
 
 
 def _without_whole_people(scheme: PartitionParameters) -> bool:
-    """False; PartitionError if the scenario says what becomes of whole people."""
-    if _few_samples(scheme) != "refuse":
+    """False; PartitionError if the scenario sets what becomes of whole people."""
+    few_samples = _few_samples(scheme)
+    if few_samples != "refuse":
         raise PartitionError(
-            f"few_samples: {_few_samples(scheme)} moves or leaves out whole people, and this partition divides the "
+            f"few_samples: {few_samples} moves or leaves out whole people, and this partition divides the "
             "samples of a person: leave few_samples out"
         )
     return False
@@ -180,20 +224,31 @@ def _with_enough_people(
     """The parts in which each client has `min_samples`, and notes on the people who were left out or moved."""
     assert task.subjects is not None
     least = scheme.min_samples
-    if _few_samples(scheme) == "leave-out":
+    few_samples = _few_samples(scheme)
+    if few_samples == "leave-out":
         kept = people.of_people_with(least, task.subjects)
         parts = [part[np.isin(part, kept)] for part in parts]
         known = len(np.unique(task.subjects))
         left_out = known - len(np.unique(task.subjects[kept]))
-        notes = [f"{left_out} of {known} people have fewer than min_samples {least}: no client has their samples"]
         people.refuse_short(name, parts, least, "take fewer clients or lower min_samples")
-        return parts, notes if left_out else []
-    if _few_samples(scheme) == "join":
+        if not left_out:
+            return parts, []
+        note = f"{left_out} of {known} people have fewer than min_samples {least}: no client has their samples"
+        return parts, [note]
+    if few_samples == "join":
         parts, moved = people.join(parts, task.subjects, least, random)
-        who = "1 person" if moved == 1 else f"{moved} people"
-        notes = [f"{who} moved to another client, with all samples, so that each client has min_samples {least}"]
-        return parts, notes if moved else []
-    remedy = people.REMEDY if hasattr(scheme, "few_samples") else "take fewer clients or lower min_samples"
+        if not moved:
+            return parts, []
+        if moved == 1:
+            who = "1 person"
+        else:
+            who = f"{moved} people"
+        note = f"{who} moved to another client, with all samples, so that each client has min_samples {least}"
+        return parts, [note]
+    if hasattr(scheme, "few_samples"):
+        remedy = people.REMEDY
+    else:
+        remedy = "take fewer clients or lower min_samples"
     people.refuse_short(name, parts, least, remedy)
     return parts, []
 
@@ -212,11 +267,18 @@ class Task:
     @property
     def class_shares(self) -> NDArray[np.float64]:
         """The share of each class in all samples (classes,)."""
-        shares: NDArray[np.float64] = np.bincount(self.labels, minlength=self.classes) / len(self.labels)
+        counts = np.bincount(self.labels, minlength=self.classes)
+        shares: NDArray[np.float64] = counts / len(self.labels)
         return shares
 
     def shuffled(self, label: int, random: np.random.Generator) -> Indices:
-        return random.permutation(np.flatnonzero(self.labels == label))
+        samples = np.flatnonzero(self.labels == label)
+        return random.permutation(samples)
+
+
+def _iid(_: IID, task: Task, random: np.random.Generator) -> Parts:
+    shuffled = random.permutation(len(task.labels))
+    return np.array_split(shuffled, task.clients)
 
 
 def _shards(scheme: LabelShards, task: Task, random: np.random.Generator) -> Parts:
@@ -226,15 +288,25 @@ def _shards(scheme: LabelShards, task: Task, random: np.random.Generator) -> Par
         size = len(task.labels) // wanted
     else:
         size = int(scheme.shard_size)
-    available = len(task.labels) // size if size else 0
+    if size:
+        available = len(task.labels) // size
+    else:
+        available = 0
     if available < wanted:
         raise PartitionError(
             f"{len(task.labels)} samples make {available} shards of {size}, and {task.clients} clients with "
             f"{scheme.shards_per_client} each need {wanted}: set shard_size to auto or a smaller number"
         )
     ordered = np.argsort(task.labels, kind="stable")
-    shards = random.permutation(available)[:wanted].reshape(task.clients, -1)
-    return [np.concatenate([ordered[size * s : size * (s + 1)] for s in mine]) for mine in shards]
+    drawn = random.permutation(available)[:wanted]
+    parts = []
+    for shards in drawn.reshape(task.clients, -1):
+        pieces = []
+        for shard in shards:
+            start = size * shard
+            pieces.append(ordered[start : start + size])
+        parts.append(np.concatenate(pieces))
+    return parts
 
 
 MOST_SLOTS = 10_000_000  # slots of all edges together in `labels-per-edge`
@@ -257,10 +329,11 @@ def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
     first = max(first_share, Fraction(1, held))
     shares = [Fraction(0)] * classes
     for offset in range(held):
+        label = (edge + offset) % classes
         if offset == 0:
-            shares[(edge + offset) % classes] = first
+            shares[label] = first
         else:
-            shares[(edge + offset) % classes] = (1 - first) / (held - 1)
+            shares[label] = (1 - first) / (held - 1)
     return shares
 
 
@@ -270,11 +343,12 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Genera
     For other numbers each edge's data is a row of equal slots in its proportions. Its devices take equal runs of slots,
     so an edge of five devices has the same data as one of ten. All slots are about equally large.
     """
-    rows = [
-        _slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
-        for edge, devices in enumerate(task.groups)
-    ]
-    per_edge = lcm(*(len(row) for row in rows))
+    rows = []
+    for edge, devices in enumerate(task.groups):
+        proportions = edge_proportions(scheme.pattern, edge, task.classes)
+        rows.append(_slots(proportions, devices))
+    lengths = [len(row) for row in rows]
+    per_edge = lcm(*lengths)
     if per_edge * len(rows) > MOST_SLOTS:
         raise PartitionError(
             "labels-per-edge cannot give edges with such different numbers of devices equal shares: "
@@ -286,10 +360,11 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Genera
     used = [0] * task.classes
     parts = []
     for devices, row in zip(task.groups, rows, strict=True):
-        for mine in np.split(row, devices):
+        for slots in np.split(row, devices):
             taken = []
-            for label in mine:
-                taken.append(pieces[label][used[label]])
+            for label in slots:
+                place = used[label]
+                taken.append(pieces[label][place])
                 used[label] += 1
             parts.append(np.concatenate(taken))
     return parts
@@ -297,13 +372,16 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Genera
 
 def _even_split(samples: Indices, pieces: int) -> Parts:
     """Cut into pieces whose sizes differ by at most one. The larger pieces are spread evenly, not put first."""
-    return np.split(samples, np.arange(1, pieces) * len(samples) // pieces)
+    cuts = np.arange(1, pieces) * len(samples) // pieces
+    return np.split(samples, cuts)
 
 
 def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
     """Labels of an edge's slots: the fewest that hold the shares exactly and divide evenly over its devices."""
-    count = lcm(devices, *(share.denominator for share in shares))
-    return np.repeat(np.arange(len(shares)), [int(share * count) for share in shares])
+    denominators = [share.denominator for share in shares]
+    count = lcm(devices, *denominators)
+    of_labels = [int(share * count) for share in shares]
+    return np.repeat(np.arange(len(shares)), of_labels)
 
 
 def _by_subject(scheme: BySubject, task: Task, random: np.random.Generator) -> Parts:
@@ -312,15 +390,20 @@ def _by_subject(scheme: BySubject, task: Task, random: np.random.Generator) -> P
     kept = people.dealt(scheme.few_samples, scheme.min_samples, task.subjects)
     dealt = random.permutation(np.unique(task.subjects[kept]))
     if len(dealt) < task.clients:
-        few = f"{len(dealt)} people or authors in the data for {task.clients} clients"
         if len(kept) < len(task.labels):
-            few = f"{len(dealt)} people or authors with min_samples {scheme.min_samples} for {task.clients} clients"
-        raise PartitionError(f"{few}: take fewer clients")
-    return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(dealt, task.clients)]
+            who = f"{len(dealt)} people or authors with min_samples {scheme.min_samples}"
+        else:
+            who = f"{len(dealt)} people or authors in the data"
+        raise PartitionError(f"{who} for {task.clients} clients: take fewer clients")
+    parts = []
+    for of_client in np.array_split(dealt, task.clients):
+        is_theirs = np.isin(task.subjects, of_client)
+        parts.append(np.flatnonzero(is_theirs))
+    return parts
 
 
 _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
-    IID: lambda _, task, random: np.array_split(random.permutation(len(task.labels)), task.clients),
+    IID: _iid,
     Dirichlet: by_dirichlet,
     LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
@@ -336,16 +419,21 @@ def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[P
     parts = list(parts)
     moves = []
     classes = int(labels.max()) + 1
-    counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+    counts = _label_counts(parts, labels, classes)
     for target in range(len(parts)):
         while len(parts[target]) < min_samples:
             spare = counts.sum(axis=1) - min_samples
-            offers = np.minimum(counts, np.maximum(spare, 0)[:, None])
+            at_most = np.maximum(spare, 0)
+            offers = np.minimum(counts, at_most[:, None])
             if not offers.any():
                 raise PartitionError(f"the divided samples do not give all clients min_samples {min_samples}: lower it")
-            source, label = (int(i) for i in np.unravel_index(np.argmax(offers), offers.shape))
-            count = int(min(offers[source, label], min_samples - len(parts[target])))
-            moved = parts[source][labels[parts[source]] == label][:count]
+            client_and_label = np.unravel_index(np.argmax(offers), offers.shape)
+            source = int(client_and_label[0])
+            label = int(client_and_label[1])
+            missing = min_samples - len(parts[target])
+            count = int(min(offers[source, label], missing))
+            of_label = labels[parts[source]] == label
+            moved = parts[source][of_label][:count]
             parts[source] = np.setdiff1d(parts[source], moved)
             parts[target] = np.concatenate([parts[target], moved])
             counts[source, label] -= count
@@ -370,23 +458,25 @@ def own_test(
     They are drawn with the distribution of its training labels, as many as the test set allows but at most `limit`.
     With `balanced` (PHE-FL, Table IV) they are drawn equally from its labels. Test sets of several clients may overlap.
     """
-    wanted = np.zeros(int(max(test_labels.max() + 1, len(train_counts))))
+    classes = int(max(test_labels.max() + 1, len(train_counts)))
+    wanted = np.zeros(classes)
     wanted[: len(train_counts)] = train_counts
     if balanced:
         wanted = (wanted > 0).astype(float)
-    else:
-        wanted = wanted
     if wanted.sum() == 0:
         return np.empty(0, dtype=np.int64)
-    available = np.bincount(test_labels, minlength=len(wanted))
+    available = np.bincount(test_labels, minlength=classes)
     shares = wanted / wanted.sum()
     held = shares > 0
-    size = float((available[held] / shares[held]).min())
+    most_of_label = available[held] / shares[held]
+    size = float(most_of_label.min())
     if size < 1:  # a held label has no test samples: leave it out
         present = np.where(available > 0, wanted, 0)
         return own_test(test_labels, present, seed, balanced=balanced, limit=limit)
-    size = size if limit is None else min(size, limit)
-    return take(test_labels, apportion(shares, int(size)), np.random.default_rng(seed))
+    if limit is not None:
+        size = min(size, limit)
+    counts = apportion(shares, int(size))
+    return take(test_labels, counts, np.random.default_rng(seed))
 
 
 def own_test_of(
@@ -401,15 +491,19 @@ def own_test_of(
     `balanced` they are drawn equally from the people's labels."""
     theirs = np.flatnonzero(np.isin(test_subjects, people))
     labels = test_labels[theirs]
-    if balanced:
-        if len(theirs):
-            return theirs[own_test(labels, np.bincount(labels), seed, balanced=True)]
+    if not balanced:
+        taken = take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))
+    elif len(theirs):
+        taken = own_test(labels, np.bincount(labels), seed, balanced=True)
+    else:
         return theirs
-    return theirs[take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))]
+    return theirs[taken]
 
 
 def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:
     """A random `share` of the samples, rounded to whole samples, and the rest; both ascending. PHE-FL's PTD and ETD."""
-    chosen = np.random.default_rng(seed).permutation(len(indices))
+    shuffled = indices[np.random.default_rng(seed).permutation(len(indices))]
     count = round(share * len(indices))
-    return np.sort(indices[chosen[:count]]), np.sort(indices[chosen[count:]])
+    apart = np.sort(shuffled[:count])
+    rest = np.sort(shuffled[count:])
+    return apart, rest

@@ -20,11 +20,16 @@ ROUNDING = float(np.finfo(np.float32).eps)  # of a value in single precision, re
 SMALLER_UNIT = "write them in a smaller unit"
 LEAST_STD = float(np.finfo(np.float32).tiny)  # a standard deviation by which single precision can divide
 KINDS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32")
+OfFloats = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def has_parts(values: Any) -> bool:
     """Whether values are a dictionary or a tuple of arrays or tensors."""
-    return isinstance(values, Mapping) or (isinstance(values, tuple) and all(hasattr(each, "dtype") for each in values))
+    if isinstance(values, Mapping):
+        return True
+    if not isinstance(values, tuple):
+        return False
+    return all(hasattr(value, "dtype") for value in values)
 
 
 def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
@@ -32,21 +37,28 @@ def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
     if isinstance(values, Mapping):
         named = values
     else:
-        named = {str(place): each for place, each in enumerate(values)}
-    arrays = {str(name): _part(each, f"{source}: part {name}") for name, each in named.items()}
+        named = {str(place): part for place, part in enumerate(values)}
+    arrays = {}
+    for key, part in named.items():
+        arrays[str(key)] = _part(part, f"{source}: part {key}")
     if batch:
-        counts = {each.shape[:1] for each in arrays.values()}
+        counts = {part.shape[:1] for part in arrays.values()}
     else:
         counts = {()}
-    if len(counts) != 1 or (counts == {()} and batch):
-        shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items()) or "none"
-        raise DataError(f"{source}: parts need one entry for each sample; there are {shapes}")
+    no_entries = batch and counts == {()}
+    if len(counts) != 1 or no_entries:
+        shapes = [f"{name} {part.shape}" for name, part in arrays.items()]
+        listed = ", ".join(shapes) or "none"
+        raise DataError(f"{source}: parts need one entry for each sample; there are {listed}")
     (count,) = counts
-    kinds = [(name, each.dtype, each.shape[len(count) :]) for name, each in arrays.items()]
-    made = np.empty(count, np.dtype(kinds))
-    for name, each in arrays.items():
-        made[name] = each
-    return made
+    kinds = []
+    for name, part in arrays.items():
+        of_sample = part.shape[len(count) :]
+        kinds.append((name, part.dtype, of_sample))
+    samples = np.empty(count, np.dtype(kinds))
+    for name, part in arrays.items():
+        samples[name] = part
+    return samples
 
 
 def _part(values: Any, source: str) -> NDArray[Any]:
@@ -74,10 +86,10 @@ def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:
     """The values in single precision. What is beyond it becomes an infinity, which is refused later. DataError if all
     that is not 0 becomes 0."""
     with np.errstate(over="ignore", under="ignore"):
-        made = np.asarray(values, dtype=np.float32)
-    if not made.any() and values.any():
+        single = np.asarray(values, dtype=np.float32)
+    if not single.any() and values.any():
         raise DataError(f"{source} holds numbers below 1e-45 only, which single precision rounds to 0; {SMALLER_UNIT}")
-    return made
+    return single
 
 
 def parts_of(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -89,21 +101,28 @@ def parts_of(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 def normalised(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """The parts that are normalised: pictures and floats."""
-    found = parts_of(values)
-    return {name: each for name, each in found.items() if each.dtype.kind == "f" or (not name and each.dtype == "u1")}
+    chosen = {}
+    for name, part in parts_of(values).items():
+        is_picture = not name and part.dtype == "u1"
+        if is_picture or part.dtype.kind == "f":
+            chosen[name] = part
+    return chosen
 
 
 def channels(values: NDArray[Any]) -> int:
     """The number of channels of a part (N, channels, ...), each with a mean; one for a part (N,)."""
-    return values.shape[1] if values.ndim > 1 else 1
+    if values.ndim == 1:
+        return 1
+    return int(values.shape[1])
 
 
 def not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
     """The indices of the samples that hold NaN or an infinity."""
     wrong = np.zeros(len(x), bool)
-    for each in parts_of(x).values():
-        if each.dtype.kind == "f":
-            wrong |= ~np.isfinite(each).reshape(len(x), -1).all(axis=1)
+    for part in parts_of(x).values():
+        if part.dtype.kind == "f":
+            finite = np.isfinite(part).reshape(len(x), -1)
+            wrong |= ~finite.all(axis=1)
     return np.flatnonzero(wrong)
 
 
@@ -112,14 +131,15 @@ def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tu
     for what stays as it is. DataError if single precision cannot divide by a standard deviation."""
     mean = list[float]()
     std = list[float]()
-    for each in normalised(values).values():
-        width = channels(each)
+    for part in normalised(values).values():
+        width = channels(part)
         if as_they_are:
-            own = ([0.0] * width, [1.0] * width)
+            part_mean = [0.0] * width
+            part_std = [1.0] * width
         else:
-            own = _of_channels(each)
-        mean = mean + own[0]
-        std = std + own[1]
+            part_mean, part_std = _of_channels(part)
+        mean = mean + part_mean
+        std = std + part_std
     least = min(std, default=1.0)
     if least < LEAST_STD:
         what = f"channel {std.index(least)} of the samples varies by {least:g}, too little for single precision"
@@ -132,13 +152,13 @@ def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
     that varies by no more than single precision rounds its largest value has the standard deviation 1."""
     if x.ndim == 1:
         x = x[:, None]
-    else:
-        x = x
     count = x.size / x.shape[1]
     mean = _summed(x, lambda piece: piece) / count
-    from_mean = mean.reshape(-1, *[1] * (x.ndim - 2))
+    other_axes = [1] * (x.ndim - 2)
+    from_mean = mean.reshape(-1, *other_axes)
     variance = _summed(x, lambda piece: np.square(piece - from_mean)) / count
-    lowest, highest = (each.astype(np.float64) for each in (x.min(_all_but_channels(x)), x.max(_all_but_channels(x))))
+    lowest = x.min(_all_but_channels(x)).astype(np.float64)
+    highest = x.max(_all_but_channels(x)).astype(np.float64)
     largest = np.maximum(-lowest, highest)
     if x.dtype == np.uint8:
         mean = mean / 255
@@ -146,17 +166,18 @@ def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
         largest = largest / 255
     std = np.sqrt(variance)
     constant = std <= ROUNDING * largest
-    return mean.tolist(), np.where(constant, 1.0, std).tolist()
+    divisor = np.where(constant, 1.0, std)
+    return mean.tolist(), divisor.tolist()
 
 
 def _all_but_channels(x: NDArray[Any]) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def _summed(x: NDArray[Any], of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+def _summed(x: NDArray[Any], function: OfFloats) -> NDArray[np.float64]:
     """The sum over each channel of what a function makes of the values, computed in slices to save memory."""
     total = np.zeros(x.shape[1])
     for start in range(0, len(x), SLICE):
         piece = x[start : start + SLICE].astype(np.float64)
-        total += of(piece).sum(axis=_all_but_channels(x))
+        total += function(piece).sum(axis=_all_but_channels(x))
     return total

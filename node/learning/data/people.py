@@ -14,16 +14,19 @@ from node.learning.errors import PartitionError
 
 def first_divided(parts: Sequence[Indices], subjects: NDArray[np.int64]) -> int | None:
     """The first person with samples in more than one part, or None. `subjects` (N,): the person of each sample."""
-    held = np.concatenate([np.unique(subjects[part]) for part in parts])
-    people, counts = np.unique(held, return_counts=True)
+    people_of_parts = [np.unique(subjects[part]) for part in parts]
+    people, counts = np.unique(np.concatenate(people_of_parts), return_counts=True)
     divided = people[counts > 1]
-    return int(divided[0]) if len(divided) else None
+    if not len(divided):
+        return None
+    return int(divided[0])
 
 
 def of_people_with(least: int, subjects: NDArray[np.int64]) -> Indices:
     """The ascending indices of the samples of people who have at least ``least`` of them. ``subjects`` (N,)."""
     _, person, counts = np.unique(subjects, return_inverse=True, return_counts=True)
-    return np.flatnonzero(counts[person] >= least).astype(np.int64)
+    enough = counts[person] >= least
+    return np.flatnonzero(enough).astype(np.int64)
 
 
 def dealt(few_samples: str, min_samples: int, subjects: NDArray[np.int64]) -> Indices:
@@ -39,12 +42,20 @@ REMEDY = (
 )
 
 
-def refuse_short(name: str, parts: Sequence[Indices], min_samples: int, remedy: str) -> None:
+def refuse_short(
+    name: str,
+    parts: Sequence[Indices],
+    min_samples: int,
+    remedy: str,
+) -> None:
     """PartitionError with the ``remedy`` if a client has fewer than ``min_samples`` samples."""
     short = [len(part) for part in parts if len(part) < min_samples]
     if not short:
         return
-    clients = "1 client has" if len(short) == 1 else f"{len(short)} clients have"
+    if len(short) == 1:
+        clients = "1 client has"
+    else:
+        clients = f"{len(short)} clients have"
     raise PartitionError(
         f"{clients} fewer than min_samples {min_samples} (the fewest: {min(short)}), and {name} keeps all samples of a "
         f"person at one client: {remedy}"
@@ -52,23 +63,31 @@ def refuse_short(name: str, parts: Sequence[Indices], min_samples: int, remedy: 
 
 
 def join(
-    parts: Sequence[Indices], subjects: NDArray[np.int64], min_samples: int, random: np.random.Generator
+    parts: Sequence[Indices],
+    subjects: NDArray[np.int64],
+    min_samples: int,
+    random: np.random.Generator,
 ) -> tuple[list[Indices], int]:
     """Move whole people between clients until each client has ``min_samples`` samples.
 
-    Whoever moves leaves a client that suffices without them. If no such moves are left, all people are dealt again, the
-    one with the most samples first, each to the client with the fewest. Returns the parts and how many people moved.
-    Raises PartitionError if a client still has too few.
+    A client gives away a person only if it has enough samples without them. If no such moves are left, all people are
+    dealt again, the one with the most samples first, each to the client with the fewest. Returns the parts and how many
+    people moved. Raises PartitionError if a client still has too few.
     """
     dealt = np.concatenate(parts)
-    client = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    part_sizes = [len(part) for part in parts]
+    client = np.repeat(np.arange(len(parts)), part_sizes)
     people, first, person, sizes = np.unique(
-        subjects[dealt], return_index=True, return_inverse=True, return_counts=True
+        subjects[dealt],
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
     homes = client[first]
     moved = _moved(homes, sizes, len(parts), min_samples)
     if moved is None:
-        moved = _dealt_by_size(sizes, random.permutation(len(parts)))
+        order = random.permutation(len(parts))
+        moved = _dealt_by_size(sizes, order)
     held = np.bincount(moved, weights=sizes, minlength=len(parts))
     if held.min() < min_samples:
         raise PartitionError(
@@ -76,11 +95,17 @@ def join(
             f"min_samples {min_samples} each, with all samples of a person at one client: take fewer clients or "
             "lower min_samples"
         )
-    joined = [dealt[moved[person] == number] for number in range(len(parts))]
+    new_client = moved[person]
+    joined = [dealt[new_client == number] for number in range(len(parts))]
     return joined, int(np.count_nonzero(moved != homes))
 
 
-def _moved(homes: NDArray[np.int64], sizes: NDArray[np.int64], clients: int, least: int) -> NDArray[np.int64] | None:
+def _moved(
+    homes: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    clients: int,
+    least: int,
+) -> NDArray[np.int64] | None:
     """The client of each person after moves that give each client ``least`` samples; None if they do not get there."""
     homes = homes.copy()
     while True:
@@ -88,19 +113,22 @@ def _moved(homes: NDArray[np.int64], sizes: NDArray[np.int64], clients: int, lea
         target = int(np.argmin(held))
         if held[target] >= least:
             return homes
-        movable = np.flatnonzero(held[homes] - sizes >= least)
+        left_without = held[homes] - sizes
+        movable = np.flatnonzero(left_without >= least)
         if not len(movable):
             return None
         missing = least - held[target]
-        homes[movable[_best(sizes[movable], missing)]] = target
+        best = movable[_best(sizes[movable], missing)]
+        homes[best] = target
 
 
 def _best(sizes: NDArray[np.int64], missing: float) -> int:
     """The place of the smallest size that suffices, or of the largest one."""
     enough = np.flatnonzero(sizes >= missing)
-    if len(enough):
-        return int(enough[np.argmin(sizes[enough])])
-    return int(np.argmax(sizes))
+    if not len(enough):
+        return int(np.argmax(sizes))
+    smallest = np.argmin(sizes[enough])
+    return int(enough[smallest])
 
 
 def _dealt_by_size(sizes: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,5 +138,6 @@ def _dealt_by_size(sizes: NDArray[np.int64], order: NDArray[np.int64]) -> NDArra
     for person in np.argsort(-sizes, kind="stable"):
         held, place = heap[0]
         homes[person] = order[place]
-        heapq.heapreplace(heap, (held + int(sizes[person]), place))
+        with_person = held + int(sizes[person])
+        heapq.heapreplace(heap, (with_person, place))
     return homes

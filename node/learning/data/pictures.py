@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # Pillow's other readers may start programs
-SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"}
-NOTES = {".txt", ".md", ".csv", ".json", ".xml", ".html", ".db", ".ini"}  # suffixes of what lies beside pictures
+SUFFIXES = {
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif"),
+    *(".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
+}
+NOTES = {".txt", ".md", ".csv", ".json", ".xml", ".html", ".db", ".ini"}  # suffixes of what lies next to pictures
 MOST_PIXELS = 89_000_000  # of a picture, as Pillow's own limit
 MOST_BYTES = 1 << 28  # of a picture's file
 PARTS = ("train", "test")
+GREY = ("1", "L", "LA")  # modes of Pillow
 
 
 class _Named(NamedTuple):
@@ -61,85 +65,135 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes]) -> Arrays:
-    found = _sorted_out(path, names)
-    classes = sorted({each.label for each in found if each.part == "train"})
-    strangers = sorted({each.label for each in found} - set(classes))
-    if len(classes) < 2 or strangers or not any(each.part == "test" for each in found):
-        reason = f"test class {strangers[0]!r} is not in train" if strangers else "it needs two classes and a test part"
+    pictures = _sorted_out(path, names)
+    classes = sorted({picture.label for picture in pictures if picture.part == "train"})
+    test_classes = {picture.label for picture in pictures if picture.part == "test"}
+    strangers = sorted(test_classes - set(classes))
+    if strangers:
+        reason = f"test class {strangers[0]!r} is not in train"
+    else:
+        reason = "it needs two classes and a test part"
+    if len(classes) < 2 or strangers or not test_classes:
         raise DataError(f"{path}: pictures must be named train/<class>/<file> and test/<class>/<file>: {reason}")
-    x = decoded(path, [each.name for each in found], read)
-    y = np.array([classes.index(each.label) for each in found], dtype=np.int64)
-    train = np.array([each.part == "train" for each in found])
+    x = decoded(path, [picture.name for picture in pictures], read)
+    y = np.array([classes.index(picture.label) for picture in pictures], dtype=np.int64)
+    train = np.array([picture.part == "train" for picture in pictures])
     return Arrays(x[train], y[train], x[~train], y[~train], label_names=tuple(classes))
 
 
 def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
     """The pictures, in an order that depends on their names alone. DataError for a file that cannot be placed, and for
     a class without pictures."""
-    found = []
+    pictures = []
     classes = set[str]()
     roots = set[tuple[str, ...]]()
     for name in names:
-        try:
-            text = unicodedata.normalize("NFC", name.encode("utf-8", "surrogateescape").decode())
-        except UnicodeError:
-            raise DataError(f"{path}: the name of {name!r} is not UTF-8; rename the file") from None
-        *folders, file = (*PurePosixPath(text).parts, "") if text.endswith("/") else PurePosixPath(text).parts
-        if any(folder.startswith(".") or folder in TOOLS for folder in folders):
+        folders, file = _folders_and_file(path, name)
+        if any(map(_is_left_out, folders)):
             continue
         placed = len(folders) > 1 and folders[-2] in PARTS
         if placed and folders[-2] == "train":
             classes.add(folders[-1])
         suffix = PurePosixPath(file).suffix.lower()
-        if file == "" or file.startswith(".") or suffix in NOTES or not any(folder in PARTS for folder in folders):
+        if file == "" or file.startswith(".") or suffix in NOTES:
             continue
-        if not placed or suffix not in SUFFIXES:
-            why = "is no picture by its suffix" if placed else "is not at train/<class>/<file> or test/<class>/<file>"
-            raise DataError(f"{path}: {name} {why}; remove or rename it")
-        roots.add(tuple(folders[:-2]))
-        found.append(_Named(folders[-2], folders[-1], file, name))
-    empty = sorted(classes - {each.label for each in found if each.part == "train"})
+        if set(PARTS).isdisjoint(folders):
+            continue
+        if not placed:
+            raise DataError(
+                f"{path}: {name} is not at train/<class>/<file> or test/<class>/<file>; remove or rename it"
+            )
+        if suffix not in SUFFIXES:
+            raise DataError(f"{path}: {name} is no picture by its suffix; remove or rename it")
+        roots.add(folders[:-2])
+        pictures.append(_Named(folders[-2], folders[-1], file, name))
+    with_pictures = {picture.label for picture in pictures if picture.part == "train"}
+    empty = sorted(classes - with_pictures)
     if empty:
         raise DataError(f"{path}: class {empty[0]!r} has no pictures in train; remove its folder, or fill it")
     if len(roots) > 1:
-        listed = ", ".join(sorted("/".join(root) or "." for root in roots)[:3])
-        raise DataError(f"{path}: has train or test in {len(roots)} folders ({listed}); name one of them")
-    return sorted(found)
+        shown = sorted("/".join(root) or "." for root in roots)[:3]
+        raise DataError(f"{path}: has train or test in {len(roots)} folders ({', '.join(shown)}); name one of them")
+    return sorted(pictures)
+
+
+def _folders_and_file(path: Path, name: str) -> tuple[tuple[str, ...], str]:
+    """The folders and the file in a name, as text in form NFC; of a folder, whose name ends with a slash, no file."""
+    try:
+        utf_8 = name.encode("utf-8", "surrogateescape").decode()
+        text = unicodedata.normalize("NFC", utf_8)
+    except UnicodeError:
+        raise DataError(f"{path}: the name of {name!r} is not UTF-8; rename the file") from None
+    steps = PurePosixPath(text).parts
+    if text.endswith("/"):
+        return steps, ""
+    return steps[:-1], steps[-1]
+
+
+def _is_left_out(folder: str) -> bool:
+    """Whether a folder is hidden or of a tool."""
+    return folder.startswith(".") or folder in TOOLS
 
 
 def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> NDArray[np.uint8]:
     """The pictures of one size that ``read`` gives, (N, 1, H, W) if all are grey, else (N, 3, H, W). Raises DataError
     naming ``path`` and the picture."""
-    from PIL import Image
-
-    found: list[NDArray[np.uint8]] = []
+    pictures: list[NDArray[np.uint8]] = []
     largest = 0
     for name in names:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of odd metadata; `MOST_PIXELS` is below the limit that it warns of
-                with Image.open(io.BytesIO(read(name)), formats=FORMATS) as image:
-                    pixels = _pixels(image)
-        except DataError as error:
-            raise DataError(str(error) if str(path) in str(error) else f"{path}: {name} {error}") from None
-        except Exception as error:  # decoders of broken files raise anything
-            raise DataError(f"{path}: {name} is not a readable picture: {error}") from error
-        if found and pixels.shape[:2] != found[0].shape[:2]:
-            (height, width), (first_height, first_width) = pixels.shape[:2], found[0].shape[:2]
-            raise DataError(
-                f"{path}: {name} is {width}x{height}, the first picture {first_width}x{first_height}; scale all to "
-                "one size"
-            )
+        pixels = _decoded(path, name, read)
+        if pictures:
+            _refuse_other_size(path, name, pixels, pictures[0])
         if pixels.nbytes > largest:
-            refuse_large(path, 2 * (largest := pixels.nbytes) * len(names))
-        found.append(pixels)
-    made = np.empty((len(found), 3 if any(each.ndim == 3 for each in found) else 1, *found[0].shape[:2]), np.uint8)
-    for index, pixels in enumerate(found):
+            largest = pixels.nbytes
+            refuse_large(path, 2 * largest * len(names))
+        pictures.append(pixels)
+    coloured = any(pixels.ndim == 3 for pixels in pictures)
+    if coloured:
+        channels = 3
+    else:
+        channels = 1
+    height, width = pictures[0].shape[:2]
+    x = np.empty((len(pictures), channels, height, width), np.uint8)
+    for index, pixels in enumerate(pictures):
         if pixels.ndim == 3:
-            made[index] = pixels.transpose(2, 0, 1)
+            x[index] = pixels.transpose(2, 0, 1)
         else:
-            made[index] = pixels
-    return made
+            x[index] = pixels
+    return x
+
+
+def _decoded(path: Path, name: str, read: Callable[[str], bytes]) -> NDArray[np.uint8]:
+    """The pixels of a picture. Raises DataError naming ``path`` and the picture."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata; `MOST_PIXELS` is below the limit that it warns of
+            content = io.BytesIO(read(name))
+            with Image.open(content, formats=FORMATS) as image:
+                return _pixels(image)
+    except DataError as error:
+        reason = str(error)
+        if str(path) in reason:
+            raise DataError(reason) from None
+        raise DataError(f"{path}: {name} {reason}") from None
+    except Exception as error:  # decoders of broken files raise anything
+        raise DataError(f"{path}: {name} is not a readable picture: {error}") from error
+
+
+def _refuse_other_size(
+    path: Path,
+    name: str,
+    pixels: NDArray[np.uint8],
+    first: NDArray[np.uint8],
+) -> None:
+    height, width = pixels.shape[:2]
+    first_height, first_width = first.shape[:2]
+    if (height, width) != (first_height, first_width):
+        raise DataError(
+            f"{path}: {name} is {width}x{height}, the first picture {first_width}x{first_height}; scale all to one size"
+        )
 
 
 def _pixels(image: Image) -> NDArray[np.uint8]:
@@ -148,15 +202,21 @@ def _pixels(image: Image) -> NDArray[np.uint8]:
 
     if image.width * image.height > MOST_PIXELS:
         raise DataError(f"has {image.width}x{image.height} pixels, more than {MOST_PIXELS:,}")
-    if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # an MPO is a JPEG with pictures beside it
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":  # an MPO is a JPEG with more pictures
         raise DataError("has several frames; save one of them")
     ImageOps.exif_transpose(image, in_place=True)
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        return np.rint(np.asarray(image) / 257).astype(np.uint8)
-    if image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"):
+    in_16_bits = image.mode == "I" and image.format in ("PNG", "PPM")
+    if in_16_bits or image.mode.startswith("I;16"):
+        in_8_bits = np.asarray(image) / 257
+        return np.rint(in_8_bits).astype(np.uint8)
+    if image.mode not in (*GREY, "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"):
         raise DataError(f"has pixels of mode {image.mode}, which do not fit into 8 bits; scale them to 0..255")
-    grey = image.mode in ("1", "L", "LA")
+    if image.mode in GREY:
+        mode = "L"
+    else:
+        mode = "RGB"
     if image.has_transparency_data:
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image.convert("RGBA"))
-    return np.asarray(image.convert("L" if grey else "RGB"))
+    return np.asarray(image.convert(mode))

@@ -30,7 +30,9 @@ def _idx_format(place: Path) -> Reader | None:
 
 def _cifar10_format(place: Path) -> Reader | None:
     if place.is_file():
-        return functools.partial(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+        if place.suffix == ".zip":
+            return functools.partial(pictures.read_pictures, place)
+        return functools.partial(formats.read_cifar10, place)
     if (place / formats.CIFAR10_FILES[0]).is_file():
         return functools.partial(formats.read_cifar10, place)
     if (place / "train").is_dir():
@@ -39,13 +41,14 @@ def _cifar10_format(place: Path) -> Reader | None:
 
 
 def _cifar100_format(place: Path) -> Reader | None:
-    there = place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file()
-    return functools.partial(formats.read_cifar100, place) if there else None
+    if place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file():
+        return functools.partial(formats.read_cifar100, place)
+    return None
 
 
 def _emnist_format(split: str, place: Path) -> Reader | None:
-    there = formats.idx_paths(place, formats.emnist_files(split))
-    if there:
+    files = formats.emnist_files(split)
+    if formats.idx_paths(place, files):
         return functools.partial(formats.read_emnist, place, split)
     return None
 
@@ -53,8 +56,8 @@ def _emnist_format(split: str, place: Path) -> Reader | None:
 def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
     if place.is_file():
         return functools.partial(formats.read_npz, place)
-    there = (place / "train" / "Inertial Signals").is_dir()
-    if there:
+    signals_folder = place / "train" / "Inertial Signals"
+    if signals_folder.is_dir():
         return functools.partial(formats.read_har_folder, place, signals)
     return None
 

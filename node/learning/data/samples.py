@@ -25,47 +25,58 @@ def arrays_from(found: Any, source: str) -> Arrays:
     a whole number, or an array of labels or numbers. Raises DataError.
     """
     if isinstance(found, tuple | list) and len(found) == 2:
-        found = {"train": found[0], "test": found[1]}
+        train, test = found
+        found = {"train": train, "test": test}
     if not isinstance(found, Mapping):
         raise DataError(
             f"{source}: read returned a {type(found).__name__}, not a mapping of arrays or a pair of data sets"
         )
     if "train" not in found:
-        entries = {
-            name: joined(each, f"{source}: {name}") if has_parts(each) else array_of(each, f"{source}: {name}")
-            for name, each in found.items()
-        }
-        return arrays_of(entries, source)
+        named = {name: _array(values, f"{source}: {name}") for name, values in found.items()}
+        return arrays_of(named, source)
     if "test" not in found:
         raise DataError(f"{source}: there is 'train', but no 'test'")
-    made = {**found}
-    for part in ("train", "test"):
-        made[f"x_{part}"], made[f"y_{part}"] = _stacked(found[part], f"{source}: {part}")
-    return with_targets(made, source, normalised=made["x_train"].dtype.kind != "u")
+    x_train, y_train = _stacked(found["train"], f"{source}: train")
+    x_test, y_test = _stacked(found["test"], f"{source}: test")
+    entries = {
+        **found,
+        "x_train": x_train,
+        "y_train": y_train,
+        "x_test": x_test,
+        "y_test": y_test,
+    }
+    return with_targets(entries, source, normalised=x_train.dtype.kind != "u")
+
+
+def _array(values: Any, source: str) -> NDArray[Any]:
+    if has_parts(values):
+        return joined(values, source)
+    return array_of(values, source)
 
 
 def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """All samples (N, *shape) as uint8 or float32, or (N,) of a structured type; and their targets (N, ...)."""
-    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+    is_map_style = hasattr(samples, "__len__") and hasattr(samples, "__getitem__")
+    if not is_map_style:
         raise DataError(f"{part} is a {type(samples).__name__}; it needs __len__ and __getitem__")
     count = len(samples)
     if count == 0:
         raise DataError(f"{part} has no samples")
-    first, target = _sample(samples, 0, part)
+    first, first_target = _sample(samples, 0, part)
     x = np.empty((count, *first.shape), first.dtype)
-    y = [target]
+    y = [first_target]
     x[0] = first
     for index in range(1, count):
         sample, target = _sample(samples, index, part)
-        if (sample.shape, sample.dtype) != (first.shape, first.dtype):
+        if sample.shape != first.shape or sample.dtype != first.dtype:
             raise DataError(
                 f"{part}[{index}] is {sample.dtype} {sample.shape}, the first is {first.dtype} {first.shape}; "
                 "all samples must be alike"
             )
-        if (target.shape, target.dtype.kind) != (y[0].shape, y[0].dtype.kind):
+        if target.shape != first_target.shape or target.dtype.kind != first_target.dtype.kind:
             raise DataError(
-                f"{part}[{index}] has a target {target.dtype} {target.shape}, the first {y[0].dtype} {y[0].shape}; "
-                "all targets must be alike"
+                f"{part}[{index}] has a target {target.dtype} {target.shape}, "
+                f"the first {first_target.dtype} {first_target.shape}; all targets must be alike"
             )
         x[index] = sample
         y.append(target)
@@ -74,22 +85,24 @@ def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """One sample, channels first, and its target."""
+    where = f"{part}[{index}]"
     try:
         item = samples[index]
     except Exception as error:
-        raise DataError(f"{part}[{index}] cannot be read: {type(error).__name__}: {error}") from error
-    if not (isinstance(item, tuple | list) and len(item) == 2):
-        raise DataError(f"{part}[{index}] is a {type(item).__name__}; each sample must be a pair (array, label)")
-    target = _target(item[1], f"{part}[{index}]")
-    if has_parts(item[0]):
-        return joined(item[0], f"{part}[{index}]", batch=False), target
-    values = array_of(item[0], f"{part}[{index}]")
+        raise DataError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise DataError(f"{where} is a {type(item).__name__}; each sample must be a pair (array, label)")
+    sample, label = item
+    target = _target(label, where)
+    if has_parts(sample):
+        return joined(sample, where, batch=False), target
+    values = array_of(sample, where)
     if values.dtype == np.uint8 and values.ndim in (2, 3):
         return _picture(values), target
     if values.dtype.kind == "f" and values.ndim > 0:
         return values.astype(np.float32, copy=False), target
     raise DataError(
-        f"{part}[{index}] is {values.dtype} {values.shape}; take uint8 (H, W), (H, W, C) or (C, H, W) for pictures, "
+        f"{where} is {values.dtype} {values.shape}; take uint8 (H, W), (H, W, C) or (C, H, W) for pictures, "
         "or floats with the channels first"
     )
 
@@ -112,5 +125,7 @@ def _target(value: Any, sample: str) -> NDArray[Any]:
 def _picture(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if values.ndim == 2:
         return values[None]
-    last = values.shape[2] in CHANNELS and values.shape[0] not in CHANNELS
-    return values.transpose(2, 0, 1) if last else values
+    channels_last = values.shape[2] in CHANNELS and values.shape[0] not in CHANNELS
+    if channels_last:
+        return values.transpose(2, 0, 1)
+    return values

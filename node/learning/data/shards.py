@@ -25,9 +25,16 @@ def read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]
         return [None] * len(keys)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as archive:
-            return [None if key is None else stored_array(archive, key).astype(np.int64) for key in keys]
+            indices: list[Indices | None] = []
+            for key in keys:
+                if key is None:
+                    indices.append(None)
+                else:
+                    indices.append(stored_array(archive, key).astype(np.int64))
+            return indices
     except (OSError, ValueError, KeyError, struct.error) as error:
-        raise DataError(f"{path}: no sample indices {', '.join(map(repr, filter(None, keys)))}: {error}") from error
+        listed = ", ".join(repr(key) for key in keys if key)
+        raise DataError(f"{path}: no sample indices {listed}: {error}") from error
 
 
 def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
@@ -41,7 +48,9 @@ def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
     while at >= 46:
         signature, size, length, offset = struct.unpack_from("<4s20xLH12xL", archive, at - 46)
         if signature == b"PK\x01\x02" and length == len(name):
-            start = offset + 30 + sum(struct.unpack_from("<HH", archive, offset + 26))
+            # After the 30 bytes of a local header come the name and an extra field, with the lengths that it has.
+            name_length, extra_length = struct.unpack_from("<HH", archive, offset + 26)
+            start = offset + 30 + name_length + extra_length
             return _array(archive[start : start + size])
         at = archive.rfind(name, 0, at)
     raise KeyError(key)
@@ -54,4 +63,5 @@ def _array(npy: bytes) -> NDArray[Any]:
     header = _HEADER.match(npy, 10, start)
     if not npy.startswith(b"\x93NUMPY\x01\x00") or header is None:
         raise ValueError("not an array of one dimension")
-    return np.frombuffer(npy, np.dtype(header[1].decode()), int(header[2]), start)
+    kind = np.dtype(header[1].decode())
+    return np.frombuffer(npy, kind, int(header[2]), start)

@@ -32,7 +32,10 @@ def split(
         if people is None:
             raise DataError(f"{source}: split: by-subject needs the column of people; name it in data.columns.subject")
         return _by_people(people, source)
-    return np.sort(order[: rows - held_out]), np.sort(order[rows - held_out :])
+    train_rows = rows - held_out
+    train = np.sort(order[:train_rows])
+    test = np.sort(order[train_rows:])
+    return train, test
 
 
 def _by_people(people: NDArray[np.intp], source: str) -> tuple[Indices, Indices]:
@@ -40,5 +43,6 @@ def _by_people(people: NDArray[np.intp], source: str) -> tuple[Indices, Indices]
     known = np.random.default_rng(0).permutation(np.unique(people))
     if len(known) < 2:
         raise DataError(f"{source}: has one person only, who cannot be split; leave data.columns.split out")
-    tested = np.isin(people, known[: max(1, len(known) // APART)])
+    count = max(1, len(known) // APART)
+    tested = np.isin(people, known[:count])
     return np.flatnonzero(~tested), np.flatnonzero(tested)

@@ -35,7 +35,7 @@ from node.learning.errors import DataError
 SUFFIXES = (".arrow", ".parquet", ".csv")
 EXPANSION = 4  # bytes of memory for each byte of a file
 TARGETS = ("label", "labels", "target", "class", "y")  # names of the target, unless only one column has class labels
-CLOSE = 1e-3  # of the largest number: if numbers are closer, single precision may not tell them apart
+CLOSE = 1e-3  # of the largest number: if numbers are closer, single precision may not distinguish them
 _UNKNOWN = -1  # the class label of a row without one, as test parts of competitions have it
 _NO_CLASSES = "set data.columns.task to regression to predict numbers"
 MOST_VALUES = 100  # different values of a column that is one-hot encoded, or numbered as classes
@@ -53,8 +53,9 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
         x = table.samples(inputs)
         y, label_names = table.targets(target, columns.task)
         people = None
+        people = None
         if columns.subject is not None:
-            people = np.unique(table.values(columns.subject), return_inverse=True)[1]
+            _, people = np.unique(table.values(columns.subject), return_inverse=True)
         report = column_report.report(table, columns, target, inputs, y, label_names)
     except (pyarrow.ArrowException, UnicodeError) as error:
         raise DataError(f"{path}: {error}") from error
@@ -70,8 +71,21 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
         )
     if y.dtype.kind != "f":
         y_train, y_test = targets_of(x_train, y_train, x_test, y_test, str(path))
-    subjects, test_subjects = (None, None) if people is None else (people[train], people[test])
-    return Arrays(x_train, y_train, x_test, y_test, subjects, label_names, test_subjects, columns=report)
+    subjects = None
+    test_subjects = None
+    if people is not None:
+        subjects = people[train]
+        test_subjects = people[test]
+    return Arrays(
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
+        subjects=subjects,
+        label_names=label_names,
+        test_subjects=test_subjects,
+        columns=report,
+    )
 
 
 def _table(path: Path, columns: Columns) -> _Table:
@@ -79,20 +93,41 @@ def _table(path: Path, columns: Columns) -> _Table:
     import pyarrow
 
     join = functools.partial(pyarrow.concat_tables, promote_options="permissive")
-    files = _files(path, columns.test)
-    read = [[_read(file) for file in part] for part in files]
-    parts = [join([rows.data for rows in part]) for part in read]
-    if not all(map(len, parts)):
+    files: list[_Rows] = []
+    parts = []
+    for part in _files(path, columns.test):
+        of_part = [_read(file) for file in part]
+        parts.append([rows.data for rows in of_part])
+        files.extend(of_part)
+    joined_parts = [join(of_part) for of_part in parts]
+    if not all(map(len, joined_parts)):
         raise DataError(f"{path}: has no rows in train or test")
-    joined = join(parts)
+    first_part = joined_parts[0]
+    joined = join(joined_parts)
     joined.validate(full=True)  # a broken file may point anywhere
-    every_file = [rows for part in read for rows in part]
-    contents = [rows.content for rows in every_file]
-    decimal_commas = all(content is not None and content.delimiter != "," for content in contents)
-    subject = () if columns.subject is None else (columns.subject,)
-    data, problems = typed(joined, decimal_commas=decimal_commas, as_they_are=subject)
-    starts = np.cumsum([0, *(len(rows.data) for rows in every_file)])[:-1].tolist()
-    return _Table(path, data, len(parts[0]), _classes(path, parts[0].schema), problems, starts, contents)
+    contents = [rows.content for rows in files]
+    texts = () if columns.subject is None else (columns.subject,)
+    data, problems = typed(joined, decimal_commas=_may_have_decimal_commas(contents), as_they_are=texts)
+    classes = _classes(path, first_part.schema)
+    return _Table(path, data, len(first_part), classes, problems, _starts(files), contents)
+
+
+def _may_have_decimal_commas(contents: Sequence[CsvText | None]) -> bool:
+    """Whether all files are CSV files with another separator than a comma."""
+    for content in contents:
+        if content is None or content.delimiter == ",":
+            return False
+    return True
+
+
+def _starts(files: Sequence[_Rows]) -> list[int]:
+    """The row with which each file starts, of the rows of all files."""
+    starts = []
+    row = 0
+    for rows in files:
+        starts.append(row)
+        row += len(rows.data)
+    return starts
 
 
 def _files(path: Path, chosen: str | None) -> list[list[Path]]:
@@ -102,25 +137,46 @@ def _files(path: Path, chosen: str | None) -> list[list[Path]]:
         if chosen is not None:
             raise DataError(f"{path}: is one table, and has no files of {chosen}")
         return [[path]]
-    found: dict[str, list[Path]] = {}
+    by_part: dict[str, list[Path]] = {}
     for name in sorted(below(path)):
         place = PurePosixPath(name)
-        if place.suffix not in SUFFIXES or any(each.startswith((".", "cache-")) for each in place.parts):
-            continue  # `datasets` caches what it maps next to the data, as cache-*.arrow
-        words = reversed(re.split("[^a-z]+", name.lower()))
-        found.setdefault(next((each for each in words if each in ("train", *TEST_PARTS)), ""), []).append(path / name)
-    if not found or (len(found) > 1 and "train" not in found):
+        if place.suffix not in SUFFIXES or _is_hidden_or_cached(place):
+            continue
+        by_part.setdefault(_part_of(name), []).append(path / name)
+    if not by_part or (len(by_part) > 1 and "train" not in by_part):
         raise DataError(f"{path}: needs one table, or train and test in the names of its files ({', '.join(SUFFIXES)})")
-    if chosen is not None and not {"train", chosen} <= found.keys():
-        raise DataError(f"{path}: has no files of train and {chosen}; there are {', '.join(filter(None, found))}")
     if chosen is None:
-        test = [each for each in TEST_PARTS if each in found][:1]
+        test = [part for part in TEST_PARTS if part in by_part][:1]
     else:
+        if not {"train", chosen} <= by_part.keys():
+            named = filter(None, by_part)
+            raise DataError(f"{path}: has no files of train and {chosen}; there are {', '.join(named)}")
         test = [chosen]
-    parts = [found[name] for name in (["train", *test] if "train" in found else found)]
-    if any(len({file.parent for file in files}) > 1 for files in parts):
-        raise DataError(f"{path}: has files of one part in several folders; name one of them")
+    if "train" in by_part:
+        names = ["train", *test]
+    else:
+        names = list(by_part)
+    parts = [by_part[name] for name in names]
+    for files in parts:
+        folders = {file.parent for file in files}
+        if len(folders) > 1:
+            raise DataError(f"{path}: has files of one part in several folders; name one of them")
     return parts
+
+
+def _is_hidden_or_cached(place: PurePosixPath) -> bool:
+    """Whether a file or its folder is hidden, or a cache: `datasets` caches what it maps next to the data, as
+    cache-*.arrow."""
+    return any(step.startswith((".", "cache-")) for step in place.parts)
+
+
+def _part_of(name: str) -> str:
+    """The part by the last word of a file's name that is one; empty if none is."""
+    words = re.split("[^a-z]+", name.lower())
+    for word in reversed(words):
+        if word in ("train", *TEST_PARTS):
+            return word
+    return ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +191,8 @@ def _read(file: Path) -> _Rows:
     from pyarrow import ArrowException, ipc, parquet
 
     with open_regular(file) as stream:
-        refuse_large(file, EXPANSION * os.fstat(stream.fileno()).st_size)
+        size = os.fstat(stream.fileno()).st_size
+        refuse_large(file, EXPANSION * size)
         try:
             if file.suffix == ".arrow":
                 return _Rows(ipc.open_stream(stream).read_all())
@@ -153,8 +210,14 @@ def _read(file: Path) -> _Rows:
 def _classes(path: Path, schema: Any) -> dict[str, tuple[str, ...]]:
     """The names of the classes of each column of class labels, as `datasets` stores them."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-        return {name: tuple(each["names"]) for name, each in features.items() if each.get("_type") == "ClassLabel"}
+        metadata = schema.metadata or {}
+        stored = json.loads(metadata.get(b"huggingface", b"{}"))
+        features = stored.get("info", {}).get("features", {})
+        classes = {}
+        for name, feature in features.items():
+            if feature.get("_type") == "ClassLabel":
+                classes[name] = tuple(feature["names"])
+        return classes
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: the features of datasets cannot be read: {error}") from error
 
@@ -179,17 +242,23 @@ class _Table:
 
     def row(self, index: int) -> str:
         """A row in words. Rows count from 1, as below the header of a CSV file, of which the line is named too."""
-        row = f"row {index + 1}" if index < self.count else f"row {index - self.count + 1} of test"
+        if index < self.count:
+            row = f"row {index + 1}"
+        else:
+            row = f"row {index - self.count + 1} of test"
         file = int(np.searchsorted(self.starts, index, side="right")) - 1
         content = self.contents[file]
         if content is None:
             return row
         line = f"line {content.line(index - self.starts[file])}"
-        return f"{row} ({line})" if len(self.starts) == 1 else f"{row} ({line} of {content.file.name})"
+        if len(self.starts) == 1:
+            return f"{row} ({line})"
+        return f"{row} ({line} of {content.file.name})"
 
     def target(self) -> str:
         """The column to predict, if none is named."""
-        for likely in (list(self.classes), [name for name in self.data.column_names if name.lower() in TARGETS]):
+        usual = [name for name in self.data.column_names if name.lower() in TARGETS]
+        for likely in (list(self.classes), usual):
             if len(likely) == 1:
                 return likely[0]
         raise self.error(f"name the column to predict in data.columns.target: {', '.join(self.data.column_names)}")
@@ -197,33 +266,42 @@ class _Table:
     def inputs(self, others: set[str | None]) -> Sequence[str]:
         """The columns that a model sees, if none are named: those of pictures or lists, or all but those that number
         or name the rows."""
-        large = [name for name in self.data.column_names if name not in others and self._is_large(name)]
+        large = []
+        for name in self.data.column_names:
+            if name not in others and self._is_large(name):
+                large.append(name)
         if len(large) > 1:
             raise self.error(f"name one column in data.columns.inputs: {', '.join(large)}")
-        found = []
+        inputs = []
         for name in self.data.column_names:
             reason = self._reason_against(name, large)
-            if name not in others and reason is None:
-                found.append(name)
-            elif name not in others:
-                self.left_out[name] = str(reason)
-        if found:
-            return found
+            if name in others:
+                continue
+            if reason is None:
+                inputs.append(name)
+            else:
+                self.left_out[name] = reason
+        if inputs:
+            return inputs
         reasons = [f"{name!r} is left out, since {reason}" for name, reason in self.left_out.items()]
         why = "; ".join(reasons) or f"the columns are {', '.join(self.data.column_names)}"
         raise self.error(f"no column is left as an input ({why}); name some in data.columns.inputs")
 
     def _is_large(self, name: str) -> bool:
         """Whether the column holds pictures or lists."""
-        return re.search("list|binary|extension", str(self.data.schema.field(name).type)) is not None
+        kind = str(self.data.schema.field(name).type)
+        return re.search("list|binary|extension", kind) is not None
 
     def _reason_against(self, name: str, large: Sequence[str]) -> str | None:
         """Why a column is no input, unless it is named."""
+        if name in large:
+            return None
         if large:
-            return None if name in large else f"the inputs are those of column {large[0]!r}"
+            return f"the inputs are those of column {large[0]!r}"
         if name in self.problems or name in self.classes:
             return None
-        return not_an_input(name, self.data.column(name), lambda: self.values(name), self.starts)
+        column = self.data.column(name)
+        return not_an_input(name, column, lambda: self.values(name), self.starts)
 
     def values(self, name: str) -> NDArray[Any]:
         """A column of numbers, texts or files in bytes (N,), or of lists (N, ...). DataError if a value is missing."""
@@ -232,15 +310,19 @@ class _Table:
         if name not in self.data.column_names:
             raise self.error(f"there is no column {name!r}; the columns are {', '.join(self.data.column_names)}")
         values = self.data.column(name).combine_chunks()
-        values, shape = getattr(values, "storage", values), [len(values)]  # `datasets` stores arrays as lists
+        shape = [len(values)]
+        values = getattr(values, "storage", values)  # `datasets` stores arrays as lists
         while True:
             if types.is_struct(values.type) and "bytes" in values.type.names:
                 values = compute.struct_field(values, "bytes")
             if values.null_count:
-                row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // math.prod(shape[1:])
+                is_missing = values.is_null().to_numpy(zero_copy_only=False)
+                values_of_row = math.prod(shape[1:])
+                row = int(np.argmax(is_missing)) // values_of_row
                 raise self.error(f"{self.row(row)} has no value in column {name!r}; fill it in, or leave the row out")
             if types.is_dictionary(values.type) or not hasattr(values.type, "value_type"):
-                array = np.asarray(values.to_numpy(zero_copy_only=False)).reshape(shape)
+                flat = np.asarray(values.to_numpy(zero_copy_only=False))
+                array = flat.reshape(shape)
                 self._refuse_nan(name, array)
                 return array
             lengths = compute.unique(compute.list_value_length(values)).to_pylist()
@@ -251,8 +333,11 @@ class _Table:
 
     def _refuse_nan(self, name: str, values: NDArray[Any]) -> None:
         """DataError if one of the numbers (N,) is NaN, as pandas has missing ones."""
-        if values.dtype.kind == "f" and values.ndim == 1 and np.isnan(values).any():
-            row = self.row(int(np.argmax(np.isnan(values))))
+        if values.dtype.kind != "f" or values.ndim != 1:
+            return
+        is_missing = np.isnan(values)
+        if is_missing.any():
+            row = self.row(int(np.argmax(is_missing)))
             raise self.error(f"{row} has no value in column {name!r}; fill it in, or leave the row out")
 
     def _refuse_problem(self, name: str) -> None:
@@ -262,61 +347,83 @@ class _Table:
         if name not in self.problems:
             return
         problem = self.problems[name]
-        row = self.row(compute.index(self.data.column(name), problem.text).as_py())
+        index = compute.index(self.data.column(name), problem.text)
+        row = self.row(index.as_py())
         raise self.error(f"{row} of column {name!r} is {problem.text!r}, {problem.what}; {problem.remedy}")
 
     def samples(self, names: Sequence[str]) -> NDArray[Any]:
         """The samples in these columns, channels first."""
         values = self.values(names[0])
-        if len(names) > 1 or (values.ndim == 1 and not isinstance(values[0], bytes)):
-            return np.concatenate([self._encoded(name) for name in names], axis=1)
+        one_value = values.ndim == 1 and not isinstance(values[0], bytes)
+        if len(names) > 1 or one_value:
+            columns = [self._encoded(name) for name in names]
+            return np.concatenate(columns, axis=1)
         if values.ndim > 1:
             return channels_first(str(self.path), f"column {names[0]!r}", values)
-        pictures = {f"column {names[0]!r}, {self.row(index)}": each for index, each in enumerate(values)}
+        pictures = {}
+        for index, content in enumerate(values):
+            pictures[f"column {names[0]!r}, {self.row(index)}"] = content
         return decoded(self.path, list(pictures), pictures.__getitem__)
 
     def _encoded(self, name: str) -> NDArray[np.float32]:
         """Numbers (N, 1). Texts and class labels are one-hot (N, K), in order of their values."""
         values = self.values(name)
         self._refuse_problem(name)
-        if values.dtype.kind in "biuf" and values.ndim == 1 and name not in self.classes:
+        is_number = values.dtype.kind in "biuf" and values.ndim == 1
+        if is_number and name not in self.classes:
             return self._single_precision(name, values)[:, None]
         known, places = self._numbered(name, values, "name others in data.columns.inputs")
-        return np.eye(len(known), dtype=np.float32)[places]
+        one_hot = np.eye(len(known), dtype=np.float32)
+        return one_hot[places]
 
     def _single_precision(self, name: str, values: NDArray[Any]) -> NDArray[np.float32]:
         """Numbers (N,) in single precision. DataError if it cannot distinguish most of them, such as seconds since
         1970."""
-        made = single_precision(values, f"{self.path}: column {name!r}")
-        finite = made[np.isfinite(made)].astype(np.float64)
-        if finite.size and np.ptp(finite) < CLOSE * np.abs(finite).max():
+        single = single_precision(values, f"{self.path}: column {name!r}")
+        finite = single[np.isfinite(single)].astype(np.float64)
+        close = finite.size > 0 and np.ptp(finite) < CLOSE * np.abs(finite).max()
+        if close:
             different = len(np.unique(values))
-            if different > 1 and 2 * len(np.unique(made)) <= different:
+            distinguished = len(np.unique(single))
+            if different > 1 and 2 * distinguished <= different:
                 what = f"has {different} different values that single precision cannot distinguish"
                 raise self.error(f"column {name!r} {what}; subtract the smallest of them, or name other inputs")
-        return made
+        return single
 
     def targets(self, name: str, task: str | None) -> tuple[NDArray[Any], tuple[str, ...]]:
         """Floats to predict, or whole numbers and the names of classes."""
         values = self.values(name)
         self._refuse_problem(name)
-        if values.dtype.kind == "f" if task is None else task == "regression" and values.dtype.kind in "iuf":
+        kind = values.dtype.kind
+        if task is None:
+            are_predicted = kind == "f"
+        else:
+            are_predicted = task == "regression" and kind in "iuf"
+        if are_predicted:
             return numbers(values, f"{self.path}: column {name!r}"), ()
         if task == "regression":
             raise self.error(f"column {name!r} has no numbers to predict; name another in data.columns.target")
         if name in self.classes or values.ndim > 1:
             return values, self.classes.get(name, ())
-        if values.dtype.kind not in "if":
-            counting = np.ones(len(values), bool)
-        else:
+        if kind in "if":
             counting = values != IGNORED
+        else:
+            counting = np.ones(len(values), bool)
         y = np.full(len(values), IGNORED)
-        known, y[counting] = self._numbered(name, values[counting], _NO_CLASSES)
-        return y, tuple(map(str, known.tolist()))
+        known, places = self._numbered(name, values[counting], _NO_CLASSES)
+        y[counting] = places
+        names = map(str, known.tolist())
+        return y, tuple(names)
 
-    def _numbered(self, name: str, values: NDArray[Any], remedy: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def _numbered(
+        self,
+        name: str,
+        values: NDArray[Any],
+        remedy: str,
+    ) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """The different values of a column in order, and the number of each row's value among them."""
-        if values.ndim > 1 or not (values.dtype.kind in "biuf" or isinstance(values[0], str)):
+        can_be_numbered = values.ndim == 1 and (values.dtype.kind in "biuf" or isinstance(values[0], str))
+        if not can_be_numbered:
             kind = self.data.schema.field(name).type
             raise self.error(f"column {name!r} is {kind}, and not numbers, texts or truth values; {remedy}")
         known, places = np.unique(values, return_inverse=True)

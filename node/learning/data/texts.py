@@ -6,7 +6,9 @@ The label of a character is the next character.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,31 +40,57 @@ def read_texts(path: Path) -> Arrays:
         raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
     names = sorted(name for name in below(path) if not _is_stray(PurePosixPath(name)))
     files = [name for name in names if (path / name).is_file()]
-    refuse_large(path, EXPANSION * sum((path / name).stat().st_size for name in files))
+    size = sum((path / name).stat().st_size for name in files)
+    refuse_large(path, EXPANSION * size)
     parts: dict[str, list[Codes]] = {}
     for name in files:
         content = read_text(path / name)
         if "\0" in content:
             raise DataError(f"{path / name}: holds the character NUL, as binary files do; leave it out")
         codes = np.frombuffer(content.encode("utf-32-le"), np.dtype("<u4"))
-        parts.setdefault(name.partition("/")[0], []).append(codes)
+        author = name.partition("/")[0]
+        parts.setdefault(author, []).append(codes)
     if not parts:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")
-    texts = {author: np.concatenate(each) for author, each in parts.items()}
-    alphabet = np.unique(np.concatenate([np.unique(each) for each in texts.values()]))
+    texts = {author: np.concatenate(of_author) for author, of_author in parts.items()}
+    characters = [np.unique(text) for text in texts.values()]
+    alphabet = np.unique(np.concatenate(characters))
     train = []
     test = []
     for number, (author, text) in enumerate(texts.items()):
-        windows = (len(text) - 1) // WINDOW
-        if windows < 2:
+        count = (len(text) - 1) // WINDOW
+        if count < 2:
             raise DataError(f"{path / author}: has {len(text)} characters; an author needs {2 * WINDOW + 1} or more")
-        tokens = np.searchsorted(alphabet, text[: windows * WINDOW + 1]).astype(TOKEN)
+        used = text[: count * WINDOW + 1]
+        tokens = np.searchsorted(alphabet, used).astype(TOKEN)
         x = tokens[:-1].reshape(-1, WINDOW)
         y = tokens[1:].reshape(-1, WINDOW).astype(np.int64)
-        cut = windows - max(1, windows // TEST)
-        train.append((x[:cut], y[:cut], np.full(cut, number)))
-        test.append((x[cut:], y[cut:], np.full(windows - cut, number)))
-    (x_train, y_train, subjects), (x_test, y_test, test_subjects) = (
-        [np.concatenate(each) for each in zip(*part, strict=True)] for part in (train, test)
+        subjects = np.full(count, number)
+        cut = count - max(1, count // TEST)
+        train.append(_Windows(x[:cut], y[:cut], subjects[:cut]))
+        test.append(_Windows(x[cut:], y[cut:], subjects[cut:]))
+    of_train = _concatenated(train)
+    of_test = _concatenated(test)
+    return Arrays(
+        x_train=of_train.x,
+        y_train=of_train.y,
+        x_test=of_test.x,
+        y_test=of_test.y,
+        subjects=of_train.subjects,
+        test_subjects=of_test.subjects,
     )
-    return Arrays(x_train, y_train, x_test, y_test, subjects, test_subjects=test_subjects)
+
+
+class _Windows(NamedTuple):
+    """Windows x (N, 64), the next characters y (N, 64), and the author of each window (N,)."""
+
+    x: NDArray[np.int32]
+    y: NDArray[np.int64]
+    subjects: NDArray[np.int64]
+
+
+def _concatenated(of_authors: Sequence[_Windows]) -> _Windows:
+    x = np.concatenate([windows.x for windows in of_authors])
+    y = np.concatenate([windows.y for windows in of_authors])
+    subjects = np.concatenate([windows.subjects for windows in of_authors])
+    return _Windows(x, y, subjects)

@@ -16,22 +16,19 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
     """The samples with a label that counts, and how many others there were. DataError if none is left in a part."""
     if arrays.y_train.dtype != np.int64:
         return arrays, 0
-    kept = {part: _labelled(y) for part, y in (("train", arrays.y_train), ("test", arrays.y_test))}
-    for part, chosen in kept.items():
-        if not chosen.any():
+    train = _labelled(arrays.y_train)
+    test = _labelled(arrays.y_test)
+    for part, counting in (("train", train), ("test", test)):
+        if not counting.any():
             raise DataError(f"{source}: all labels of the {part} part are {IGNORED}, so none of them counts")
-    train = kept["train"]
-    test = kept["test"]
     if train.all() and test.all():
         return arrays, 0
     left_out = int((~train).sum()) + int((~test).sum())
-    if arrays.subjects is None:
-        subjects = None
-    else:
+    subjects = None
+    if arrays.subjects is not None:
         subjects = arrays.subjects[train]
-    if arrays.test_subjects is None:
-        test_subjects = None
-    else:
+    test_subjects = None
+    if arrays.test_subjects is not None:
         test_subjects = arrays.test_subjects[test]
     labelled = replace(
         arrays,

@@ -31,7 +31,12 @@ class Adapted(nn.Module):
         return cast(Tensor, self.layer(x) + self.scale * self.up(self.down(x)))
 
 
-def adapt(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> None:
+def adapt(
+    model: nn.Module,
+    rank: int,
+    alpha: float,
+    targets: Sequence[str],
+) -> None:
     """Freeze a model, and add an adapter to each linear layer in ``targets``, by its name or the end of its name.
     Raises ModelError for a target that is no linear layer, and for a rank that is too high for a layer."""
     model.requires_grad_(False)

@@ -131,7 +131,12 @@ def _counted(module: nn.Module, sample: Any) -> tuple[_Counter, list[tuple[nn.Mo
     return counter, called
 
 
-def pass_seconds(module: nn.Module, sample: Any, count: int, trained: bool) -> float:
+def pass_seconds(
+    module: nn.Module,
+    sample: Any,
+    count: int,
+    trained: bool,
+) -> float:
     """The time on the reference core of a pass of ``count`` samples like ``sample`` (1, ...), counted as that of a
     mini-batch: forward, and backward if the module is trained."""
     counted, called = _counted(module, sample)

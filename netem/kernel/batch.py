@@ -47,10 +47,16 @@ def reading(command: str) -> Iterator[None]:
 def failed_line(said: str) -> int | None:
     """The number of the failed line, if `said` reports one; otherwise None."""
     match = _FAILED.match(said)
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
-def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Reply]:
+def replies(
+    commands: Sequence[Sequence[str]],
+    said: str,
+    first: int = 1,
+) -> list[Reply]:
     """The result of each command, parsed from tc's output `said`; `first` is the line number of the first command.
     Raises TcError if the output does not fit the commands."""
     shown, complaints, unexplained = _parts(said)
@@ -63,7 +69,8 @@ def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> lis
             try:
                 results.append(Reply(shown=next(arrays)))
             except StopIteration:
-                raise TcError(f"tc has not shown what `{' '.join(command)}` asks for: {unexplained}") from None
+                written = " ".join(command)
+                raise TcError(f"tc has not shown what `{written}` asks for: {unexplained}") from None
         else:
             results.append(Reply())
     return results
@@ -76,16 +83,20 @@ def _parts(said: str) -> tuple[list[str], dict[int, str], str]:
     complaints: dict[int, str] = {}
     before: list[str] = []
     place = 0
-    while found := _LINE.search(said, place):
-        place = found.end()
-        if found[0].startswith("["):
+    while match := _LINE.search(said, place):
+        line = match[0]
+        place = match.end()
+        if line.startswith("["):
+            start = match.start()
             try:
-                _, place = decoder.raw_decode(said, found.start())
+                _, place = decoder.raw_decode(said, start)
             except ValueError as error:
-                raise TcError(f"cannot read the output of tc: {error}: {found[0][:80]}") from error
-            arrays.append(said[found.start() : place])
-        elif (number := failed_line(found[0])) is None:
-            before.append(found[0].strip())
+                raise TcError(f"cannot read the output of tc: {error}: {line[:80]}") from error
+            arrays.append(said[start:place])
+            continue
+        number = failed_line(line)
+        if number is None:
+            before.append(line.strip())
         else:
             complaints[number] = " ".join(before) or "refused"
             before = []

@@ -35,8 +35,22 @@ class Family(NamedTuple):
     target_at: int
 
 
-IPV4 = Family("ip", "1", "800:", "2", 12, 16)  # RFC 791
-IPV6 = Family("ipv6", "2", "801:", "3", 20, 36)  # RFC 8200
+IPV4 = Family(  # RFC 791
+    protocol="ip",
+    priority="1",
+    root="800:",
+    table="2",
+    source_at=12,
+    target_at=16,
+)
+IPV6 = Family(  # RFC 8200
+    protocol="ipv6",
+    priority="2",
+    root="801:",
+    table="3",
+    source_at=20,
+    target_at=36,
+)
 
 
 class Match(NamedTuple):
@@ -52,76 +66,111 @@ class Match(NamedTuple):
     police: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 
-def filter_commands(device: str, flows: Sequence[Match], parent: str = ROOT) -> list[list[str]]:
+def filter_commands(
+    device: str,
+    flows: Sequence[Match],
+    parent: str = ROOT,
+) -> list[list[str]]:
     """The commands for the qdisc ``parent`` of a device."""
-    return [*_family_commands(device, flows, parent, IPV4), *_family_commands(device, flows, parent, IPV6)]
+    ipv4 = _family_commands(device, flows, parent, IPV4)
+    ipv6 = _family_commands(device, flows, parent, IPV6)
+    return ipv4 + ipv6
 
 
-def _family_commands(device: str, flows: Sequence[Match], parent: str, family: Family) -> list[list[str]]:
+def _family_commands(
+    device: str,
+    flows: Sequence[Match],
+    parent: str,
+    family: Family,
+) -> list[list[str]]:
     add = _filter("add", device, parent, family)
     if len(flows) <= LINEAR_FILTERS:
         return [[*add, "u32", *_match(flow, family)] for flow in flows]
     sources = [_last_byte(flow.source) for flow in flows]
     targets = [_last_byte(flow.target or flow.source) for flow in flows]
-    by_target = all(flow.target for flow in flows) and len(set(targets)) > len(set(sources))
+    have_targets = all(flow.target for flow in flows)
+    targets_differ_more = len(set(targets)) > len(set(sources))
+    by_target = have_targets and targets_differ_more
     buckets = targets if by_target else sources
     commands = _table_commands(device, parent, family, by_target=by_target)
     for flow, bucket in zip(flows, buckets, strict=True):
-        commands.append([*add, "u32", "ht", f"{family.table}:{bucket:x}:", *_match(flow, family)])
+        table = f"{family.table}:{bucket:x}:"
+        match = _match(flow, family)
+        commands.append([*add, "u32", "ht", table, *match])
     return commands
 
 
 def further_commands(device: str, known: int, flow: Match) -> list[list[str]]:
-    """The commands that add a flow by its source to ``known`` ones of a device, whose `filter_commands` have run."""
+    """The commands that add a flow by its source to ``known`` ones of a device, after the `filter_commands` for these
+    have run."""
     commands = []
     for family in (IPV4, IPV6):
-        bucket = [] if known <= LINEAR_FILTERS else ["ht", f"{family.table}:{_last_byte(flow.source):x}:"]
-        commands.append([*_filter("add", device, ROOT, family), "u32", *bucket, *_match(flow, family)])
+        command = [*_filter("add", device, ROOT, family), "u32"]
+        if known > LINEAR_FILTERS:
+            bucket = _last_byte(flow.source)
+            command += ["ht", f"{family.table}:{bucket:x}:"]
+        commands.append(command + _match(flow, family))
     return commands
 
 
 def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
     """The commands that make an empty hash table over the last byte of the target's address, or of the source's, for
     each protocol."""
-    tables = [_table_commands(device, parent, family, by_target=by_target) for family in (IPV4, IPV6)]
-    return [*tables[0], *tables[1]]
+    ipv4 = _table_commands(device, parent, IPV4, by_target=by_target)
+    ipv6 = _table_commands(device, parent, IPV6, by_target=by_target)
+    return ipv4 + ipv6
 
 
-def _table_commands(device: str, parent: str, family: Family, *, by_target: bool) -> list[list[str]]:
+def _table_commands(
+    device: str,
+    parent: str,
+    family: Family,
+    *,
+    by_target: bool,
+) -> list[list[str]]:
     add = _filter("add", device, parent, family)
     at = family.target_at if by_target else family.source_at
-    everything = ("match", "u32", "0", "0", "at", "0")  # matches all packets
-    key = ("hashkey", "mask", "0x000000ff", "at", str(at), "link", f"{family.table}:")
+    table = f"{family.table}:"
+    everything = "match u32 0 0 at 0"  # matches all packets
+    key = f"hashkey mask 0x000000ff at {at} link {table}"
     return [
-        [*add, "handle", f"{family.table}:", "u32", "divisor", "256"],
-        [*add, "u32", "ht", f"{family.root}:", *everything, *key],
+        add + f"handle {table} u32 divisor 256".split(),
+        add + f"u32 ht {family.root}: {everything} {key}".split(),
     ]
 
 
 def flow_commands(device: str, flow: Match) -> list[list[str]]:
     """The commands that add a match to the tables by target of arriving packets, or replace the one of its target in
     place. The tables must have one source, and the targets must differ in their last 19 bits."""
+    bucket, number = _place(flow.target or "")
     commands = []
     for family in (IPV4, IPV6):
-        bucket, number = _place(flow.target or "")
         table = f"{family.table}:{bucket:x}:"
         replace = _filter("replace", device, INGRESS, family)
-        commands.append([*replace, "handle", f"{table}{number:x}", "u32", "ht", table, *_match(flow, family)])
+        options = f"handle {table}{number:x} u32 ht {table}".split()
+        commands.append(replace + options + _match(flow, family))
     return commands
 
 
 def stop_flow_commands(device: str, target: str) -> list[list[str]]:
     """The commands after which the packets to an address match nothing."""
     bucket, number = _place(target)
-    return [
-        [*_filter("del", device, INGRESS, family), "handle", f"{family.table}:{bucket:x}:{number:x}", "u32"]
-        for family in (IPV4, IPV6)
-    ]
+    commands = []
+    for family in (IPV4, IPV6):
+        handle = f"{family.table}:{bucket:x}:{number:x}"
+        delete = _filter("del", device, INGRESS, family)
+        commands.append([*delete, "handle", handle, "u32"])
+    return commands
 
 
-def _filter(verb: str, device: str, parent: str, family: Family) -> list[str]:
-    what = ("protocol", family.protocol, "prio", family.priority)
-    return ["tc", "filter", verb, "dev", device, "parent", parent, *what]
+def _filter(
+    verb: str,
+    device: str,
+    parent: str,
+    family: Family,
+) -> list[str]:
+    options = f"protocol {family.protocol} prio {family.priority}"
+    return f"tc filter {verb} dev {device} parent {parent} {options}".split()
 
 
 def _last_byte(address: str) -> int:
@@ -130,58 +179,65 @@ def _last_byte(address: str) -> int:
 
 def _place(target: str) -> tuple[int, int]:
     """The bucket of a target, and its number there, from 1 to 0xfff."""
-    rest, bucket = divmod(int(ipaddress.IPv4Address(target)), 256)
+    number = int(ipaddress.IPv4Address(target))
+    rest, bucket = divmod(number, 256)
     return bucket, 1 + rest % 0xFFF
 
 
 def _match(flow: Match, family: Family) -> list[str]:
-    source = _address_match(flow.source, "src", family)
-    if flow.target is None:
-        target = []
-    else:
-        target = _address_match(flow.target, "dst", family)
+    match = _address_match(flow.source, "src", family)
+    if flow.target is not None:
+        match += _address_match(flow.target, "dst", family)
     if flow.class_id is None:
-        then = ["action", "ok", "index", str(flow.counter)]
-    elif flow.device:
-        mirred = ("mirred", "egress", "redirect", "dev", flow.device, "index", str(flow.counter))
-        then = ["action", "skbedit", "priority", flow.class_id, "pipe", "action", *mirred]
-    else:
-        then = [*flow.police[0 if family is IPV4 else 1], "flowid", flow.class_id]
-    return [*source, *target, *then]
+        return match + f"action ok index {flow.counter}".split()
+    if flow.device:
+        classify = f"action skbedit priority {flow.class_id} pipe"
+        redirect = f"action mirred egress redirect dev {flow.device} index {flow.counter}"
+        return match + f"{classify} {redirect}".split()
+    police_ipv4, police_ipv6 = flow.police
+    police = police_ipv4 if family is IPV4 else police_ipv6
+    return [*match, *police, "flowid", flow.class_id]
 
 
 def _address_match(address: str, side: str, family: Family) -> list[str]:
     """Compare the address of this ``side``, src or dst, with the node that has the IPv4 ``address``."""
     if family is IPV4:
-        return ["match", "ip", side, f"{address}/32"]
+        return f"match ip {side} {address}/32".split()
     bits = int(ipaddress.IPv4Address(address))
     at = family.source_at if side == "src" else family.target_at
-    return ["match", "u32", f"0x{bits:08x}", "0xffffffff", "at", str(at)]
+    return f"match u32 0x{bits:08x} 0xffffffff at {at}".split()
 
 
 def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:
     """The commands that count what arrives on a device, by its source: an address has the number of its place in
     ``sources``, from 1. The kernel needs act_gact."""
-    flows = [Match(address, None, None, number) for number, address in enumerate(sources, start=1)]
-    return [["tc", "qdisc", "add", "dev", device, "ingress"], *filter_commands(device, flows, INGRESS)]
+    flows = []
+    for number, address in enumerate(sources, start=1):
+        flows.append(Match(address, None, None, number))
+    ingress = f"tc qdisc add dev {device} ingress".split()
+    return [ingress, *filter_commands(device, flows, INGRESS)]
 
 
 def show_counts_command(device: str) -> list[str]:
     """The command whose output, with the options -j and -s, `parse_counts` reads."""
-    return ["tc", "filter", "show", "dev", device, "ingress"]
+    return f"tc filter show dev {device} ingress".split()
 
 
 def parse_counts(text: str) -> dict[int, int]:
     """The packets that have arrived, by the number of their source. A super-packet counts as what it was made of.
     Raises TcError for other text."""
+    packets = {}
     with reading("filter show"):
-        return {int(each["index"]): int(each["stats"]["packets"]) for each in actions_in(text)}
+        for action in actions_in(text):
+            source = int(action["index"])
+            packets[source] = int(action["stats"]["packets"])
+    return packets
 
 
 def show_police_command(device: str) -> list[str]:
     """The command whose output, with the options -j and -s, `parse_police` reads: the filters for IPv4, which share
     their policers with those for IPv6."""
-    return ["tc", "filter", "show", "dev", device, "parent", ROOT, "protocol", IPV4.protocol, "prio", IPV4.priority]
+    return _filter("show", device, ROOT, IPV4)
 
 
 def parse_police(text: str) -> dict[int, int]:
@@ -193,11 +249,13 @@ def parse_police(text: str) -> dict[int, int]:
             options = entry.get("options", {})
             for action in options.get("actions", ()):
                 if action["kind"] == "police":
-                    dropped[int(options["flowid"].removeprefix(ROOT), 16)] = int(action["stats"]["drops"])
+                    minor = options["flowid"].removeprefix(ROOT)
+                    dropped[int(minor, 16)] = int(action["stats"]["drops"])
     return dropped
 
 
 def actions_in(text: str) -> Iterator[dict[str, Any]]:
     """The actions in what `show_counts_command` shows."""
     for entry in json.loads(text):
-        yield from entry.get("options", {}).get("actions", ())
+        options = entry.get("options", {})
+        yield from options.get("actions", ())

@@ -15,7 +15,7 @@ it to the device. Packets that leave the device go on to the bridge and to their
 - **The buffer is divided equally** among the members, because each class has a queue of its own. It counts bytes.
 - **Senders detach their packets from the sockets** (`detach_command`). In these queues, TCP's small queues would count
   them as not yet sent, and TCP would never fill the buffer. A netem without a delay on the sender's own device
-  detaches them: it takes each packet at once, and hands it on after next to no time.
+  detaches them: it takes each packet immediately, and hands it on after next to no time.
 - **The burst is small** (BURST), because a burst passes unshaped after a pause. It must last until a late timer.
 """
 
@@ -69,81 +69,104 @@ def queue_limit(profile: ChannelProfile, members: int) -> int:
         parts = max(1, members)
     else:
         parts = 1
-    return max(math.ceil(profile.buffer_bytes / parts), FEWEST_FRAMES * FULL_FRAME)
+    share = math.ceil(profile.buffer_bytes / parts)
+    return max(share, FEWEST_FRAMES * FULL_FRAME)
 
 
 def detach_command(device: str) -> list[str]:
     """The command for the device of a node with links over channels. It can be repeated."""
-    options = ("limit", str(_DETACHED), "rate", units.format_rate(UNLIMITED))
-    return ["tc", "qdisc", "replace", "dev", device, "root", "netem", *options]
+    rate = units.format_rate(UNLIMITED)
+    return f"tc qdisc replace dev {device} root netem limit {_DETACHED} rate {rate}".split()
 
 
 def class_of(profile: ChannelProfile, number: int) -> str:
     """The class of the member of this number, from 0."""
-    return f"10:{FIRST_MEMBER + number:x}" if profile.rule.own_queues else _RATE_CLASS
+    if not profile.rule.own_queues:
+        return _RATE_CLASS
+    return f"10:{FIRST_MEMBER + number:x}"
 
 
 def channel_commands(device: str, profile: ChannelProfile) -> list[list[str]]:
     """The commands that make a channel on a new IFB device; `member_commands` add the members."""
-    commands = [
-        ["tc", "qdisc", "add", "dev", device, "root", "handle", "10:", "htb", "default", "1"],
-        _rate("add", device, profile),
-    ]
-    if profile.rule.own_queues:
-        return commands
-    return [*commands, _queue("add", device, profile, 1)]
+    root = f"tc qdisc add dev {device} root handle 10: htb default 1".split()
+    commands = [root, _rate("add", device, profile)]
+    if not profile.rule.own_queues:
+        commands.append(_queue("add", device, profile, 1))
+    return commands
 
 
-def member_commands(device: str, profile: ChannelProfile, number: int, members: int) -> list[list[str]]:
+def member_commands(
+    device: str,
+    profile: ChannelProfile,
+    number: int,
+    members: int,
+) -> list[list[str]]:
     """The commands that add the member of this number to a channel; none with ``fifo``. They can be repeated."""
     if not profile.rule.own_queues:
         return []
+    class_id = class_of(profile, number)
     ceil = units.format_rate(UNLIMITED)
     burst = f"{round(UNLIMITED / 8 / 100)}b"
+    command = f"tc class replace dev {device} parent {_RATE_CLASS} classid {class_id} htb"
+    options = f"rate 8bit ceil {ceil} burst 1b cburst {burst} quantum {FULL_FRAME}"
     return [
-        [
-            *("tc", "class", "replace", "dev", device, "parent", _RATE_CLASS),
-            *("classid", class_of(profile, number), "htb"),
-            *("rate", "8bit", "ceil", ceil, "burst", "1b", "cburst", burst, "quantum", str(FULL_FRAME)),
-        ],
+        f"{command} {options}".split(),
         _queue("replace", device, profile, members, number),
     ]
 
 
-def change_commands(device: str, profile: ChannelProfile, numbers: int, members: int) -> list[list[str]]:
-    """The commands that give a channel another rate and buffer in place. ``numbers``: the members that it has had, of
-    which ``members`` are in it at present."""
-    queues = range(numbers if profile.rule.own_queues else 1)
-    return [_rate("change", device, profile), *(_queue("change", device, profile, members, each) for each in queues)]
+def change_commands(
+    device: str,
+    profile: ChannelProfile,
+    numbers: int,
+    members: int,
+) -> list[list[str]]:
+    """The commands that give a channel another rate and buffer in place. ``numbers``: how many members it has had;
+    ``members``: how many are in it at present."""
+    commands = [_rate("change", device, profile)]
+    queues = numbers if profile.rule.own_queues else 1
+    for number in range(queues):
+        commands.append(_queue("change", device, profile, members, number))
+    return commands
 
 
 def redirect_commands(device: str) -> list[list[str]]:
     """The commands that prepare a device, through which the packets of a node come to the hub, for `Match`es."""
-    return [["tc", "qdisc", "add", "dev", device, "ingress"], *table_commands(device, INGRESS, by_target=True)]
+    ingress = f"tc qdisc add dev {device} ingress".split()
+    return [ingress, *table_commands(device, INGRESS, by_target=True)]
 
 
 def stop_redirecting_command(device: str) -> list[str]:
-    return ["tc", "qdisc", "del", "dev", device, "ingress"]
+    return f"tc qdisc del dev {device} ingress".split()
 
 
 def parse_queues(text: str) -> dict[str, Queue]:
     """The queues of a channel by class, from ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
+    queues = {}
     with reading("qdisc show"):
-        return {
-            each["parent"]: Queue(each["packets"], each["bytes"], each["drops"], each["qlen"], each["backlog"])
-            for each in json.loads(text)
-            if each["kind"] == "bfifo"
-        }
+        for qdisc in json.loads(text):
+            if qdisc["kind"] == "bfifo":
+                queues[qdisc["parent"]] = Queue(
+                    packets=qdisc["packets"],
+                    bytes=qdisc["bytes"],
+                    dropped=qdisc["drops"],
+                    waiting=qdisc["qlen"],
+                    waiting_bytes=qdisc["backlog"],
+                )
+    return queues
 
 
 def parse_redirected(text: str) -> dict[int, Offered]:
     """What was redirected, by the number of its `Match`, from ``tc -j -s filter show dev DEVICE ingress``."""
+    redirected = {}
     with reading("filter show"):
-        found = {each["index"]: each["stats"] for each in actions_in(text) if each["kind"] == "mirred"}
-        return {
-            index: Offered(stats["packets"], stats["bytes"] + _HEADER * stats["packets"])
-            for index, stats in found.items()
-        }
+        for action in actions_in(text):
+            if action["kind"] == "mirred":
+                stats = action["stats"]
+                packets = stats["packets"]
+                size = stats["bytes"] + _HEADER * packets
+                redirected[action["index"]] = Offered(packets, size)
+    return redirected
 
 
 class CommonQueue:
@@ -160,50 +183,77 @@ class CommonQueue:
     def add(self, now: Queue, offered: Mapping[str, Offered]) -> dict[str, Queue]:
         """The counters by member. ``now``: those of the queue. ``offered``: since the last time."""
         for member, more in offered.items():
-            had = self._waiting.setdefault(member, Offered())
-            self._waiting[member] = Offered(had.packets + more.packets, had.bytes + more.bytes)
+            before = self._waiting.setdefault(member, Offered())
+            packets = before.packets + more.packets
+            size = before.bytes + more.bytes
+            self._waiting[member] = Offered(packets, size)
         if not self._waiting:
             return {}
-        of_packets, of_bytes = (_parts([each[place] for each in self._waiting.values()]) for place in (0, 1))
+        queues_before = self._waiting.values()
+        of_packets = _parts([queue.packets for queue in queues_before])
+        of_bytes = _parts([queue.bytes for queue in queues_before])
         for member in self._waiting:
             self._gone.setdefault(member, [0, 0, 0])
             self._due.setdefault(member, [0.0, 0.0, 0.0])
         for place, parts in enumerate((of_packets, of_bytes, of_packets)):
-            grown = now[place] - self._last[place]
-            due = [each[place] + part * grown for each, part in zip(self._due.values(), parts, strict=True)]
-            for member, part, step in zip(self._waiting, due, _whole(due, grown), strict=True):
-                self._gone[member][place] += step
-                self._due[member][place] = part - step
+            growth = now[place] - self._last[place]
+            self._attribute(place, parts, growth)
         self._last = now
-        waiting = [part * now.waiting for part in of_packets], [part * now.waiting_bytes for part in of_bytes]
-        self._waiting = {member: Offered(*each) for member, *each in zip(self._waiting, *waiting, strict=True)}
-        whole = zip(self._gone, _whole(waiting[0], now.waiting), _whole(waiting[1], now.waiting_bytes), strict=True)
-        return {member: Queue(*[*self._gone[member], *each]) for member, *each in whole}
+        queued_packets = [part * now.waiting for part in of_packets]
+        queued_bytes = [part * now.waiting_bytes for part in of_bytes]
+        whole_packets = _whole(queued_packets, now.waiting)
+        whole_bytes = _whole(queued_bytes, now.waiting_bytes)
+        queues = {}
+        for number, member in enumerate(self._waiting):
+            self._waiting[member] = Offered(queued_packets[number], queued_bytes[number])
+            packets, size, dropped = self._gone[member]
+            queues[member] = Queue(
+                packets,
+                size,
+                dropped,
+                whole_packets[number],
+                whole_bytes[number],
+            )
+        return queues
+
+    def _attribute(self, place: int, parts: Sequence[float], growth: int) -> None:
+        """Attribute the ``growth`` of a counter to the members: each gets its part."""
+        due = []
+        for member, part in zip(self._due, parts, strict=True):
+            due_before = self._due[member][place]
+            due.append(due_before + part * growth)
+        steps = _whole(due, growth)
+        for member, part, step in zip(self._due, due, steps, strict=True):
+            self._gone[member][place] += step
+            self._due[member][place] = part - step
 
 
 def _parts(values: Sequence[float]) -> list[float]:
     """The part of each in their sum; equal parts of nothing."""
     together = sum(values)
-    return [each / together if together else 1 / len(values) for each in values]
+    if not together:
+        return [1 / len(values)] * len(values)
+    return [value / together for value in values]
 
 
 def _whole(parts: Sequence[float], total: int) -> list[int]:
-    """These parts of a total in whole numbers of 0 or more, of which the last gets the rest."""
-    found: list[int] = []
+    """These parts of a total in whole numbers of 0 or more. The last gets the rest."""
+    numbers: list[int] = []
     left = total
     for part in parts[:-1]:
-        found.append(min(left, max(0, int(part + 1e-6))))
-        left -= found[-1]
-    return [*found, left]
+        wanted = max(0, int(part + 1e-6))
+        number = min(left, wanted)
+        numbers.append(number)
+        left -= number
+    return [*numbers, left]
 
 
 def _rate(verb: str, device: str, profile: ChannelProfile) -> list[str]:
     rate = units.format_rate(float(round(profile.rate)))
     burst = f"{max(1, round(profile.rate * BURST / 8))}b"
-    return [
-        *("tc", "class", verb, "dev", device, "parent", "10:", "classid", _RATE_CLASS, "htb"),
-        *("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(FULL_FRAME)),
-    ]
+    command = f"tc class {verb} dev {device} parent 10: classid {_RATE_CLASS} htb"
+    options = f"rate {rate} ceil {rate} burst {burst} cburst {burst} quantum {FULL_FRAME}"
+    return f"{command} {options}".split()
 
 
 def _queue(
@@ -215,6 +265,7 @@ def _queue(
 ) -> list[str]:
     """The queue of a member, with its part of the buffer."""
     parent = class_of(profile, number)
-    handle = f"{0x10 + int(parent.removeprefix('10:'), 16):x}:"
+    minor = int(parent.removeprefix("10:"), 16)
+    handle = f"{0x10 + minor:x}:"
     limit = f"{queue_limit(profile, members)}b"
-    return ["tc", "qdisc", verb, "dev", device, "parent", parent, "handle", handle, "bfifo", "limit", limit]
+    return f"tc qdisc {verb} dev {device} parent {parent} handle {handle} bfifo limit {limit}".split()

@@ -42,7 +42,7 @@ _LARGEST_LIMIT = 2**32 - 1
 
 
 class Bucket(NamedTuple):
-    """Settings of a policer: bytes per second, and bytes that it lets pass at once."""
+    """Settings of a policer: bytes per second, and bytes that it lets pass without delay."""
 
     rate: int
     size: int
@@ -50,8 +50,10 @@ class Bucket(NamedTuple):
     def rest(self, waiting: float, piece: int = FULL_FRAME) -> Bucket:
         """The bucket while so many bytes wait in the queue; at least one piece fits, and a part of the whole, as TCP
         sends two packets for an acknowledgement."""
-        least = max(self.size // LEAST_PART, min(piece, self.size))
-        return self._replace(size=max(self.size - math.ceil(max(0.0, waiting)), least))
+        part = self.size // LEAST_PART
+        least = max(part, min(piece, self.size))
+        occupied = math.ceil(max(0.0, waiting))
+        return self._replace(size=max(self.size - occupied, least))
 
 
 def bucket_of(profile: LinkProfile, piece: int = FULL_FRAME) -> Bucket | None:
@@ -59,25 +61,32 @@ def bucket_of(profile: LinkProfile, piece: int = FULL_FRAME) -> Bucket | None:
     makes."""
     if profile.rate is None or profile.rate >= UNLIMITED:
         return None
-    size = max(profile.buffer_limit or 0, piece, FULL_FRAME)
+    buffer = max(profile.buffer_limit or 0, piece, FULL_FRAME)
     share = max(queued_share(profile), _SMALLEST_SHARE)
-    rate = max(1, round(profile.rate) // 8) / share * (1 - slack(profile, size))
-    size = math.ceil(size / share)
+    size = math.ceil(buffer / share)
     if profile.silence:
-        return Bucket(max(1, math.ceil(size / LONGEST_BUCKET)), size)
-    whole = max(1, math.floor(rate), math.ceil(piece / LONGEST_BUCKET))
+        slowest = math.ceil(size / LONGEST_BUCKET)
+        return Bucket(max(1, slowest), size)
+    bytes_per_second = max(1, round(profile.rate) // 8)
+    rate = bytes_per_second / share * (1 - slack(profile, buffer))
+    least = math.ceil(piece / LONGEST_BUCKET)
+    whole = max(1, math.floor(rate), least)
     # Two ticks more than the buffer: tc rounds a bucket down to ticks.
-    return Bucket(whole, min(size + math.ceil(2 * _TICK * whole), math.floor(whole * LONGEST_BUCKET)))
+    rounded_up = size + math.ceil(2 * _TICK * whole)
+    largest = math.floor(whole * LONGEST_BUCKET)
+    return Bucket(whole, min(rounded_up, largest))
 
 
 def queued_share(profile: LinkProfile) -> float:
-    """Of the packets that pass the policer, duplicates included, the share that comes to netem's queue. netem loses a
+    """The share of the packets that pass the policer, duplicates included, that comes to netem's queue. netem loses a
     packet if it is drawn for loss and not for duplication. A packet drawn for duplication only is given to the policer
     a second time, and this copy is lost or not (sch_netem.c, netem_enqueue)."""
     loss = profile.mean_loss
     duplicate = profile.duplicate
     copies = duplicate * (1 - loss)
-    return (1 - loss * (1 - duplicate) + copies * (1 - loss)) / (1 + copies)
+    lost = loss * (1 - duplicate)
+    queued = 1 - lost + copies * (1 - loss)
+    return queued / (1 + copies)
 
 
 def slack(profile: LinkProfile, buffer: int) -> float:
@@ -88,7 +97,8 @@ def slack(profile: LinkProfile, buffer: int) -> float:
     if not profile.mean_loss:
         return 0.0
     excess = buffer / FULL_FRAME / 4
-    needed = profile.mean_loss * design_effect(profile.loss) / (2 * excess)
+    effect = design_effect(profile.loss)
+    needed = profile.mean_loss * effect / (2 * excess)
     return min(max(needed, LEAST_SLACK), MOST_SLACK)
 
 
@@ -96,13 +106,17 @@ def waiting_bytes(profile: LinkProfile, backlog: float) -> float:
     """The bytes that wait for the rate if netem holds a ``backlog`` of bytes: those beyond what is on its way."""
     if profile.rate is None:
         return 0.0
-    return max(0.0, backlog - profile.rate / 8 * profile.latency)
+    on_its_way = profile.rate / 8 * profile.latency
+    return max(0.0, backlog - on_its_way)
 
 
 def cut_short(profile: LinkProfile) -> bool:
     """Whether a buffer lasts longer than a policer can count."""
     bucket = bucket_of(profile.merged(silence=None))
-    return bucket is not None and bucket.size < (profile.buffer_limit or 0)
+    if bucket is None:
+        return False
+    buffer = profile.buffer_limit or 0
+    return bucket.size < buffer
 
 
 def queue_limit(profile: LinkProfile) -> int:
@@ -112,20 +126,21 @@ def queue_limit(profile: LinkProfile) -> int:
     if profile.rate is not None:
         packets_per_second = min(packets_per_second, profile.rate / 8 / _SMALLEST_FRAME)
     waiting = (profile.buffer_limit or 0) / _SMALLEST_FRAME
-    return min(max(math.ceil(packets_per_second * seconds + waiting), _SMALLEST_LIMIT), _LARGEST_LIMIT)
+    packets = math.ceil(packets_per_second * seconds + waiting)
+    return min(max(packets, _SMALLEST_LIMIT), _LARGEST_LIMIT)
 
 
 def making(index: int, bucket: Bucket | None) -> list[str]:
     """The action of a filter that makes the policer of this index; None lets everything pass."""
     if bucket is None:
-        bucket = Bucket(int(UNLIMITED / 8), int(UNLIMITED / 8 * _OPEN_SECONDS))
+        bytes_per_second = UNLIMITED / 8
+        burst = bytes_per_second * _OPEN_SECONDS
+        bucket = Bucket(int(bytes_per_second), int(burst))
         exceed = "ok"
     else:
         exceed = "drop"
-    return [
-        *("action", "police", "rate", f"{8 * bucket.rate}bit", "burst", f"{bucket.size}b"),
-        *("mtu", f"{_LARGEST_PACKET}b", "conform-exceed", f"{exceed}/ok", "index", str(index)),
-    ]
+    tokens = f"rate {8 * bucket.rate}bit burst {bucket.size}b mtu {_LARGEST_PACKET}b"
+    return f"action police {tokens} conform-exceed {exceed}/ok index {index}".split()
 
 
 def sharing(index: int) -> list[str]:

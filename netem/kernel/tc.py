@@ -4,7 +4,7 @@ All links pass a hub. The links to one node are a qdisc tree on the egress of th
 
     htb 1:  ── class 1:1 ── netem 2:      from the peer of link 1
             ├─ class 1:2 ── netem 3:      from the peer of link 2
-            ├─ class 1:fffe ── pfifo      from peers whose links another host shapes
+            ├─ class 1:fffe ── pfifo      from peers with links that another host shapes
             └─ class 1:ffff ── blackhole  everything else
 
 with u32 filters by source address. The links to all nodes of other hosts are one such tree, on the trunk; its filters
@@ -98,7 +98,10 @@ class KernelLink:
     def __post_init__(self) -> None:
         if not 1 <= self.index <= LARGEST_INDEX:
             raise TcError(f"link from {self.address}: index {self.index} is not between 1 and {LARGEST_INDEX}")
-        for address in (self.address, self.target or self.address):
+        addresses = [self.address]
+        if self.target:
+            addresses.append(self.target)
+        for address in addresses:
             try:
                 ipaddress.IPv4Address(address)
             except ValueError:
@@ -114,54 +117,89 @@ class KernelLink:
 
 
 def setup_commands(
-    device: str, links: Sequence[KernelLink], capabilities: Capabilities, passing: Sequence[str] = ()
+    device: str,
+    links: Sequence[KernelLink],
+    capabilities: Capabilities,
+    passing: Sequence[str] = (),
 ) -> list[list[str]]:
     """The commands that shape a new device, in order. They omit the settings that `not_applied` names. `passing`:
     addresses of peers with unshaped packets."""
-    ends = [*((link.address, link.target) for link in links), *((address, None) for address in passing)]
-    if len({link.index for link in links}) < len(links) or len(set(ends)) < len(ends):
-        raise TcError(f"{device}: two links with one index or one address")
-    commands = [["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "ffff"]]
+    _check_different(device, links, passing)
+    alone = len(links) == 1
+    commands = [f"tc qdisc add dev {device} root handle 1: htb default ffff".split()]
     for link in links:
+        options = _netem(link, capabilities, alone=alone)
         commands.append(_class(device, link.class_id))
-        commands.append(_leaf("add", device, link, _netem(link, capabilities, alone=len(links) == 1)))
+        commands.append(_leaf("add", device, link, options))
     commands.append(_class(device, _DROP_CLASS))
-    commands.append(["tc", "qdisc", "add", "dev", device, "parent", _DROP_CLASS, "blackhole"])
+    commands.append(f"tc qdisc add dev {device} parent {_DROP_CLASS} blackhole".split())
     if passing:
         commands.append(_class(device, _PASS_CLASS))
-        commands.append(["tc", "qdisc", "add", "dev", device, "parent", _PASS_CLASS, "pfifo", "limit", "1000"])
+        commands.append(f"tc qdisc add dev {device} parent {_PASS_CLASS} pfifo limit 1000".split())
     flows = []
     for link in links:
-        own = bucket(link, capabilities, alone=len(links) == 1)
+        own = bucket(link, capabilities, alone=alone)
         police = making(link.policer, own), sharing(link.policer)
-        flows.append(Match(link.address, link.target, link.class_id, police=police))
-    return commands + filter_commands(device, [*flows, *(Match(address, None, _PASS_CLASS) for address in passing)])
+        match = Match(link.address, link.target, link.class_id, police=police)
+        flows.append(match)
+    for address in passing:
+        flows.append(Match(address, None, _PASS_CLASS))
+    return commands + filter_commands(device, flows)
+
+
+def _check_different(device: str, links: Sequence[KernelLink], passing: Sequence[str]) -> None:
+    """Raise TcError if two links have the same index or the same addresses."""
+    indices = {link.index for link in links}
+    ends: list[tuple[str, str | None]] = []
+    for link in links:
+        ends.append((link.address, link.target))
+    for address in passing:
+        ends.append((address, None))
+    same_index = len(indices) < len(links)
+    same_ends = len(set(ends)) < len(ends)
+    if same_index or same_ends:
+        raise TcError(f"{device}: two links with one index or one address")
 
 
 def bucket(link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> Bucket | None:
     """The settings of a link's policer. `alone`: no other link shares the device."""
-    return bucket_of(applied(link.profile, capabilities, alone=alone), link.piece)
+    profile = applied(link.profile, capabilities, alone=alone)
+    return bucket_of(profile, link.piece)
 
 
-def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+def change_command(
+    device: str,
+    link: KernelLink,
+    capabilities: Capabilities,
+    *,
+    alone: bool = False,
+) -> list[str]:
     """The command that gives a link another profile in place. `alone`: no other link shares the device."""
-    return _leaf("change", device, link, _netem(link, capabilities, alone=alone, complete=True))
+    options = _netem(link, capabilities, alone=alone, complete=True)
+    return _leaf("change", device, link, options)
 
 
 def stop_command(device: str, link: KernelLink) -> list[str]:
     """The first command of a cut: stop the link with a blackhole below netem, which makes netem's counters final.
     `cut_command` then drops the packets in flight (`KernelLinkState.backlog_packets`)."""
-    return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
+    return f"tc qdisc add dev {device} parent {link.handle}1 blackhole".split()
 
 
 def cut_command(device: str, link: KernelLink) -> list[str]:
     """The command that drops all packets of a link, including those in flight."""
-    return ["tc", "qdisc", "replace", "dev", device, "parent", link.class_id, "blackhole"]
+    return f"tc qdisc replace dev {device} parent {link.class_id} blackhole".split()
 
 
-def restore_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+def restore_command(
+    device: str,
+    link: KernelLink,
+    capabilities: Capabilities,
+    *,
+    alone: bool = False,
+) -> list[str]:
     """The command that shapes a cut link again, with an empty queue. It resets the drops of the cut (`parse_cuts`)."""
-    return _leaf("replace", device, link, _netem(link, capabilities, alone=alone))
+    options = _netem(link, capabilities, alone=alone)
+    return _leaf("replace", device, link, options)
 
 
 def show_command(device: str) -> list[str]:
@@ -183,29 +221,38 @@ def next_seed(seed: int) -> int:
     return (1664525 * seed + 1013904223) % 2**32
 
 
-def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alone: bool) -> list[str]:
+def not_applied(
+    links: Sequence[KernelLink],
+    capabilities: Capabilities,
+    *,
+    alone: bool,
+) -> list[str]:
     """The settings that the commands omit because this host lacks them, one sentence each, for the run's record.
     `alone`: no other link shares the device."""
     missing = []
-    if not capabilities.seed and any(each.profile.needs_packet_truth or each.profile.jitter for each in links):
+    profiles = [link.profile for link in links]
+    random = any(profile.needs_packet_truth or profile.jitter for profile in profiles)
+    if random and not capabilities.seed:
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
-    missing += [
-        f"rate on the link from {link.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}, so the "
-        "link has no limit"
-        for link in links
-        if link.profile.rate and link.profile.rate >= UNLIMITED
-    ]
-    missing += [
-        f"buffer on the link from {link.address}: the kernel engine holds at most {LONGEST_BUCKET:.0f} s at the rate, "
-        "so the buffer is smaller"
-        for link in links
-        if cut_short(link.profile)
-    ]
-    missing += [
-        f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
-        for link in links
-        if applied(link.profile, capabilities, alone=alone).duplicate != link.profile.duplicate
-    ]
+    for link in links:
+        rate = link.profile.rate
+        if rate and rate >= UNLIMITED:
+            missing.append(
+                f"rate on the link from {link.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}, "
+                "so the link has no limit"
+            )
+    for link in links:
+        if cut_short(link.profile):
+            missing.append(
+                f"buffer on the link from {link.address}: the kernel engine holds at most {LONGEST_BUCKET:.0f} s at "
+                "the rate, so the buffer is smaller"
+            )
+    for link in links:
+        profile = applied(link.profile, capabilities, alone=alone)
+        if profile.duplicate != link.profile.duplicate:
+            missing.append(
+                f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
+            )
     return missing
 
 
@@ -231,48 +278,72 @@ class KernelLinkState:
 
 def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
     """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
+    states = {}
     with reading("qdisc show"):
-        states = [_state(qdisc) for qdisc in json.loads(text) if qdisc["kind"] == "netem"]
-    return {state.index: state for state in states}
+        for qdisc in json.loads(text):
+            if qdisc["kind"] == "netem":
+                state = _state(qdisc)
+                states[state.index] = state
+    return states
 
 
 def parse_cuts(text: str) -> dict[int, int]:
     """Packets dropped so far by the blackholes of cut links, by index, from the same output. Raises TcError."""
-    return {minor: drops for (major, minor), drops in _blackholes(text).items() if major == 1 and minor != _DROPPING}
+    cuts = {}
+    for (major, minor), drops in _blackholes(text).items():
+        if major == 1 and minor != _DROPPING:
+            cuts[minor] = drops
+    return cuts
 
 
 def parse_stops(text: str) -> dict[int, int]:
     """Packets dropped so far by the blackholes below netem of stopped links, by index, from the same output. netem
     includes them in its own drops. Raises TcError."""
-    return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
+    stops = {}
+    for (major, _), drops in _blackholes(text).items():
+        if major != 1:
+            stops[major - 1] = drops
+    return stops
 
 
 def parse_passed(text: str) -> int:
     """Number of packets that passed unshaped, from the same output. Raises TcError."""
+    packets = 0
     with reading("qdisc show"):
-        return sum(each["packets"] for each in json.loads(text) if each.get("parent") == _PASS_CLASS)
+        for qdisc in json.loads(text):
+            if qdisc.get("parent") == _PASS_CLASS:
+                packets += qdisc["packets"]
+    return packets
 
 
 def _blackholes(text: str) -> dict[tuple[int, int], int]:
     """Drops of each blackhole, by the major and minor number of its parent."""
+    drops = {}
     with reading("qdisc show"):
-        holes = [each for each in json.loads(text) if each["kind"] == "blackhole"]
-        parents = [each["parent"].split(":") for each in holes]
-        return {
-            (int(major, 16), int(minor, 16)): each["drops"] for (major, minor), each in zip(parents, holes, strict=True)
-        }
+        for qdisc in json.loads(text):
+            if qdisc["kind"] == "blackhole":
+                major, minor = qdisc["parent"].split(":")
+                parent = int(major, 16), int(minor, 16)
+                drops[parent] = qdisc["drops"]
+    return drops
 
 
-def compare(configured: LinkProfile, found: KernelLinkState) -> list[str]:
-    """Settings that differ from the asked ones by more than the kernel's quantisation and tc's six printed digits."""
-    pairs = {name: (getattr(configured, name), getattr(found.profile, name)) for name in _TOLERANCES}
-    pairs["latency"] = configured.latency + configured.silence, found.profile.latency
-    pairs["limit"] = queue_limit(configured), found.limit
-    return [
-        f"{name}: configured {wanted}, the kernel has {got}"
-        for name, (wanted, got) in pairs.items()
-        if not _same(wanted, got, _TOLERANCES.get(name, 0.0))
-    ]
+def compare(configured: LinkProfile, state: KernelLinkState) -> list[str]:
+    """Settings that differ from the configured ones by more than the kernel's quantisation and tc's six printed
+    digits."""
+    pairs: dict[str, tuple[object, object]] = {}
+    actual_profile = state.profile
+    for name in _TOLERANCES:
+        pairs[name] = getattr(configured, name), getattr(actual_profile, name)
+    delay = configured.latency + configured.silence
+    pairs["latency"] = delay, actual_profile.latency
+    pairs["limit"] = queue_limit(configured), state.limit
+    differences = []
+    for name, (wanted, actual) in pairs.items():
+        tolerance = _TOLERANCES.get(name, 0.0)
+        if not _same(wanted, actual, tolerance):
+            differences.append(f"{name}: configured {wanted}, the kernel has {actual}")
+    return differences
 
 
 # Absolute: tc prints whole microseconds, fractions are multiples of 2^-32, rates whole bytes per second.
@@ -287,33 +358,52 @@ _TOLERANCES = {
 }
 
 
-def _same(configured: object, found: object, tolerance: float) -> bool:
-    if isinstance(configured, GilbertElliott) and isinstance(found, GilbertElliott):
-        names = ("p", "r", "loss_good", "loss_bad")
-        return any(
-            all(_same(getattr(each, name), getattr(found, name), tolerance) for name in names)
-            for each in (configured, _exchanged(configured))
-        )
-    if isinstance(configured, int | float) and isinstance(found, int | float):
-        return math.isclose(configured, found, rel_tol=1e-5, abs_tol=tolerance)
-    return configured == found
+def _same(configured: object, actual: object, tolerance: float) -> bool:
+    if isinstance(configured, GilbertElliott) and isinstance(actual, GilbertElliott):
+        if _same_chain(configured, actual, tolerance):
+            return True
+        exchanged = _exchanged(configured)
+        return _same_chain(exchanged, actual, tolerance)
+    if isinstance(configured, int | float) and isinstance(actual, int | float):
+        return math.isclose(configured, actual, rel_tol=1e-5, abs_tol=tolerance)
+    return configured == actual
+
+
+def _same_chain(configured: GilbertElliott, actual: GilbertElliott, tolerance: float) -> bool:
+    for name in ("p", "r", "loss_good", "loss_bad"):
+        wanted = getattr(configured, name)
+        if not _same(wanted, getattr(actual, name), tolerance):
+            return False
+    return True
 
 
 def _class(device: str, class_id: str) -> list[str]:
     """An HTB class that never delays packets: bursts for a timer tick, a quantum of one super-packet."""
     rate = units.format_rate(UNLIMITED)
-    burst = f"{max(round(UNLIMITED / 8 / _SLOWEST_CLOCK), _LARGEST_SUPER_PACKET)}b"
-    return [
-        *("tc", "class", "add", "dev", device, "parent", "1:", "classid", class_id, "htb"),
-        *("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(_LARGEST_SUPER_PACKET)),
-    ]
+    bytes_per_tick = round(UNLIMITED / 8 / _SLOWEST_CLOCK)
+    burst = f"{max(bytes_per_tick, _LARGEST_SUPER_PACKET)}b"
+    command = f"tc class add dev {device} parent 1: classid {class_id} htb"
+    bucket = f"rate {rate} ceil {rate} burst {burst} cburst {burst}"
+    return f"{command} {bucket} quantum {_LARGEST_SUPER_PACKET}".split()
 
 
-def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[str]:
-    return ["tc", "qdisc", verb, "dev", device, "parent", link.class_id, "handle", link.handle, "netem", *options]
+def _leaf(
+    verb: str,
+    device: str,
+    link: KernelLink,
+    options: list[str],
+) -> list[str]:
+    command = f"tc qdisc {verb} dev {device} parent {link.class_id} handle {link.handle} netem"
+    return command.split() + options
 
 
-def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
+def _netem(
+    link: KernelLink,
+    capabilities: Capabilities,
+    *,
+    alone: bool,
+    complete: bool = False,
+) -> list[str]:
     """netem's options. `complete` also names those that are off, because a change keeps some omitted options."""
     profile = applied(link.profile, capabilities, alone=alone)
     if profile.jitter > LONGEST_JITTER:
@@ -324,27 +414,33 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
         options += ["delay", _time(delay)]
     if profile.jitter:
         options += [_time(profile.jitter), "distribution", profile.distribution]
-    if isinstance(profile.loss, GilbertElliott):
-        if _starts_bad(profile.loss, link.seed):
-            chain = _exchanged(profile.loss)
-        else:
-            chain = profile.loss
-        fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
-        options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
-    elif profile.loss:
-        options += ["loss", "random", units.format_fraction(profile.loss)]
+    options += _loss_options(profile.loss, link.seed)
     if profile.duplicate:
         options += ["duplicate", units.format_fraction(profile.duplicate)]
     if profile.corrupt or complete:
         options += ["corrupt", units.format_fraction(profile.corrupt)]
     if profile.reorder:
         options += ["reorder", units.format_fraction(profile.reorder)]
-    rate = profile.rate or (UNLIMITED if profile.jitter else 0.0)
+    rate = profile.rate
+    if not rate:
+        rate = UNLIMITED if profile.jitter else 0.0
     if rate or complete:
-        options += ["rate", units.format_rate(max(8.0, float(round(rate))) if rate else 0.0)]
+        lowest = 8.0 if rate else 0.0
+        whole = float(round(rate))
+        options += ["rate", units.format_rate(max(lowest, whole))]
     if capabilities.seed:
         options += ["seed", str(link.seed)]
     return options
+
+
+def _loss_options(loss: float | GilbertElliott, seed: int) -> list[str]:
+    if isinstance(loss, GilbertElliott):
+        chain = _exchanged(loss) if _starts_bad(loss, seed) else loss
+        fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
+        return ["loss", "gemodel", *map(units.format_fraction, fractions)]
+    if loss:
+        return ["loss", "random", units.format_fraction(loss)]
+    return []
 
 
 def _starts_bad(chain: GilbertElliott, seed: int) -> bool:
@@ -357,25 +453,35 @@ def _exchanged(chain: GilbertElliott) -> GilbertElliott:
     that never leaves its good state has no other."""
     if not chain.p:
         return chain
-    return GilbertElliott(p=chain.r, r=chain.p, loss_good=chain.loss_bad, loss_bad=chain.loss_good)
+    return GilbertElliott(
+        p=chain.r,
+        r=chain.p,
+        loss_good=chain.loss_bad,
+        loss_bad=chain.loss_good,
+    )
 
 
 def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
     options = leaf["options"]
     delay = options.get("delay", {})
-    rate = options.get("rate", {}).get("rate", 0) * 8
+    duplicate = options.get("duplicate", {})
+    corrupt = options.get("corrupt", {})
+    # tc still shows a probability of reordering from before a change, but without a gap it has no effect.
+    reorder = options.get("reorder", {}) if options.get("gap") else {}
+    bytes_per_second = options.get("rate", {}).get("rate", 0)
+    rate = bytes_per_second * 8
     profile = LinkProfile(
         latency=delay.get("delay", 0.0),
         jitter=delay.get("jitter", 0.0),
         loss=_loss(options),
         rate=float(rate) if 0 < rate < UNLIMITED else None,
-        duplicate=options.get("duplicate", {}).get("duplicate", 0.0),
-        corrupt=options.get("corrupt", {}).get("corrupt", 0.0),
-        # tc still shows a probability from before a change, but without a gap it has no effect.
-        reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
+        duplicate=duplicate.get("duplicate", 0.0),
+        corrupt=corrupt.get("corrupt", 0.0),
+        reorder=reorder.get("reorder", 0.0),
     )
+    index = leaf["parent"].removeprefix("1:")
     return KernelLinkState(
-        index=int(leaf["parent"].removeprefix("1:"), 16),
+        index=int(index, 16),
         profile=profile,
         limit=options["limit"],
         seed=options.get("seed"),
@@ -388,12 +494,19 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
 
 
 def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:
-    if "loss-gemodel" in options:
-        model = options["loss-gemodel"]
-        return GilbertElliott(p=model["p"], r=model["r"], loss_bad=model["1-h"], loss_good=model["1-k"])
-    return float(options.get("loss-random", {}).get("loss", 0.0))
+    if "loss-gemodel" not in options:
+        independent = options.get("loss-random", {})
+        return float(independent.get("loss", 0.0))
+    model = options["loss-gemodel"]
+    return GilbertElliott(
+        p=model["p"],
+        r=model["r"],
+        loss_bad=model["1-h"],
+        loss_good=model["1-k"],
+    )
 
 
 def _time(seconds: float) -> str:
     """Milliseconds with nanosecond digits, because only recent versions of tc accept "ns"."""
-    return f"{seconds * 1e3:.6f}".rstrip("0").rstrip(".") + "ms"
+    milliseconds = f"{seconds * 1e3:.6f}"
+    return milliseconds.rstrip("0").rstrip(".") + "ms"

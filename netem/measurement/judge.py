@@ -51,10 +51,11 @@ Train = list[tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """One quantity, configured and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
-    quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
-    (bit/s) or "queue" (s, the queueing delay of a saturated link). ``expected``: what a link that is as configured shows
-    in this measurement; of a delay, the latency with jitter and the time that a probe takes at the rate."""
+    """One quantity, configured and measured: "pass" within [low, high], "fail" outside, "unknown" if data are
+    insufficient. quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst"
+    (packets), "rate" (bit/s) or "queue" (s, the queueing delay of a saturated link). ``expected``: what a link that is
+    as configured shows in this measurement; of a delay, the latency with jitter and the time that a probe takes at the
+    rate."""
 
     quantity: str
     asked: float

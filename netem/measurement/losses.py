@@ -82,7 +82,7 @@ class Losses(NamedTuple):
         return low <= self.lost <= high
 
     def tells(self, chance: float) -> bool:
-        """Whether the packets suffice for a verdict: no loss is configured, or a link without loss would be detected."""
+        """Whether the packets suffice for a verdict: no loss is configured, or they would reveal a lossless link."""
         if self.asked <= 0 < self.packets:
             return True
         fewest, _ = self.accepted(chance)

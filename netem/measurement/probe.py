@@ -3,9 +3,9 @@
 The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
 one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
 responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
-by datagrams above the configured rate of the link, or by TCP. What follows waits in the link's queue behind the datagrams.
-After the train, and at the end, the probe asks for the responder's results. It repeats the question until it has an
-answer, because the link may lose the question.
+by datagrams above the configured rate of the link, or by TCP. What follows waits in the link's queue behind the
+datagrams. After the train, and at the end, the probe asks for the responder's results. It repeats the question until it
+has an answer, because the link may lose the question.
 
 Every message carries a random token from the responder, which ignores messages without it. All figures are about frames
 on the link (see netem.measurement.measure). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the

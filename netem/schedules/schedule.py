@@ -6,7 +6,7 @@ A schedule is independent of any link: applied to a base profile, it yields the 
     Trace     the rate from a packet-delivery trace of Mahimahi (netem.schedules.traces)
     Table     latency, rate, loss and jitter from the rows of a CSV file (netem.schedules.traces)
 
-Times are seconds from the schedule's beginning. A `Change` is the complete state, not a difference, so that a caller
+Times are seconds from the schedule's start. A `Change` is the complete state, not a difference, so that a caller
 that is late may skip all but the latest. Schedules are deterministic.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count, takewhile
+from itertools import count
 from typing import Any, Protocol, Self, runtime_checkable
 
 from netem.errors import ProfileError, ScheduleError
@@ -70,11 +70,16 @@ def check_repeat(repeat: float | None) -> None:
 
 def until(schedule: Schedule, base: LinkProfile, horizon: float) -> list[Change]:
     """The states up to and including ``horizon`` seconds, without those that change nothing."""
-    found = [Change(0.0, base)]
-    for change in takewhile(lambda each: each.at <= horizon, schedule.changes(base)):
-        if (change.profile, change.cut) != (found[-1].profile, found[-1].cut):
-            found.append(change)
-    return found[1:]
+    current = Change(0.0, base)
+    changes = []
+    for change in schedule.changes(base):
+        if change.at > horizon:
+            break
+        same_profile = change.profile == current.profile
+        if not same_profile or change.cut != current.cut:
+            changes.append(change)
+            current = change
+    return changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +102,15 @@ class Step:
 
     def __post_init__(self) -> None:
         for name in ("at", "over", "interruption"):
-            if not (math.isfinite(value := getattr(self, name)) and value >= 0):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
                 raise ScheduleError(f"{name}: must be 0 s or more, not {value}")
         if not (math.isfinite(self.pace) and self.pace >= 0.001):
             raise ScheduleError(f"step: must be at least 1ms, not {self.pace} s")
         if self.over / self.pace > MOST_STEPS:
             over = format_duration(self.over)
-            least = format_duration(math.ceil(self.over / MOST_STEPS * 1000) / 1000)
+            milliseconds = math.ceil(self.over / MOST_STEPS * 1000)
+            least = format_duration(milliseconds / 1000)
             raise ScheduleError(
                 f"ramp: {over} in steps of {format_duration(self.pace)} are more than {MOST_STEPS:,} "
                 f"changes: take a step of {least} or more"
@@ -112,12 +119,14 @@ class Step:
     @property
     def end(self) -> float:
         """When the step is complete, in seconds."""
-        return round(self.at + max(self.over, self.interruption), DIGITS)
+        duration = max(self.over, self.interruption)
+        return round(self.at + duration, DIGITS)
 
     def times(self) -> Iterator[float]:
         """The times in seconds at which the link changes."""
         yield self.at
-        for number in range(1, math.ceil(round(self.over / self.pace, DIGITS))):
+        paces = round(self.over / self.pace, DIGITS)
+        for number in range(1, math.ceil(paces)):
             yield round(self.at + number * self.pace, DIGITS)
         yield self.end
 
@@ -126,37 +135,38 @@ class Step:
         if now >= self.end or not self.over:
             return profile.merged(self.settings)
         begin = profile.merged(self.start)
-        return _between(begin, begin.merged(self.settings), (now - self.at) / self.over)
+        end = begin.merged(self.settings)
+        share = (now - self.at) / self.over
+        return _between(begin, end, share)
 
     def to_mapping(self) -> dict[str, Any]:
-        at = {"at": format_duration(self.at)}
+        mapping: dict[str, Any] = {"at": format_duration(self.at)}
         if not self.over:
             if self.interruption:
-                held = {"interruption": format_duration(self.interruption)}
-            else:
-                held = {}
-            return at | held | dict(self.settings)
+                mapping["interruption"] = format_duration(self.interruption)
+            return mapping | dict(self.settings)
+        mapping["over"] = format_duration(self.over)
         if self.pace != PACE:
-            pace = {"step": format_duration(self.pace)}
-        else:
-            pace = {}
+            mapping["step"] = format_duration(self.pace)
         if self.start:
-            begin = {"from": dict(self.start)}
-        else:
-            begin = {}
-        return at | {"over": format_duration(self.over)} | pace | begin | {"to": dict(self.settings)}
+            mapping["from"] = dict(self.start)
+        mapping["to"] = dict(self.settings)
+        return mapping
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Read the output of `to_mapping`. Raises UnitError or ScheduleError."""
         settings = dict(mapping)
-        times = {key: parse_duration(settings.pop(key)) for key in ("at", "over", "interruption") if key in settings}
+        times = {}
+        for key in ("at", "over", "interruption"):
+            if key in settings:
+                times[key] = parse_duration(settings.pop(key))
+        pace = PACE
         if "step" in settings:
             pace = parse_duration(settings.pop("step"))
-        else:
-            pace = PACE
         start = settings.pop("from", {})
-        return cls(**times, pace=pace, start=start, settings=settings.pop("to", settings))
+        settings = settings.pop("to", settings)
+        return cls(**times, pace=pace, start=start, settings=settings)
 
     def describe(self) -> str:
         words = f"at {format_duration(self.at)} "
@@ -164,7 +174,8 @@ class Step:
             words += f"cut for {format_duration(self.interruption)}, then "
         if self.over:
             words += f"over {format_duration(self.over)} "
-            words += f"from {_written(self.start)} " if self.start else ""
+            if self.start:
+                words += f"from {_written(self.start)} "
             words += "to "
         return words + (_written(self.settings) or "as before")
 
@@ -180,45 +191,79 @@ class Steps:
     repeat: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", tuple(sorted(self.steps, key=lambda step: step.at)))
+        in_order = sorted(self.steps, key=lambda step: step.at)
+        object.__setattr__(self, "steps", tuple(in_order))
         if not self.steps:
             raise ScheduleError("a schedule without a change: give it one, or leave it out")
         check_repeat(self.repeat)
+        if self.repeat is None:
+            return
         last = max(step.end for step in self.steps)
-        if self.repeat is not None and not (math.isfinite(self.repeat) and self.repeat > 0 and self.repeat >= last):
+        positive = math.isfinite(self.repeat) and self.repeat > 0
+        if not positive or self.repeat < last:
             raise ScheduleError(
                 f"repeat: {format_duration(self.repeat)} is over before the last change is, at {format_duration(last)}"
             )
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
-        times = {time for step in self.steps for time in step.times()} | ({0.0} if self.repeat is not None else set())
+        times: set[float] = set()
+        for step in self.steps:
+            times.update(step.times())
+        if self.repeat is not None:
+            times.add(0.0)
+        period = self.repeat or 0.0
         ordered = sorted(times)
         for cycle in count():
             for time in ordered:
-                yield Change(round(cycle * (self.repeat or 0.0) + time, DIGITS), *self._state(base, time))
+                at = round(cycle * period + time, DIGITS)
+                profile, cut = self._state(base, time)
+                yield Change(at, profile, cut)
             if self.repeat is None:
                 return
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
-        times = sorted({time for step in self.steps for time in (step.at, step.end)})
-        return list(dict.fromkeys([base, *(self._state(base, time)[0] for time in times)]))
+        times: set[float] = set()
+        for step in self.steps:
+            times.add(step.at)
+            times.add(step.end)
+        profiles = [base]
+        for time in sorted(times):
+            profile, _ = self._state(base, time)
+            profiles.append(profile)
+        return list(dict.fromkeys(profiles))
 
     def to_mapping(self) -> dict[str, Any]:
-        kinds: dict[str, list[dict[str, Any]]] = {}
+        mapping: dict[str, Any] = {}
         for step in self.steps:
-            kind = "ramp" if step.over else "handover" if step.interruption else "steps"
-            kinds.setdefault(kind, []).append(step.to_mapping())
-        return kinds | ({} if self.repeat is None else {"repeat": format_duration(self.repeat)})
+            if step.over:
+                kind = "ramp"
+            elif step.interruption:
+                kind = "handover"
+            else:
+                kind = "steps"
+            steps = mapping.setdefault(kind, [])
+            steps.append(step.to_mapping())
+        if self.repeat is not None:
+            mapping["repeat"] = format_duration(self.repeat)
+        return mapping
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Read the output of `to_mapping`. Raises UnitError or ScheduleError."""
-        steps = [Step.from_mapping(each) for kind in ("steps", "ramp", "handover") for each in mapping.get(kind, ())]
-        return cls(tuple(steps), parse_duration(mapping["repeat"]) if "repeat" in mapping else None)
+        steps = []
+        for kind in ("steps", "ramp", "handover"):
+            for step in mapping.get(kind, ()):
+                steps.append(Step.from_mapping(step))
+        repeat = None
+        if "repeat" in mapping:
+            repeat = parse_duration(mapping["repeat"])
+        return cls(tuple(steps), repeat)
 
     def describe(self) -> str:
         words = "; ".join(step.describe() for step in self.steps)
-        return words if self.repeat is None else f"{words}; again every {format_duration(self.repeat)}"
+        if self.repeat is None:
+            return words
+        return f"{words}; again every {format_duration(self.repeat)}"
 
     def _state(self, base: LinkProfile, now: float) -> tuple[LinkProfile, bool]:
         profile = base
@@ -227,7 +272,8 @@ class Steps:
             if step.at > now:
                 break
             profile = step.applied(profile, now)
-            cut = cut or (step.interruption > 0 and now < step.end)
+            if step.interruption > 0 and now < step.end:
+                cut = True
         return profile, cut
 
 
@@ -255,4 +301,8 @@ def _written(settings: Mapping[str, Any]) -> str:
     """Settings in words; a complete profile, which replaces another, is described as a profile."""
     if len(settings) >= len(KEYS):
         return LinkProfile.from_mapping(settings).describe()
-    return ", ".join(f"{key} {'unlimited' if value is None else value}" for key, value in settings.items())
+    words = []
+    for key, value in settings.items():
+        written = "unlimited" if value is None else value
+        words.append(f"{key} {written}")
+    return ", ".join(words)

@@ -60,16 +60,20 @@ class Trace:
             word = line.strip().removeprefix("\ufeff")
             if not word or word.startswith("#"):
                 continue
-            if not (word.isascii() and word.isdecimal()) or len(word) > 12:
+            whole = word.isascii() and word.isdecimal()
+            if not whole or len(word) > 12:
                 raise ScheduleError(f"{name}:{number}: {_quote(word)} is not a whole number of milliseconds")
             if opportunities and int(word) < opportunities[-1]:
                 raise ScheduleError(f"{name}:{number}: {word} ms comes after {opportunities[-1]} ms; sort the lines")
             opportunities.append(int(word))
         if not opportunities or opportunities[-1] == 0:
             raise ScheduleError(f"{name}: lasts 0 ms: the last line, where it repeats, is not above 0")
+        # A line 0 is counted at the end of the cycle.
         zeros = bisect_right(opportunities, 0)
-        moved = opportunities[zeros:] + [opportunities[-1]] * zeros
-        return cls(name, tuple(moved), window, hashlib.sha256(text.encode()).hexdigest())
+        last = opportunities[-1]
+        moved = opportunities[zeros:] + [last] * zeros
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(name, tuple(moved), window, sha256)
 
     @property
     def duration(self) -> float:
@@ -83,8 +87,10 @@ class Trace:
 
     def crossed(self, seconds: float) -> int:
         """Number of opportunities up to and including this time."""
-        cycles, rest = divmod(round(1000 * seconds, 6), self.opportunities[-1])
-        return int(cycles) * len(self.opportunities) + bisect_right(self.opportunities, rest)
+        milliseconds = round(1000 * seconds, 6)
+        cycles, rest = divmod(milliseconds, self.opportunities[-1])
+        in_whole_cycles = int(cycles) * len(self.opportunities)
+        return in_whole_cycles + bisect_right(self.opportunities, rest)
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
         profiles: dict[int, LinkProfile] = {}
@@ -92,24 +98,39 @@ class Trace:
         for number in count():
             if full < number:
                 crossed = self.crossed(number * self.window)
-                cycles, place = divmod(crossed, len(self.opportunities))
-                following = cycles * self.opportunities[-1] + self.opportunities[place]  # ms
-                full = math.ceil(round(following / (1000 * self.window), 6)) - 1
-                packets = self.crossed((full + 1) * self.window) - crossed
+                full = self._window_of(crossed)
+                end = (full + 1) * self.window
+                packets = self.crossed(end) - crossed
                 if packets not in profiles:
-                    profiles[packets] = base.merged(rate=packets * FULL_FRAME * 8 / self.window)
+                    rate = packets * FULL_FRAME * 8 / self.window
+                    profiles[packets] = base.merged(rate=rate)
             profile = profiles[packets]
-            silence = min(round((full - number) * self.window, DIGITS), LONGEST)
+            until_full = round((full - number) * self.window, DIGITS)
+            silence = min(until_full, LONGEST)
             if silence:
                 profile = profile.merged(silence=silence)
-            yield Change(round(number * self.window, DIGITS), profile)
+            at = round(number * self.window, DIGITS)
+            yield Change(at, profile)
+
+    def _window_of(self, number: int) -> int:
+        """The window of the opportunity with this number, counted from 0 over all cycles."""
+        cycles, place = divmod(number, len(self.opportunities))
+        cycle_start = cycles * self.opportunities[-1]  # ms
+        milliseconds = cycle_start + self.opportunities[place]
+        windows = milliseconds / (1000 * self.window)
+        return math.ceil(round(windows, 6)) - 1
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
         return [base, base.merged(rate=self.mean_rate)]
 
     def to_mapping(self) -> dict[str, Any]:
-        facts = {"opportunities": len(self.opportunities), "duration": units.format_duration(self.duration)}
-        return {"trace": self.name, "window": units.format_duration(self.window), **facts, "sha256": self.sha256}
+        return {
+            "trace": self.name,
+            "window": units.format_duration(self.window),
+            "opportunities": len(self.opportunities),
+            "duration": units.format_duration(self.duration),
+            "sha256": self.sha256,
+        }
 
     def describe(self) -> str:
         mean = f"{self.mean_rate / 1e6:.3g}mbit on average"
@@ -132,7 +153,7 @@ class TableForm:
 
     columns    the names of its columns, by "t" or setting; with any, columns of unknown names are left out
     units      the units of plain numbers, by "t", setting or "half_rtt"
-    half_rtt   the column with round-trip times, half of which is the latency
+    half_rtt   the column with round-trip times; the latency is half of them
     start      "first-row": times count from the first row. "training": they count from the start of training, even if
                they look like the clock of a logger. Otherwise such times are refused
     """
@@ -144,7 +165,9 @@ class TableForm:
 
     def columns_of(self, names: Sequence[str], where: str) -> list[_Column | None]:
         """The column of each cell, None for those that are left out."""
-        named = dict(self.columns) | ({} if self.half_rtt is None else {"half_rtt": self.half_rtt})
+        named = dict(self.columns)
+        if self.half_rtt is not None:
+            named["half_rtt"] = self.half_rtt
         for key, name in named.items():
             if names.count(name) != 1:
                 number = "no" if name not in names else "more than one"
@@ -152,34 +175,60 @@ class TableForm:
         keys = {name: key for key, name in named.items()}
         if len(keys) < len(named):
             raise ScheduleError(f"{where}: each of {', '.join(named)} needs a column of its own")
-        columns = [self._column(name, keys.get(name), where) for name in names]
-        found = [column.key for column in columns if column is not None]
-        if "t" not in found or len(found) < 2:
+        columns = []
+        kept = []
+        for name in names:
+            column = self._column(name, keys.get(name), where)
+            columns.append(column)
+            if column is not None:
+                kept.append(column)
+        self._check_columns(kept, where)
+        return columns
+
+    def _check_columns(self, columns: Sequence[_Column], where: str) -> None:
+        """Raise ScheduleError if the table has no time or no setting, or one twice, or a unit without a column."""
+        keys = [column.key for column in columns]
+        if "t" not in keys or len(keys) < 2:
             raise ScheduleError(f"{where}: one column is t, the time, and at least one is a setting")
-        repeated = sorted({key for key in found if found.count(key) > 1})
+        repeated = sorted(key for key in keys if keys.count(key) > 1)
         if repeated:
             raise ScheduleError(f"{where}: the column {repeated[0]} is listed twice")
-        unused = sorted(self.units.keys() - {column.asked for column in columns if column is not None})
+        with_column = {column.asked for column in columns}
+        unused = sorted(self.units.keys() - with_column)
         if unused:
             raise ScheduleError(f"{where}: units: there is no column for {unused[0]}")
-        return columns
 
     def _column(self, name: str, requested: str | None, where: str) -> _Column | None:
         match = _COLUMN.fullmatch(name)
-        key = requested or (match[1].lower() if match else "")
-        if key not in ("t", *_PARSERS, "half_rtt") or (requested is None and key == "half_rtt"):
+        key = ""
+        unit = ""
+        if match is not None:
+            key = match[1].lower()
+            unit = match[2] or match[3] or ""
+        if requested:
+            key = requested
+        known = key in ("t", *_PARSERS, "half_rtt")
+        unrequested = requested is None and key == "half_rtt"
+        if not known or unrequested:
             if self.columns or self.half_rtt:
                 return None
             raise ScheduleError(f"{where}: {_quote(name)} is no column; these are: t, {', '.join(_PARSERS)}")
-        unit = self.units.get(key) or (match[2] or match[3] or "" if match else "")
-        return _Column("latency" if key == "half_rtt" else key, unit, key)
+        unit = self.units.get(key) or unit
+        setting = "latency" if key == "half_rtt" else key
+        return _Column(setting, unit, key)
 
     def started(self, rows: list[TraceRow], where: str) -> list[TraceRow]:
         """The rows with their times counted from the start. ``where``: the first row."""
         first = rows[0].at
         if self.start == "first-row":
-            return [replace(row, at=round(row.at - first, DIGITS)) for row in rows]
-        if self.start is None and first >= LATE_START and first > rows[-1].at - first:
+            moved = []
+            for row in rows:
+                at = round(row.at - first, DIGITS)
+                moved.append(replace(row, at=at))
+            return moved
+        duration = rows[-1].at - first
+        later_than_long = first >= LATE_START and first > duration
+        if self.start is None and later_than_long:
             looks = "seconds since 1970" if first >= EPOCH else "the clock of a logger"
             raise ScheduleError(
                 f"{where}: t: the first row is at {first:.0f} s, which looks like {looks}; write start: first-row to "
@@ -213,75 +262,115 @@ class TraceTable:
 
     def __post_init__(self) -> None:
         check_repeat(self.repeat)
-        if self.repeat is not None and self.repeat <= self.rows[-1].at:
-            last = units.format_duration(self.rows[-1].at)
+        end = self.rows[-1].at
+        if self.repeat is not None and self.repeat <= end:
+            last = units.format_duration(end)
             raise ScheduleError(f"repeat: {units.format_duration(self.repeat)} must be after the last row, at {last}")
 
     @classmethod
-    def read(cls, text: str, name: str, repeat: float | None = None, form: TableForm = TableForm()) -> Self:
+    def read(
+        cls,
+        text: str,
+        name: str,
+        repeat: float | None = None,
+        form: TableForm = TableForm(),
+    ) -> Self:
         lines = read_rows(text, name, example="t_s,latency_ms,rate_mbit", decimal_comma=True)
         number, header = next(lines)
         columns = form.columns_of(header, f"{name}:{number}")
         rows: list[TraceRow] = []
         places: list[str] = []
         for number, cells in lines:
-            places.append(f"{name}:{number}")
-            row = _row(cells, columns, places[-1])
+            place = f"{name}:{number}"
+            row = _row(cells, columns, place)
             if rows and row.at <= rows[-1].at:
-                raise ScheduleError(f"{places[-1]}: t: {row.at:g} s is not after the row before it")
+                raise ScheduleError(f"{place}: t: {row.at:g} s is not after the row before it")
             rows.append(row)
+            places.append(place)
         if not rows:
             raise ScheduleError(f"{name}: has no rows under its columns")
         rows = form.started(rows, places[0])
-        return cls(name, tuple(rows), repeat, hashlib.sha256(text.encode()).hexdigest(), form)
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(name, tuple(rows), repeat, sha256, form)
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
+        period = self.repeat or 0.0
+        starts_late = self.rows[0].at > 0
         for cycle in count():
-            begin = cycle * (self.repeat or 0.0)
-            if self.rows[0].at > 0 and self.repeat is not None:
-                yield Change(round(begin, DIGITS), base)
+            start = cycle * period
+            if starts_late and self.repeat is not None:
+                yield Change(round(start, DIGITS), base)
             for row in self.rows:
-                yield Change(round(begin + row.at, DIGITS), base.merged(**row.values), row.cut)
+                at = round(start + row.at, DIGITS)
+                profile = base.merged(**row.values)
+                yield Change(at, profile, row.cut)
             if self.repeat is None:
                 return
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
         """The base, the minimum of each column, and the maximum of each column with the mean rate."""
         least, most = self._bounds
-        return [base, base.merged(**least), base.merged(**most)]
+        lowest = base.merged(**least)
+        highest = base.merged(**most)
+        return [base, lowest, highest]
 
     def to_mapping(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"rows": len(self.rows), "last": units.format_duration(self.rows[-1].at)}
+        mapping: dict[str, Any] = {
+            "csv": self.name,
+            "rows": len(self.rows),
+            "last": units.format_duration(self.rows[-1].at),
+        }
         if self.repeat is not None:
-            facts["repeat"] = units.format_duration(self.repeat)
-        form = {key: value for key, value in asdict(self.form).items() if value}
-        return {"csv": self.name, **facts, **form, "sha256": self.sha256}
+            mapping["repeat"] = units.format_duration(self.repeat)
+        for key, value in asdict(self.form).items():
+            if value:
+                mapping[key] = value
+        mapping["sha256"] = self.sha256
+        return mapping
 
     def describe(self) -> str:
-        kinds = ", ".join(name for name in _PARSERS if any(name in row.values for row in self.rows))
+        kinds = ", ".join(name for name in _PARSERS if self._values(name))
         last = units.format_duration(self.rows[-1].at)
-        then = "" if self.repeat is None else f"; again every {units.format_duration(self.repeat)}"
-        return f"{kinds or 'cuts'} by {self.name}, {len(self.rows)} rows to {last}{then}"
+        words = f"{kinds or 'cuts'} by {self.name}, {len(self.rows)} rows to {last}"
+        if self.repeat is not None:
+            words += f"; again every {units.format_duration(self.repeat)}"
+        return words
 
     @cached_property
     def _bounds(self) -> tuple[dict[str, float], dict[str, float]]:
-        columns = {name: [row.values[name] for row in self.rows if name in row.values] for name in _PARSERS}
-        least = {name: min(values) for name, values in columns.items() if values}
-        most = {name: max(values) for name, values in columns.items() if values}
-        return least, most | ({"rate": self._mean_rate()} if "rate" in most else {})
+        least = {}
+        most = {}
+        for name in _PARSERS:
+            values = self._values(name)
+            if values:
+                least[name] = min(values)
+                most[name] = max(values)
+        if "rate" in most:
+            most["rate"] = self._mean_rate()
+        return least, most
+
+    def _values(self, name: str) -> list[float]:
+        """The values of a setting, without empty cells."""
+        return [row.values[name] for row in self.rows if name in row.values]
 
     def _mean_rate(self) -> float:
         """Mean rate, weighted by each row's duration. A last row without an end has the duration of the row before."""
         times = [row.at for row in self.rows]
+        tail = 1.0
         if len(times) > 1:
             tail = times[-1] - times[-2]
-        else:
-            tail = 1.0
-        ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]
-        held = [
-            (end - row.at, row.values["rate"]) for row, end in zip(self.rows, ends, strict=True) if "rate" in row.values
-        ]
-        return sum(seconds * rate for seconds, rate in held) / sum(seconds for seconds, _ in held)
+        end = times[-1] + tail
+        if self.repeat is not None:
+            end = self.repeat
+        bits = []
+        durations = []
+        ends = [*times[1:], end]
+        for row, until in zip(self.rows, ends, strict=True):
+            if "rate" in row.values:
+                seconds = until - row.at
+                bits.append(seconds * row.values["rate"])
+                durations.append(seconds)
+        return sum(bits) / sum(durations)
 
 
 _PARSERS: dict[str, Callable[[object], float]] = {
@@ -298,32 +387,43 @@ def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRo
     values = {}
     cut = False
     for text, column in zip(cells, columns, strict=True):
-        if column is None or (not text and column.key != "t"):
+        if column is None:
+            continue
+        if not text and column.key != "t":
             continue
         key, unit, requested = column
         try:
-            value = (units.parse_duration if key == "t" else _PARSERS[key])(text + unit)
+            if key == "t":
+                at = units.parse_duration(text + unit)
+                continue
+            value = _PARSERS[key](text + unit)
             if requested == "half_rtt":
                 value /= 2
-            if key == "t":
-                at = value
-            elif key == "rate" and value == 0:
+            if key == "rate" and value == 0:
                 cut = True
             else:
                 LinkProfile(**{key: value})  # type: ignore[arg-type]  # each value is checked alone: the base is not known here
                 values[key] = value
         except (UnitError, ProfileError) as error:
-            raise ScheduleError(f"{where}: {requested}: {error}{_unit_hint(text, requested, unit)}") from None
+            hint = _unit_hint(text, requested, unit)
+            raise ScheduleError(f"{where}: {requested}: {error}{hint}") from None
     return TraceRow(at, values, cut)
 
 
 def _unit_hint(text: str, key: str, unit: str) -> str:
-    example = {"t": "s", "rate": "mbit", "loss": "%"}.get(key, "ms")
-    if (unit and not unit.lower().endswith("ps")) or not re.fullmatch(r"[0-9.]+", text):
+    has_time_unit = unit and not unit.lower().endswith("ps")
+    plain_number = re.fullmatch(r"[0-9.]+", text)
+    if has_time_unit or not plain_number:
         return ""
-    named = "" if unit or key == "half_rtt" else f"name the column {key}_{example}, or "
+    examples = {"t": "s", "rate": "mbit", "loss": "%"}
+    example = examples.get(key, "ms")
+    named = ""
+    if not unit and key != "half_rtt":
+        named = f"name the column {key}_{example}, or "
     return f"; or {named}write units: {{{key}: {example}}}"
 
 
 def _quote(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+    if len(text) > 40:
+        text = f"{text[:37]}..."
+    return repr(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from node.assignment import (
     Gathering,
     Hardware,
     PeerAddress,
+    PluginSource,
     Relation,
 )
 from orchestrator.errors import RunError
@@ -25,19 +26,26 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.record.directory import RunDirectory
 
 
-def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
+def assignments(
+    plan: Plan,
+    directory: RunDirectory,
+    keys: RunKeys,
+    address: str,
+) -> dict[str, Assignment]:
     """The assignment of every node, by name. ``address``: the ZeroMQ endpoint of the control plane."""
     return {node.name: _assignment(plan, node, directory, keys, address) for node in plan.nodes}
 
 
 def seen_from_inside(assignment: Assignment) -> Assignment:
     """The assignment with its paths as seen by a node that has a file tree of its own."""
+    socket = Path(assignment.control_endpoint).name
+    data = replace(assignment.data, directory=str(PLACE / "data"), shards=str(PLACE / "shards.npz"))
     return replace(
         assignment,
-        control_endpoint=f"ipc://{PLACE / 'control' / Path(assignment.control_endpoint).name}",
-        data=replace(assignment.data, directory=str(PLACE / "data"), shards=str(PLACE / "shards.npz")),
+        control_endpoint=f"ipc://{PLACE / 'control' / socket}",
+        data=data,
         checkpoint_directory=str(PLACE / "checkpoints"),
-        plugins=tuple(replace(each, root=str(PLACE / "plugins" / Path(each.root).name)) for each in assignment.plugins),
+        plugins=_plugins_in(PLACE / "plugins", assignment.plugins),
     )
 
 
@@ -47,7 +55,12 @@ def readdressed(assignment: Assignment, node: str, address: str) -> Assignment:
         return replace(assignment, host=address)
     if all(peer.name != node for peer in assignment.peers):
         return assignment
-    peers = (replace(peer, host=address) if peer.name == node else peer for peer in assignment.peers)
+    peers = []
+    for peer in assignment.peers:
+        if peer.name == node:
+            peers.append(replace(peer, host=address))
+        else:
+            peers.append(peer)
     return replace(assignment, peers=tuple(peers))
 
 
@@ -85,10 +98,16 @@ def _assignment(
     keys: RunKeys,
     address: str,
 ) -> Assignment:
-    related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
-    related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
-    related += [("elsewhere" if node.tier == "device" else "child", name) for name in node.visits]
     assert plan.stop.rounds is not None, "only programs have no number of rounds"
+    peers = []
+    for relation, name in _relations(node):
+        peer = _peer(plan.node(name), relation, keys)
+        away = name in node.visits and relation == "child"
+        peers.append(replace(peer, away=away))
+    if plan.has_one_leader:
+        stop = plan.stop.of_nodes
+    else:
+        stop = plan.stop.without_goals
     return Assignment(
         run=directory.run,
         node=node.name,
@@ -100,38 +119,75 @@ def _assignment(
         keys=keys.nodes[node.name],
         control_endpoint=address,
         control_key=keys.orchestrator.public,
-        peers=tuple(
-            replace(_peer(plan.node(name), relation, keys), away=name in node.visits and relation == "child")
-            for relation, name in related
-        ),
+        peers=tuple(peers),
         algorithm=plan.algorithm,
         params=dict(plan.params),
         model=node.model,
         model_params=dict(node.model_params),
-        data=DataAssignment(
-            dataset=plan.data.dataset,
-            directory=plan.data_directory,
-            shards=str(directory.shards),
-            global_test=node.leads or node.tier == "cloud" or ALGORITHMS[plan.algorithm].personal,
-            class_metrics=plan.data.class_metrics,
-            **plan.shards.keys(node.name),
-        ),
-        hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
-        gathering=Gathering(
-            quorum=plan.gathering.quorum,
-            count=plan.gathering.count,
-            deadline=plan.gathering.deadlines.get(node.tier, max(plan.gathering.deadlines.values())),
-            late="keep" if plan.gathering.late == "keep" else "discard",
-        ),
+        data=_data(plan, node, directory),
+        hardware=_hardware(node),
+        gathering=_gathering(plan, node),
         timeouts=plan.timeouts,
-        stop=plan.stop.of_nodes if plan.has_one_leader else plan.stop.without_goals,
+        stop=stop,
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
         device=node.device,
         precision=plan.precision,
-        plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
+        plugins=_plugins_in(directory.plugins, plan.plugins),
         network=str(NETWORK),
     )
+
+
+def _relations(node: NodePlan) -> Iterator[tuple[Relation, str]]:
+    """The peers of a node by name, each with its relation to the node."""
+    if node.parent is not None:
+        yield "parent", node.parent
+    for name in node.children:
+        yield "child", name
+    for name in node.neighbours:
+        yield "neighbour", name
+    for name in node.visits:
+        if node.tier == "device":
+            yield "elsewhere", name
+        else:
+            yield "child", name
+
+
+def _data(plan: Plan, node: NodePlan, directory: RunDirectory) -> DataAssignment:
+    evaluates = node.leads or node.tier == "cloud"
+    return DataAssignment(
+        dataset=plan.data.dataset,
+        directory=plan.data_directory,
+        shards=str(directory.shards),
+        global_test=evaluates or ALGORITHMS[plan.algorithm].personal,
+        class_metrics=plan.data.class_metrics,
+        **plan.shards.keys(node.name),
+    )
+
+
+def _hardware(node: NodePlan) -> Hardware:
+    emulated = node.hardware
+    return Hardware(speed=emulated.speed, cores=emulated.cores, memory=emulated.memory)
+
+
+def _gathering(plan: Plan, node: NodePlan) -> Gathering:
+    planned = plan.gathering
+    longest = max(planned.deadlines.values())
+    return Gathering(
+        quorum=planned.quorum,
+        count=planned.count,
+        deadline=planned.deadlines.get(node.tier, longest),
+        late="keep" if planned.late == "keep" else "discard",
+    )
+
+
+def _plugins_in(folder: Path, plugins: Iterable[PluginSource]) -> tuple[PluginSource, ...]:
+    """The plug-ins, read from their copies in a folder."""
+    copies = []
+    for plugin in plugins:
+        copy = folder / Path(plugin.root).name
+        copies.append(replace(plugin, root=str(copy)))
+    return tuple(copies)
 
 
 def _peer(node: NodePlan, relation: Relation, keys: RunKeys) -> PeerAddress:

@@ -25,8 +25,8 @@ class RunKeys:
     @classmethod
     def none(cls) -> RunKeys:
         """Empty keys, for nodes that share a process: there is no network to eavesdrop on."""
-        nobody = Keypair(public="", secret="")
-        return cls(nobody, defaultdict(lambda: nobody))
+        empty = Keypair(public="", secret="")
+        return cls(empty, defaultdict(lambda: empty))
 
     @property
     def public(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from netem.profile import LinkProfile
 from node.assignment import Tier, Timeouts, derive_seed
@@ -44,22 +44,22 @@ from orchestrator.scenario.sections.topology import Ends, Member, Pair
 CLIENTS_AT_ONCE = 64
 """Clients in a batch on an accelerator: it waits for Python with one client of a small model. On a processor one client
 after the other is faster."""
+_GATHERING_TIERS: tuple[Tier, ...] = ("edge", "cloud")  # from the bottom up
 PORT = 7000  # of every node, since each has a network namespace of its own
 
 
 def make_plan(
-    scenario: Scenario, data: PreparedLabels | None, folder: str = "", inventory: Inventory | None = None
+    scenario: Scenario,
+    data: PreparedLabels | None,
+    folder: str = "",
+    inventory: Inventory | None = None,
 ) -> Plan:
     """Make the plan. Without ``data`` the plan of an algorithm has no shards and is for display only. ``folder``: of
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, the
     hosts do not suffice, or the engine cannot shape the links."""
     kind = DRIVERS[scenario.driver]
-    stop = scenario.stop
-    if data is not None:
-        shards = make_shards(scenario, data)
-    else:
-        shards = Shards()
+    shards = Shards() if data is None else make_shards(scenario, data)
     links = _links(scenario)
     faults = expand(
         scenario.faults,
@@ -82,15 +82,15 @@ def make_plan(
         nodes, hosts, placement = on_hosts(nodes, links, faults, scenario, inventory)
     if not kind.simulated:
         _refuse_stretched_accelerators(nodes)
-    if population is None:
-        clients = None
-    else:
+    clients = None
+    if population is not None:
         clients = clients_at_worst(population, media, cross_traffic)
-    system = _System(nodes, at_worst(links, media, cross_traffic, faults), population, clients)
-    if scenario.algorithm is None:
-        learning = {}
-    else:
+    slowest_links = at_worst(links, media, cross_traffic, faults)
+    system = _System(nodes, slowest_links, population, clients)
+    learning = {}
+    if scenario.algorithm is not None:
         learning = _learning(scenario, system, shards, data)
+    addresses = {node.name: node.address for node in nodes}
     plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,
@@ -103,15 +103,13 @@ def make_plan(
         links=links,
         faults=faults,
         timeouts=_timeouts(scenario, system),
-        stop=StopPlan(
-            scenario.rounds, stop.accuracy, stop.after, stop.target.bounds if stop.target else None, stop.bytes
-        ),
+        stop=_stop(scenario),
         restart=scenario.restart,
         probe=scenario.probe.before,
         probe_longest=scenario.probe.longest,
         shards=shards,
-        data_directory=data.directory if data is not None else "",
-        programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
+        data_directory="" if data is None else data.directory,
+        programs=plan_programs(scenario, addresses),
         scenario_notes=_notes(scenario),
         folder=folder,
         hosts=hosts,
@@ -127,18 +125,35 @@ def make_plan(
 
 def _notes(scenario: Scenario) -> tuple[str, ...]:
     """The notes on the parameters of the algorithm, or on programs."""
-    return tuple(unreachable(scenario) if scenario.algorithm is None else scenario.parameters.notes())
+    if scenario.algorithm is None:
+        return tuple(unreachable(scenario))
+    return tuple(scenario.parameters.notes())
+
+
+def _stop(scenario: Scenario) -> StopPlan:
+    stop = scenario.stop
+    target = None
+    if stop.target:
+        target = stop.target.bounds
+    return StopPlan(
+        rounds=scenario.rounds,
+        accuracy=stop.accuracy,
+        after=stop.after,
+        target=target,
+        bytes=stop.bytes,
+    )
 
 
 def _timeouts(scenario: Scenario, system: _System) -> Timeouts:
-    given = scenario.timeouts
-    if given.lost_after != "auto":
-        return Timeouts(beat=given.beat, lost_after=given.lost_after, lease=given.lease)
-    profiles = [profile for found in system.links.values() for profile in found]
-    for of_clients in system.clients or ():
-        profiles += of_clients
-    patience = max(lost_after(profiles), 2 * given.beat)
-    return Timeouts(beat=given.beat, lost_after=patience, lease=given.lease)
+    configured = scenario.timeouts
+    if configured.lost_after != "auto":
+        patience = configured.lost_after
+    else:
+        links = [profile for profiles in system.links.values() for profile in profiles]
+        for of_clients in system.clients or ():
+            links += of_clients
+        patience = max(lost_after(links), 2 * configured.beat)
+    return Timeouts(beat=configured.beat, lost_after=patience, lease=configured.lease)
 
 
 class _System(NamedTuple):
@@ -150,7 +165,12 @@ class _System(NamedTuple):
     clients: tuple[list[LinkProfile], list[LinkProfile]] | None
 
 
-def _learning(scenario: Scenario, system: _System, shards: Shards, data: PreparedLabels | None) -> dict[str, Any]:
+def _learning(
+    scenario: Scenario,
+    system: _System,
+    shards: Shards,
+    data: PreparedLabels | None,
+) -> dict[str, Any]:
     """The fields of a plan about its algorithm, model and data."""
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
@@ -159,12 +179,14 @@ def _learning(scenario: Scenario, system: _System, shards: Shards, data: Prepare
     else:
         sizes = model_sizes(scenario, form)
     work = _round_work(scenario, system, sizes, form or Form((1,), 1), data)
+    model_params = asdict(read_parameters(model.params, scenario.model.params))
+    model_params |= scenario.model.adapters()
     return dict(
         params=asdict(scenario.parameters),
         clients_at_once=_clients_at_once(scenario, system.nodes),
         precision=scenario.compute.precision.removeprefix("float32"),
         model=model.name,
-        model_params=asdict(read_parameters(model.params, scenario.model.params)) | scenario.model.adapters(),
+        model_params=model_params,
         model_bytes=largest(sizes).bytes,
         training_bytes=_training_bytes(scenario, system.nodes, sizes, data),
         data=_data(scenario, data, shards),
@@ -182,7 +204,11 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
     return None
 
 
-def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
+def _nodes(
+    scenario: Scenario,
+    shards: Shards,
+    late: Mapping[str, FaultTime],
+) -> tuple[NodePlan, ...]:
     children, neighbours = _relations(scenario.members, scenario.pairs)
     leading = set(scenario.leaders)
     visits = defaultdict[str, list[str]](list)
@@ -190,44 +216,53 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
         visits[pair.lower].append(pair.upper)
         visits[pair.upper].append(pair.lower)
     nodes = []
-    of_tier: Counter[Tier] = Counter()
+    number_in_tier: Counter[Tier] = Counter()
     for index, member in enumerate(scenario.members, start=1):
-        model = ""
-        model_params = dict[str, Any]()
-        if scenario.algorithm is not None:
-            model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
-            model_params |= scenario.adapters(member.name)
-        of_tier[member.tier] += 1
-        if member.name in shards.train:
-            counts = shards.counts[member.name]
-        else:
-            counts = ()
-        spec = scenario.hardware_of(member.name, member.tier)
+        name = member.name
+        tier = member.tier
+        model, model_params = _model(scenario, name, number_in_tier[tier])
+        number_in_tier[tier] += 1
+        counts = shards.counts[name] if name in shards.train else ()
+        hardware = scenario.hardware_of(name, tier)
+        stack = scenario.stack_of(name, tier)
         node = NodePlan(
-            name=member.name,
-            tier=member.tier,
+            name=name,
+            tier=tier,
             index=index,
             address=str(NETWORK[index]),
             mac=f"02:ed:00:00:{index >> 8:02x}:{index & 0xFF:02x}",
             port=PORT,
             parent=member.parent,
-            children=tuple(children[member.name]),
-            neighbours=tuple(neighbours[member.name]),
-            hardware=spec.resolve(),
+            children=tuple(children[name]),
+            neighbours=tuple(neighbours[name]),
+            hardware=hardware.resolve(),
             samples=sum(counts),
             label_counts=counts,
-            test_counts=shards.test_counts.get(member.name, ()),
-            leads=member.name in leading,
-            joins=late.get(member.name),
+            test_counts=shards.test_counts.get(name, ()),
+            leads=name in leading,
+            joins=late.get(name),
             model=model,
             model_params=model_params,
-            image=spec.image,
-            device=scenario.device_of(member.name, member.tier),
-            stack=scenario.stack_of(member.name, member.tier).settings(),
-            visits=tuple(visits[member.name]),
+            image=hardware.image,
+            device=scenario.device_of(name, tier),
+            stack=stack.settings(),
+            visits=tuple(visits[name]),
         )
         nodes.append(node)
     return tuple(nodes)
+
+
+def _model(
+    scenario: Scenario,
+    node: str,
+    number_in_tier: int,
+) -> tuple[str, dict[str, Any]]:
+    """The model of a node and its parameters; empty without an algorithm."""
+    if scenario.algorithm is None:
+        return "", {}
+    model, params = model_of(scenario.model.name, scenario.model.params, number_in_tier)
+    params |= scenario.adapters(node)
+    return model, params
 
 
 def _relations(
@@ -248,19 +283,28 @@ def _relations(
 
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """All directions between nodes that may communicate; for each pair, up before down."""
-    found = scenario.resolved_links
+    resolved = scenario.resolved_links
+    crossings = scenario.resolved_media.crossings
     visits = set(scenario.visits)
     links = []
     for pair in scenario.pairs:
-        for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
-            seed = derive_seed(scenario.seed, "link", source, target)
-            profile = found.profiles[source, target]
-            schedule = found.schedules.get((source, target))
-            crossings = scenario.resolved_media.crossings.get((source, target), ())
-            nat_timeout = found.nats.get((source, target))
-            link = LinkPlan(source, target, pair.link_class, profile, seed, schedule, crossings)
-            mtu = found.mtus.get((source, target))
-            links.append(replace(link, nat_timeout=nat_timeout, waits=pair in visits, mtu=mtu))
+        up = (pair.lower, pair.upper)
+        down = (pair.upper, pair.lower)
+        for ends in (up, down):
+            source, target = ends
+            link = LinkPlan(
+                source,
+                target,
+                pair.link_class,
+                profile=resolved.profiles[ends],
+                seed=derive_seed(scenario.seed, "link", source, target),
+                schedule=resolved.schedules.get(ends),
+                crossings=crossings.get(ends, ()),
+                nat_timeout=resolved.nats.get(ends),
+                waits=pair in visits,
+                mtu=resolved.mtus.get(ends),
+            )
+            links.append(link)
     return tuple(links)
 
 
@@ -295,16 +339,22 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
 
 def _of_unlabelled(count: int) -> Iterator[str]:
     """A note on samples without a label that counts."""
-    if count:
-        samples = "1 sample has" if count == 1 else f"{count} samples have"
-        yield f"{samples} no label that counts ({IGNORED} only): left out"
+    if count == 0:
+        return
+    if count == 1:
+        samples = "1 sample has"
+    else:
+        samples = f"{count} samples have"
+    yield f"{samples} no label that counts ({IGNORED} only): left out"
 
 
 def _partition_params(scenario: Scenario) -> dict[str, Any]:
-    """The partition's parameters, and the hash of its file. Of a population, only those that were given."""
+    """The partition's parameters, and the hash of its file. Of a population, only those that the scenario sets."""
+    partition = scenario.data.partition
     if scenario.population is not None:
-        return dict(scenario.data.partition.params)
-    params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, scenario.data.partition_params))
+        return dict(partition.params)
+    scheme = PARTITIONS[partition.name]
+    params = asdict(read_parameters(scheme.params, scenario.data.partition_params))
     lists = scenario.data.lists
     if lists is None:
         return params
@@ -312,14 +362,19 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
-    """The test classes of which no node holds a training sample. A population has samples of all classes to draw. Of a
+    """The test classes without a training sample at any node. A population has samples of all classes to draw. Of a
     sequence only the last label is known here, so classes of tokens are not listed."""
     if data.form.labels or data.form.task != "classification":
         return ()
+    trained: set[int] = set()
     if not shards.train:
-        return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))
-    held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]
-    return tuple(sorted(label for label in set(data.test.tolist()) if not held[label]))
+        trained.update(data.train.tolist())
+    for node in shards.train:
+        for label, count in enumerate(shards.counts[node]):
+            if count:
+                trained.add(label)
+    tested = set(data.test.tolist())
+    return tuple(sorted(tested - trained))
 
 
 def _round_work(
@@ -329,23 +384,32 @@ def _round_work(
     form: Form,
     data: PreparedLabels | None,
 ) -> RoundWork:
-    devices, edges = ([node for node in system.nodes if node.tier == tier] for tier in ("device", "edge"))
-    test = 0 if data is None else len(data.test)
+    devices = _of_tier(system.nodes, "device")
+    edges = _of_tier(system.nodes, "edge")
+    tests = 0 if data is None else len(data.test)
     population = system.population
     labels = math.prod(form.labels)
-    clients = _workers(scenario, devices or edges, test, labels)
+    clients = _workers(scenario, devices or edges, tests, labels)
     if population is not None:
         slowest = float(population.speeds.min())
         most = int(population.sample_counts.max())
         clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
+    above = None
     if devices and edges:
-        above = _workers(scenario, edges, test, labels)
-    else:
-        above = None
+        above = _workers(scenario, edges, tests, labels)
     return RoundWork(sizes, form.shape, form.classes, clients, above)
 
 
-def _workers(scenario: Scenario, nodes: list[NodePlan], test: int, labels: int) -> TierNodes:
+def _of_tier(nodes: Iterable[NodePlan], tier: Tier) -> list[NodePlan]:
+    return [node for node in nodes if node.tier == tier]
+
+
+def _workers(
+    scenario: Scenario,
+    nodes: list[NodePlan],
+    test: int,
+    labels: int,
+) -> TierNodes:
     """Nodes of one tier. ``test``: the samples of the global test set. ``labels``: the number of labels of a sample."""
     return TierNodes(
         count=len(nodes),
@@ -355,57 +419,110 @@ def _workers(scenario: Scenario, nodes: list[NodePlan], test: int, labels: int) 
     )
 
 
-def _tests(scenario: Scenario, node: NodePlan, test: int, labels: int) -> int:
+def _tests(
+    scenario: Scenario,
+    node: NodePlan,
+    test: int,
+    labels: int,
+) -> int:
     """The number of test samples that a node evaluates on: its own, and of some nodes the global test set."""
-    return sum(node.test_counts) // labels + (test if scenario.scheme.personal or node.leads else 0)
+    own = sum(node.test_counts) // labels
+    if scenario.scheme.personal or node.leads:
+        return own + test
+    return own
 
 
 def _training_bytes(
-    scenario: Scenario, nodes: tuple[NodePlan, ...], sizes: list[Size], data: PreparedLabels | None
+    scenario: Scenario,
+    nodes: tuple[NodePlan, ...],
+    sizes: list[Size],
+    data: PreparedLabels | None,
 ) -> dict[str, int]:
     """The memory of each node's training, by its name. Clients of each tier have the models in turn (`model_of`)."""
     if data is None:
         return {}
-    found = {}
-    of_tier = Counter[Tier]()
+    memory = {}
+    number_in_tier = Counter[Tier]()
     labels = math.prod(data.form.labels)
     for node in nodes:
-        size = sizes[of_tier[node.tier] % len(sizes)]
-        of_tier[node.tier] += 1
+        kind = number_in_tier[node.tier] % len(sizes)
+        number_in_tier[node.tier] += 1
         if node.samples:
             tests = _tests(scenario, node, len(data.test), labels)
-            found[node.name] = training_bytes(size, scenario.parameters, node.samples, data.sample_bytes, tests)
-    return found
+            memory[node.name] = training_bytes(
+                sizes[kind],
+                scenario.parameters,
+                samples=node.samples,
+                sample_bytes=data.sample_bytes,
+                tests=tests,
+            )
+    return memory
 
 
 def _gathering(scenario: Scenario, work: RoundWork, system: _System) -> GatheringPlan:
-    nodes = system.nodes
-    links = system.links
-    clients = [node for node in nodes if node.tier == "device"] or [node for node in nodes if node.tier == "edge"]
     tiers = []
-    for tier in ("edge", "cloud"):
-        below = {child: node.name for node in nodes if node.tier == tier for child in node.children}
-        if below:
-            down = [each for (a, b), found in links.items() if below.get(b) == a for each in found]
-            up = [each for (a, b), found in links.items() if below.get(a) == b for each in found]
-            if system.clients is not None:
+    for tier in _GATHERING_TIERS:
+        members = _of_tier(system.nodes, tier)
+        if any(node.children for node in members):
+            if system.clients is None:
+                down, up = _links_below(members, system.links)
+            else:
                 up, down = system.clients
             tiers.append((tier, down, up))
     if not tiers:  # edges without cloud and devices
-        level = [each for found in links.values() for each in found]
+        level = [profile for profiles in system.links.values() for profile in profiles]
         tiers.append(("edge", level, level))
+    configured = scenario.gathering
+    waits = deadlines(
+        work,
+        scenario.parameters,
+        tiers,
+        given=_seconds(configured.deadline),
+        given_above=_seconds(configured.cloud_deadline),
+        across=_between_clients(system),
+    )
+    quorum = configured.quorum
+    return GatheringPlan(quorum.share, quorum.count, configured.late, waits)
+
+
+def _links_below(
+    parents: Iterable[NodePlan], links: Mapping[Ends, Sequence[LinkProfile]]
+) -> tuple[list[LinkProfile], list[LinkProfile]]:
+    """The profiles down to the children of these nodes, and up."""
+    parent_by_child = {}
+    for node in parents:
+        for child in node.children:
+            parent_by_child[child] = node.name
+    down: list[LinkProfile] = []
+    up: list[LinkProfile] = []
+    for (source, target), profiles in links.items():
+        if parent_by_child.get(target) == source:
+            down.extend(profiles)
+        if parent_by_child.get(source) == target:
+            up.extend(profiles)
+    return down, up
+
+
+def _between_clients(system: _System) -> list[LinkProfile]:
+    """The profiles of links between the nodes that hold data."""
+    clients = _of_tier(system.nodes, "device") or _of_tier(system.nodes, "edge")
     names = {node.name for node in clients}
-    across = [each for ends, found in links.items() if names.issuperset(ends) for each in found]
-    requested = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
-    given, above = (None if each == "auto" else float(each) for each in requested)
-    waits = deadlines(work, scenario.parameters, tiers, given, above, across)
-    quorum = scenario.gathering.quorum
-    return GatheringPlan(quorum.share, quorum.count, scenario.gathering.late, waits)
+    across: list[LinkProfile] = []
+    for ends, profiles in system.links.items():
+        if names.issuperset(ends):
+            across.extend(profiles)
+    return across
+
+
+def _seconds(deadline: float | Literal["auto"]) -> float | None:
+    if deadline == "auto":
+        return None
+    return float(deadline)
 
 
 def _refuse_stretched_accelerators(nodes: Iterable[NodePlan]) -> None:
     """Raise PlanError if a node trains on an accelerator and emulates the speed of a slower processor: its steps are
-    stretched by their processor time, which does not tell how long an accelerator took."""
+    stretched by their processor time, which does not show how long an accelerator took."""
     for node in nodes:
         if node.device != PROCESSOR and node.hardware.speed is not None:
             raise PlanError(
@@ -418,7 +535,10 @@ def _refuse_stretched_accelerators(nodes: Iterable[NodePlan]) -> None:
 
 def _clients_at_once(scenario: Scenario, nodes: Iterable[NodePlan]) -> int:
     """How many simulated clients train as one batch."""
-    if scenario.compute.clients_at_once is not None:
-        return scenario.compute.clients_at_once
+    configured = scenario.compute.clients_at_once
+    if configured is not None:
+        return configured
     accelerated = any(node.device != PROCESSOR for node in nodes)
-    return CLIENTS_AT_ONCE if accelerated and DRIVERS[scenario.driver].simulated else 1
+    if accelerated and DRIVERS[scenario.driver].simulated:
+        return CLIENTS_AT_ONCE
+    return 1

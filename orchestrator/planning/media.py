@@ -4,14 +4,14 @@ has them."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from netem.kernel.media import queue_limit
 from netem.media.formulas import shares
-from netem.media.profile import ChannelProfile, CrossTraffic
+from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LONGEST, LinkProfile
 from node.assignment import derive_seed
 from orchestrator.planning.faults.timeline import Fault
@@ -28,22 +28,31 @@ _OTHERS = "\0"  # stands for cross traffic among the members of a channel
 
 def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
     media = scenario.resolved_media
-    return tuple(
-        MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name))
-        for name, spec in scenario.shared.items()
-    )
+    planned = []
+    for name, spec in scenario.shared.items():
+        planned.append(MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name)))
+    return tuple(planned)
 
 
 def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
     """The cross traffic on each channel. Its seed depends on the channel and on how much there is on it before."""
-    found: list[CrossTrafficPlan] = []
+    planned: list[CrossTrafficPlan] = []
     count: defaultdict[str, int] = defaultdict(int)
     for spec in scenario.cross_traffic:
         for channel in scenario.resolved_media.on(spec.on, spec.direction):
             count[channel] += 1
             seed = derive_seed(scenario.seed, "cross traffic", channel, str(count[channel]))
-            found.append(CrossTrafficPlan(channel, spec.traffic(), spec.at, spec.for_, seed, spec.file))
-    return tuple(found)
+            planned.append(
+                CrossTrafficPlan(
+                    channel,
+                    traffic=spec.traffic(),
+                    at=spec.at,
+                    duration=spec.for_,
+                    seed=seed,
+                    file=spec.file,
+                )
+            )
+    return tuple(planned)
 
 
 def media_of(plan: Plan) -> ResolvedMedia:
@@ -64,69 +73,80 @@ def at_worst(
     channel that it has if all members send at the same time, and with the delay of the channels' full queues. A node
     that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a trace with
     its mean. It has no more than its share as a member, except with ``fifo``."""
-    channels = {
-        name: slowest(profile, medium.schedules.get(name))
-        for medium in media
-        for name, profile in medium.channels.items()
-    }
-    ways = defaultdict(list)
-    members: defaultdict[str, set[str]] = defaultdict(set)
+    channels = {}
+    for medium in media:
+        for name, channel in medium.channels.items():
+            channels[name] = slowest(channel, medium.schedules.get(name))
     links = list(links)
-    moved = [each for fault in faults for each in fault.crossings]
-    for source, target, way in [(link.source, link.target, link.crossings) for link in links] + moved:
-        ways[source, target].append(way)
-        for each in way:
-            members[each.channel].add(each.member)
+    ways = [(link.source, link.target, link.crossings) for link in links]
+    for fault in faults:
+        ways.extend(fault.crossings)
+    ways_by_ends: defaultdict[Ends, dict[tuple[Crossing, ...], None]] = defaultdict(dict)  # without repetition
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for source, target, way in ways:
+        ways_by_ends[source, target][way] = None
+        for crossing in way:
+            members[crossing.channel].add(crossing.member)
     others: defaultdict[str, float] = defaultdict(float)
     for traffic in cross_traffic:
         others[traffic.channel] = max(others[traffic.channel], _rate(traffic.traffic))
-    least = {name: _shares(channels[name], sorted(found), others[name]) for name, found in members.items()}
-    delays = {
-        name: {member: 8 * channels[name].buffer_bytes / (len(found) * found[member]) for member in found}
-        for name, found in least.items()
-    }
-    return {
-        (link.source, link.target): [
-            _slowed(
-                profile,
-                [least[each.channel][each.member] for each in way],
-                sum(delays[each.channel][each.member] for each in way),
-            )
-            for way in dict.fromkeys(ways[link.source, link.target])
-            for profile in link.extremes
-        ]
-        for link in links
-    }
+    rates: dict[str, dict[str, float]] = {}  # bit/s by channel and member
+    delays: dict[str, dict[str, float]] = {}  # seconds
+    for name, on_channel in members.items():
+        channel = channels[name]
+        rates[name] = _shares(channel, sorted(on_channel), others[name])
+        delays[name] = _full_queues(channel, rates[name])
+    worst = {}
+    for link in links:
+        ends = (link.source, link.target)
+        slowed = []
+        for way in ways_by_ends[ends]:
+            way_rates = [rates[crossing.channel][crossing.member] for crossing in way]
+            way_delay = sum(delays[crossing.channel][crossing.member] for crossing in way)
+            for profile in link.extremes:
+                slowed.append(_slowed(profile, way_rates, way_delay))
+        worst[ends] = slowed
+    return worst
+
+
+def _full_queues(channel: ChannelProfile, rates: Mapping[str, float]) -> dict[str, float]:
+    """The seconds that each member's full queue takes at these rates; each has an equal part of the buffer."""
+    return {member: 8 * channel.buffer_bytes / (len(rates) * rate) for member, rate in rates.items()}
 
 
 def clients_at_worst(
     population: Population, media: Sequence[MediumPlan], cross_traffic: Iterable[CrossTrafficPlan]
 ) -> tuple[list[LinkProfile], list[LinkProfile]]:
     """The profiles of clients to plan with, up and down: as if all those of a round sent at the same time."""
-    ups = [each.up for each in population.links]
-    downs = [each.down for each in population.links]
+    ups = [link.up for link in population.links]
+    downs = [link.down for link in population.links]
     if not media:
         return ups, downs
     random = np.random.default_rng(derive_seed(population.seed, "media"))
+    drawn = random.integers(population.size, size=population.asked)
     links = []
-    for number, client in enumerate(set(random.integers(population.size, size=population.asked).tolist())):
+    for number, client in enumerate(set(drawn.tolist())):
         name = client_name(client)
         place = number % len(ups)
-        there, back = population.crossings(name)
-        links.append(LinkPlan(name, "cloud", "", ups[place], 0, crossings=there))
-        links.append(LinkPlan("cloud", name, "", downs[place], 0, crossings=back))
-    worst = at_worst(links, media, cross_traffic, ())
-    sides = [
-        {profile: None for (_, target), found in worst.items() if (target == "cloud") == up for profile in found}
-        for up in (True, False)
-    ]
-    return list(sides[0]), list(sides[1])
+        way_up, way_down = population.crossings(name)
+        links.append(LinkPlan(name, "cloud", "", ups[place], 0, crossings=way_up))
+        links.append(LinkPlan("cloud", name, "", downs[place], 0, crossings=way_down))
+    slowed_up: dict[LinkProfile, None] = {}
+    slowed_down: dict[LinkProfile, None] = {}
+    for (_, target), profiles in at_worst(links, media, cross_traffic, ()).items():
+        if target == "cloud":
+            slowed_up.update(dict.fromkeys(profiles))
+        else:
+            slowed_down.update(dict.fromkeys(profiles))
+    return list(slowed_up), list(slowed_down)
 
 
 def _rate(traffic: CrossTraffic) -> float:
     if traffic.kind != "trace":
         return traffic.rate
-    return max(traffic.mean_rate(traffic.rows[-1][0] or 1.0), traffic.rows[-1][1])
+    last_at, last_rate = traffic.rows[-1]
+    mean = traffic.mean_rate(last_at or 1.0)
+    return max(mean, last_rate)
 
 
 def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[str, float]:
@@ -134,7 +154,8 @@ def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[
     alone = shares(channel, members)
     if not others:
         return alone
-    left = {member: rate * (1 - min(1.0, others / channel.rate)) for member, rate in alone.items()}
+    free = 1 - min(1.0, others / channel.rate)
+    left = {member: rate * free for member, rate in alone.items()}
     if not channel.rule.own_queues:
         return left
     together = shares(channel, [*members, _OTHERS])
@@ -145,16 +166,16 @@ def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkP
     """A profile with at most these rates and another delay; its own queue takes as long as before."""
     if not rates:
         return profile
-    if profile.rate is None:
-        own = 0.0
-    else:
-        own = 8 * (profile.buffer_limit or 0) / profile.rate
-    rate = min([*rates, *([] if profile.rate is None else [profile.rate])])
+    rate = min(rates)
+    own_queue = 0.0
+    if profile.rate is not None:
+        rate = min(rate, profile.rate)
+        own_queue = 8 * (profile.buffer_limit or 0) / profile.rate
     return replace(
         profile,
         latency=min(profile.latency + delay, LONGEST),
         rate=max(rate, 1.0),
-        buffer=min(own, LONGEST),
+        buffer=min(own_queue, LONGEST),
         buffer_bytes=None,
     )
 
@@ -163,19 +184,22 @@ def media_beyond_kernel(plan: Plan) -> str:
     """What the kernel engine cannot do of a plan's links and media, see `beyond_kernel`."""
     if any(link.nat_timeout is not None for link in plan.links):
         return "it has no NAT"
+    channels = channels_of(plan.media)
     ways = [(link.source, link.target, link.profile, link.crossings) for link in plan.links]
-    traffic = [each.channel for each in plan.cross_traffic]
-    return beyond_kernel(channels_of(plan.media), ways, traffic, several_hosts=bool(plan.hosts))
+    with_traffic = [traffic.channel for traffic in plan.cross_traffic]
+    return beyond_kernel(channels, ways, with_traffic, several_hosts=bool(plan.hosts))
 
 
 def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:
     """The channels of a plan as one member of each sees them: the kernel engine gives it a part of the buffer."""
     channels = channels_of(plan.media)
+    if engine != "kernel":
+        return channels
     members = defaultdict[str, set[str]](set)
-    for link in plan.links if engine == "kernel" else ():
-        for each in link.crossings:
-            members[each.channel].add(each.member)
-    for name, found in members.items():
-        part = queue_limit(channels[name], len(found))
+    for link in plan.links:
+        for crossing in link.crossings:
+            members[crossing.channel].add(crossing.member)
+    for name, on_channel in members.items():
+        part = queue_limit(channels[name], len(on_channel))
         channels[name] = replace(channels[name], size=part)
     return channels

@@ -18,14 +18,19 @@ SHOWN_NAMES = 20
 
 
 def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
-    """Notes on gaps in the division of the data: test classes without training samples, and clients without samples."""
+    """Notes on gaps in the partition: test classes without training samples, and clients without samples."""
     if unheld:
-        classes = f"{'class' if len(unheld) == 1 else 'classes'} {', '.join(str(label) for label in unheld)}"
-        yield f"no client holds training samples of {classes} of the test set: no model can learn to recognise them"
+        noun = "class" if len(unheld) == 1 else "classes"
+        labels = ", ".join(str(label) for label in unheld)
+        yield (
+            f"no client holds training samples of {noun} {labels} of the test set: no model can learn to recognise them"
+        )
     if empty:
-        one = len(empty) == 1
-        verb, what = ("holds", "it does not train and counts") if one else ("hold", "they do not train and count")
-        yield f"{text.some(empty, limit=SHOWN_NAMES)} {verb} no training samples: {what} in no average"
+        names = text.some(empty, limit=SHOWN_NAMES)
+        if len(empty) == 1:
+            yield f"{names} holds no training samples: it does not train and counts in no average"
+        else:
+            yield f"{names} hold no training samples: they do not train and count in no average"
 
 
 def of_clients_at_once(clients: int, driver: str) -> Iterator[str]:
@@ -49,17 +54,23 @@ def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
         yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
 
 
-def of_memory(nodes: Iterable[NodePlan], needed: Mapping[str, int], driver: str) -> Iterator[str]:
+def of_memory(
+    nodes: Iterable[NodePlan],
+    needed: Mapping[str, int],
+    driver: str,
+) -> Iterator[str]:
     """Notes on hardware with less memory than training, Python and torch need. ``needed``: bytes for training, by node.
     An accelerator has its own memory."""
     short: dict[tuple[str, int], list[str]] = {}
     for node in nodes:
         memory = node.hardware.memory
-        if memory is not None and node.device == PROCESSOR and memory < needed.get(node.name, -FRAMEWORK) + FRAMEWORK:
+        if memory is None or node.device != PROCESSOR or node.name not in needed:
+            continue
+        if memory < needed[node.name] + FRAMEWORK:
             short.setdefault((node.hardware.name, memory), []).append(node.name)
-    for (name, memory), names in short.items():
-        most = max(needed[each] for each in names)
+    for (hardware, memory), names in short.items():
         kind = DRIVERS[driver]
+        most = max(needed[name] for name in names)
         if kind.simulated:
             result = "the simulation has no limits of memory"
         elif kind.images or most > memory:
@@ -68,13 +79,15 @@ def of_memory(nodes: Iterable[NodePlan], needed: Mapping[str, int], driver: str)
             result = "here nodes share Python and torch, which do not count"
         yield (
             f"{text.some(names, limit=SHOWN_NAMES)}: training needs about {text.size(most)}, Python and torch"
-            f" {text.size(FRAMEWORK)}, and {name} has {format_size(memory)}: {result}"
+            f" {text.size(FRAMEWORK)}, and {hardware} has {format_size(memory)}: {result}"
         )
 
 
 def of_files(clients: Mapping[str, Any]) -> Iterator[str]:
     """Notes on files with settings of single nodes that have more rows than there are nodes."""
-    for each in clients.values():
-        if each["used"] < each["rows"]:
-            name = each.get("csv") or each["trace"]
-            yield f"{name} has {each['rows']:,} clients, and the first {each['used']:,} of them are used"
+    for file in clients.values():
+        rows = file["rows"]
+        used = file["used"]
+        if used < rows:
+            name = file.get("csv") or file["trace"]
+            yield f"{name} has {rows:,} clients, and the first {used:,} of them are used"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -65,7 +66,11 @@ class NodePlan:
     def to_json(self) -> dict[str, Any]:
         """Plain data; without the host if it is this one, the device if it is the processor, and an empty stack."""
         usual = {"host": "", "device": PROCESSOR, "stack": {}, "visits": ()}
-        return {key: value for key, value in asdict(self).items() if usual.get(key) != value}
+        data = {}
+        for key, value in asdict(self).items():
+            if usual.get(key) != value:
+                data[key] = value
+        return data
 
 
 class Accelerated(NamedTuple):
@@ -107,8 +112,10 @@ class LinkPlan:
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is not None:
             data["schedule"] = self.schedule.to_mapping()
-        optional = ("schedule", "crossings", "at_target", "nat_timeout", "waits", "mtu")
-        return {key: value for key, value in data.items() if value or key not in optional}
+        for key in ("schedule", "crossings", "at_target", "nat_timeout", "waits", "mtu"):
+            if not data[key]:
+                del data[key]
+        return data
 
 
 @dataclass(frozen=True)
@@ -127,12 +134,17 @@ class MediumPlan:
         channels = {name: profile.to_mapping() for name, profile in self.channels.items()}
         schedules = {name: schedule.to_mapping() for name, schedule in self.schedules.items()}
         data = {"name": self.name, "channels": channels, "members": self.members}
-        return data | ({"schedules": schedules} if schedules else {})
+        if schedules:
+            data["schedules"] = schedules
+        return data
 
 
 def channels_of(media: Iterable[MediumPlan]) -> dict[str, ChannelProfile]:
     """All channels of media, by name."""
-    return {name: profile for medium in media for name, profile in medium.channels.items()}
+    channels: dict[str, ChannelProfile] = {}
+    for medium in media:
+        channels |= medium.channels
+    return channels
 
 
 @dataclass(frozen=True)
@@ -152,12 +164,14 @@ class CrossTrafficPlan:
             traffic = {"kind": self.traffic.kind, **self.file}
         else:
             traffic = self.traffic.to_mapping()
-        return {key: value for key, value in vars(self).items() if key != "file"} | {"traffic": traffic}
+        data = vars(self) | {"traffic": traffic}
+        del data["file"]
+        return data
 
 
 @dataclass(frozen=True)
 class DataPlan:
-    """The data set and its division. Without labels (the data set is not on this host) counts are 0, hashes empty.
+    """The data set and its partition. Without labels (the data set is not on this host) counts are 0, hashes empty.
     Programs bring data of their own: then everything is empty.
 
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
@@ -283,17 +297,20 @@ class Plan:
 
     @property
     def accelerators(self) -> dict[str, list[str]]:
-        """The devices beside the processor that nodes train on, with the nodes of each."""
-        devices = sorted({node.device for node in self.nodes} - {PROCESSOR})
-        return {device: [node.name for node in self.nodes if node.device == device] for device in devices}
+        """The devices other than the processor that nodes train on, with the nodes of each."""
+        nodes: defaultdict[str, list[str]] = defaultdict(list)
+        for node in self.nodes:
+            if node.device != PROCESSOR:
+                nodes[node.device].append(node.name)
+        return dict(sorted(nodes.items()))
 
     def accelerated(self, host: str = "") -> list[Accelerated]:
         """The nodes of a host that train on accelerators, by image and device."""
-        found: dict[tuple[str | None, str], list[str]] = {}
-        for node in self.nodes:
-            if node.device != PROCESSOR and node.host == host:
-                found.setdefault((node.image, node.device), []).append(node.name)
-        return [Accelerated(*key, nodes) for key, nodes in found.items()]
+        names: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
+        for node in self.nodes_on(host):
+            if node.device != PROCESSOR:
+                names[node.image, node.device].append(node.name)
+        return [Accelerated(image, device, nodes) for (image, device), nodes in names.items()]
 
     @property
     def images(self) -> list[str]:
@@ -301,7 +318,7 @@ class Plan:
         return sorted({node.image for node in self.nodes if node.image is not None})
 
     def nodes_on(self, host: str) -> list[NodePlan]:
-        """The nodes that live on a host."""
+        """The nodes that run on a host."""
         return [node for node in self.nodes if node.host == host]
 
     def images_of(self, nodes: Iterable[NodePlan]) -> set[str]:
@@ -309,44 +326,54 @@ class Plan:
         if not self.programs:
             return {node.image for node in nodes if node.image is not None}
         names = {node.name for node in nodes}
-        return {each.image for each in self.programs if each.node in names and each.image is not None}
+        images = set()
+        for program in self.programs:
+            if program.node in names and program.image is not None:
+                images.add(program.image)
+        return images
 
     def notes(self) -> list[str]:
         """Notes for the record: facts about the plan that a reader of the results must know."""
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
-        computing = of_clients_at_once(self.clients_at_once, self.driver)
+        with_mtu = [link for link in self.links if link.mtu is not None]
+        notes = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
+        notes += of_images(self.images, self.driver)
+        notes += of_files(self.clients)
+        notes += of_memory(self.nodes, self.training_bytes, self.driver)
+        notes += of_mtus(len(with_mtu), self.driver)
+        notes += of_clients_at_once(self.clients_at_once, self.driver)
         if self.placement is not None:
-            of_hosts = self.placement.notes
-        else:
-            of_hosts = ()
-        of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
-        of_nodes += of_memory(self.nodes, self.training_bytes, self.driver)
-        of_learning = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
-        of_links = of_mtus(sum(link.mtu is not None for link in self.links), self.driver)
-        return [*of_learning, *of_nodes, *of_links, *computing, *of_hosts]
+            notes += self.placement.notes
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
-        data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {
+        population = None if self.population is None else self.population.to_json()
+        data = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        data |= {
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
             "nodes": [node.to_json() for node in self.nodes],
             "links": [link.to_json() for link in self.links],
             "faults": [fault.to_json() for fault in self.faults],
             "notes": self.notes(),
-            "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
-            "programs": [asdict(each) for each in self.programs],
+            "plugins": [{"name": plugin.name, "sha256": plugin.sha256} for plugin in self.plugins],
+            "programs": [asdict(program) for program in self.programs],
             "hosts": [host.to_json() for host in self.hosts],
-            "population": None if self.population is None else self.population.to_json(),
-            "media": [each.to_json() for each in self.media],
-            "cross_traffic": [each.to_json() for each in self.cross_traffic],
+            "population": population,
+            "media": [medium.to_json() for medium in self.media],
+            "cross_traffic": [traffic.to_json() for traffic in self.cross_traffic],
         }
-        data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
-        left_out = {"params", "shards", "data_directory", "folder", "placement", "training_bytes"}
-        left_out |= {"scenario_notes"}  # they are in the notes
-        optional = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
-        left_out |= {name for name in optional if not data[name]}
-        left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
-        return {key: value for key, value in data.items() if key not in left_out}
+        for name in ("data", "gathering", "timeouts", "stop"):
+            data[name] = asdict(data[name])
+        for name in ("params", "shards", "data_directory", "folder", "placement", "training_bytes"):
+            del data[name]
+        del data["scenario_notes"]  # they are in the notes
+        for name in ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision"):
+            if not data[name]:
+                del data[name]
+        if self.clients_at_once == 1:
+            del data["clients_at_once"]
+        return data
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.programs import (
     FILES,
     STOP_GRACE,
+    Placed,
     filled,
     placed,
     placeholders,
@@ -52,52 +53,69 @@ class ProgramPlan:
     stop_grace: float = STOP_GRACE
 
     def with_files(self, folder: str) -> ProgramPlan:
-        """The program whose node keeps its files in ``folder``, with its command as the system gets it."""
+        """The program with its command as the system gets it. ``folder``: where its node keeps its files."""
 
         def whole(text: str) -> str:
             return undoubled(replaced(text, {FILES: folder}))
 
-        return replace(
-            self,
-            command=tuple(map(whole, self.command)),
-            environment={key: whole(text) for key, text in self.environment.items()},
-        )
+        command = tuple(whole(word) for word in self.command)
+        environment = {key: whole(text) for key, text in self.environment.items()}
+        return replace(self, command=command, environment=environment)
 
 
 def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[ProgramPlan, ...]:
     """The programs of all nodes. ``addresses``: the IP address of each node."""
-    there = placed(scenario.programs, scenario.members)
-    labels = {id(each): each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in there}
-    return tuple(
-        ProgramPlan(
-            label=labels[id(each)],
-            node=each.node,
-            command=tuple(filled(word, each, addresses) for word in each.spec.command),
-            ready=Readiness(each.spec.ready.port, each.spec.ready.line, each.spec.ready.delay, each.spec.ready.within),
-            after=tuple(labels[id(other)] for other in waits_for(each, there)),
-            ends_the_run=each.spec.ends_the_run,
-            expected_to_end=each.spec.expected_to_end,
-            environment={k: filled(text, each, addresses) for k, text in each.spec.environment.items()},
-            image=each.spec.image,
-            stop_grace=each.spec.stop_grace,
+    programs = placed(scenario.programs, scenario.members)
+    planned = []
+    for program in programs:
+        spec = program.spec
+        waited_for = waits_for(program, programs)
+        environment = {key: filled(text, program, addresses) for key, text in spec.environment.items()}
+        planned.append(
+            ProgramPlan(
+                label=_label(program),
+                node=program.node,
+                command=tuple(filled(word, program, addresses) for word in spec.command),
+                ready=Readiness(
+                    port=spec.ready.port,
+                    line=spec.ready.line,
+                    delay=spec.ready.delay,
+                    within=spec.ready.within,
+                ),
+                after=tuple(_label(other) for other in waited_for),
+                ends_the_run=spec.ends_the_run,
+                expected_to_end=spec.expected_to_end,
+                environment=environment,
+                image=spec.image,
+                stop_grace=spec.stop_grace,
+            )
         )
-        for each in there
-    )
+    return tuple(planned)
+
+
+def _label(program: Placed) -> str:
+    if program.spec.on is None:
+        return program.node
+    return f"{program.node}.{program.key}"
 
 
 def unreachable(scenario: Scenario) -> Iterator[str]:
     """Notes on nodes that a program names in its command or environment, and to which its node has no link."""
     linked = {frozenset((pair.lower, pair.upper)) for pair in scenario.pairs}
     names = {member.name for member in scenario.members}
-    found: dict[tuple[str, str], list[str]] = {}
+    without_link: dict[tuple[str, str], list[str]] = {}
     for program in placed(scenario.programs, scenario.members):
         words = [*program.spec.command, *program.spec.environment.values()]
-        named = {name for word in words for name in placeholders(word) if name in names}
-        for name in sorted(named - {program.node}):
+        named: set[str] = set()
+        for word in words:
+            named.update(placeholders(word))
+        others = named & names - {program.node}
+        for name in sorted(others):
             if frozenset((program.node, name)) not in linked:
-                found.setdefault((program.key, name), []).append(program.node)
-    for (key, name), nodes in found.items():
+                without_link.setdefault((program.key, name), []).append(program.node)
+    for (key, name), nodes in without_link.items():
+        them = "it" if len(nodes) == 1 else "them"
         yield (
-            f"programs.{key} names {{{name}}} on {text.some(nodes)}, and no link joins {name} with "
-            f"{'it' if len(nodes) == 1 else 'them'}: nothing that is sent there arrives"
+            f"programs.{key} names {{{name}}} on {text.some(nodes)}, and no link joins {name} with {them}:"
+            " nothing that is sent there arrives"
         )

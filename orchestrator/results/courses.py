@@ -42,8 +42,11 @@ class Course:
     @property
     def first(self) -> float | None:
         """When the schedule first changes the link, in seconds; None if it never does."""
-        planned = islice(self.schedule.changes(self.link.profile), LOOKED_AT)
-        return next((each.at for each in planned if each.cut or each.profile != self.link.profile), None)
+        initial = self.link.profile
+        for change in islice(self.schedule.changes(initial), LOOKED_AT):
+            if change.cut or change.profile != initial:
+                return change.at
+        return None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,35 +68,42 @@ def courses(links: Sequence[LinkPlan], media: Iterable[MediumPlan] = ()) -> list
     for link in links:
         if link.schedule is not None:
             written = json.dumps(link.schedule.to_mapping())
-            groups.setdefault((link.link_class, written, link.profile), []).append(link)
-    found = [
-        Course(_name(group), tuple((link.source, link.target) for link in group), group[0].schedule, group[0])
-        for group in groups.values()
-        if group[0].schedule is not None
-    ]
+            alike = (link.link_class, written, link.profile)
+            groups.setdefault(alike, []).append(link)
+    grouped = []
+    for group in groups.values():
+        first = group[0]
+        if first.schedule is not None:
+            pairs = tuple((link.source, link.target) for link in group)
+            grouped.append(Course(_name(group), pairs, first.schedule, first))
     for medium in media:
-        for name, schedule in medium.schedules.items():
-            link = LinkPlan(medium.name, name, SHARED, link_like(medium.channels[name]), 0, schedule)
-            found.append(Course(name, ((medium.name, name),), schedule, link, name))
-    return found
+        for channel, schedule in medium.schedules.items():
+            profile = link_like(medium.channels[channel])
+            link = LinkPlan(medium.name, channel, SHARED, profile, 0, schedule)
+            ends = (medium.name, channel)
+            grouped.append(Course(channel, (ends,), schedule, link, channel))
+    return grouped
 
 
 def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]:
     """The changes of a schedule from ``elapsed`` on. The first one is the change in force then, with that time."""
-    held: Change | None = None
+    in_force: Change | None = None
     for change in changes:
         if change.at <= elapsed:
-            held = replace(change, at=elapsed)
+            in_force = replace(change, at=elapsed)
             continue
-        if held is not None:
-            yield held
-            held = None
+        if in_force is not None:
+            yield in_force
+            in_force = None
         yield change
-    if held is not None:
-        yield held
+    if in_force is not None:
+        yield in_force
 
 
 def _name(links: Sequence[LinkPlan]) -> str:
     """``edge-0 → cloud``; for several links, class, first link and number: ``device-edge: a → b and 11 more``."""
-    first = f"{links[0].source} → {links[0].target}"
-    return first if len(links) == 1 else f"{links[0].link_class}: {first} and {len(links) - 1} more"
+    first = links[0]
+    ends = f"{first.source} → {first.target}"
+    if len(links) == 1:
+        return ends
+    return f"{first.link_class}: {ends} and {len(links) - 1} more"

@@ -33,7 +33,11 @@ from orchestrator.scenario.language.words import describe
 MAX_ROUNDS = 1_000_000
 
 
-def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: Sequence[str] = ()) -> None:
+def check_parameters(
+    kind: type[Parameters],
+    values: Mapping[str, Any],
+    beside: Sequence[str] = (),
+) -> None:
     """Check the parameters. Raises ValueError with one line for each parameter that is unknown or out of range, or that
     conflicts with another. ``beside``: the keys beside the parameters."""
     found = []
@@ -151,7 +155,11 @@ class ModelSpec(Named):
 
     lora: LoraSpec | None = Field(default=None, description="train and send low-rank adapters instead of the model")
 
-    def adapters(self, rank: int | None = None, ranks: Mapping[str, int] | None = None) -> dict[str, Any]:
+    def adapters(
+        self,
+        rank: int | None = None,
+        ranks: Mapping[str, int] | None = None,
+    ) -> dict[str, Any]:
         """The further parameter of a model with adapters, with this ``rank``. ``ranks``: its clients'."""
         if self.lora is None:
             return {}

@@ -89,7 +89,11 @@ def program_labels(programs: Iterable[Placed]) -> set[str]:
     return {each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in programs}
 
 
-def check_program(fault: FaultSpec, topology: Topology, labels: Collection[str]) -> Iterator[tuple[str, str]]:
+def check_program(
+    fault: FaultSpec,
+    topology: Topology,
+    labels: Collection[str],
+) -> Iterator[tuple[str, str]]:
     """The key and message of a program that a fault names and a node does not have. ``labels``: of all programs."""
     if fault.program is None:
         return
@@ -133,7 +137,11 @@ def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     return (until or 0.0) / fault.random.mean * max(1.0, struck)
 
 
-def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator[tuple[str, str]]:
+def _targets(
+    topology: Topology,
+    fault: FaultSpec,
+    links: Set[Ends],
+) -> Iterator[tuple[str, str]]:
     names = topology.names
     if fault.node is not None and fault.node not in names:
         yield "node", unknown_node(fault.node, names)
@@ -186,7 +194,11 @@ def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
         yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"
 
 
-def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _leader(
+    topology: Topology,
+    fault: FaultSpec,
+    leading: Sequence[str],
+) -> Iterator[tuple[str, str]]:
     """Refuse that the only leading node joins late or leaves: leading nodes count the rounds, a run needs one."""
     if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, topology):
         verb = "join late" if fault.action == "join" else "leave"
@@ -210,7 +222,12 @@ def _degraded(
             return
 
 
-def _move(topology: Topology, fault: FaultSpec, to: str, links: Set[Ends]) -> Iterator[tuple[str, str]]:
+def _move(
+    topology: Topology,
+    fault: FaultSpec,
+    to: str,
+    links: Set[Ends],
+) -> Iterator[tuple[str, str]]:
     """Only devices move, between edges, and only over links that the run has made."""
     edges = topology.group("edges")
     if to not in edges:
@@ -252,7 +269,12 @@ def _medium(fault: FaultSpec, medium: str, media: ResolvedMedia) -> Iterator[tup
             yield "", str(error)
 
 
-def _handover(topology: Topology, fault: FaultSpec, to: str, media: ResolvedMedia) -> Iterator[tuple[str, str]]:
+def _handover(
+    topology: Topology,
+    fault: FaultSpec,
+    to: str,
+    media: ResolvedMedia,
+) -> Iterator[tuple[str, str]]:
     if to not in media.channels:
         yield "to", unknown_medium(to, media.channels)
         return

@@ -49,7 +49,11 @@ def overridden(text: str, name: str, overrides: Sequence[str]) -> Document:
 
 
 @contextlib.contextmanager
-def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
+def placed(
+    path: Path,
+    overrides: Sequence[str] = (),
+    text: str | None = None,
+) -> Iterator[None]:
     """Turn a PlanError raised inside into a ScenarioError with the file and line of the wrong setting. The
     scenario was loaded from ``path``, or from ``text`` under this name."""
     try:

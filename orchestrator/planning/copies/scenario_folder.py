@@ -22,12 +22,14 @@ _BLOCK = 512  # bytes; an archive has a header of one for each entry, and whole 
 
 
 def refuse_large(folder: Path) -> None:
-    """PlanError if the folder has more than a host is brought, or cannot be read."""
+    """PlanError if the folder has more than is copied to a host, or cannot be read."""
     size = 0
     try:
         for path in entries(folder):
-            found = path.lstat()
-            size += _BLOCK + (found.st_size if stat.S_ISREG(found.st_mode) else 0)
+            status = path.lstat()
+            size += _BLOCK
+            if stat.S_ISREG(status.st_mode):
+                size += status.st_size
             if size > LARGEST:
                 raise PlanError(
                     ("programs",),
@@ -59,22 +61,34 @@ def unpack(archive: Path, folder: Path) -> None:
 def entries(folder: Path) -> Iterator[Path]:
     """Files, links and folders; each folder before what is in it."""
     for place, folders, files in os.walk(folder, onerror=_raise):
-        folders[:] = sorted(
-            each for each in folders if each[0] != "." and each != "__pycache__" and not is_run(Path(place, each))
-        )
-        yield from (Path(place, each) for each in (*folders, *sorted(files)))
+        # os.walk enters the folders that this list keeps
+        folders[:] = sorted(name for name in folders if _is_packed(place, name))
+        for name in folders:
+            yield Path(place, name)
+        for name in sorted(files):
+            yield Path(place, name)
+
+
+def _is_packed(place: str, name: str) -> bool:
+    """Whether a folder in ``place`` may have what programs read."""
+    if name[0] == "." or name == "__pycache__":
+        return False
+    return not is_run(Path(place, name))
 
 
 def _for_all(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Without its owner; None if it is neither a file, nor a folder, nor a link."""
-    if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+    is_link = member.issym() or member.islnk()
+    if not (member.isfile() or member.isdir() or is_link):
         return None
     if member.isdir() or member.mode & 0o100:
         member.mode = 0o755
     else:
         member.mode = 0o644
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
+    member.uid = 0
+    member.gid = 0
+    member.uname = ""
+    member.gname = ""
     return member
 
 

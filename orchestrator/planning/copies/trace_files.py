@@ -1,13 +1,13 @@
 """Copies of a scenario's files in the run's directory: the run can be shown and continued without the originals.
 
-They are in a separate folder, and their names begin with their hash, so that they overwrite neither each other nor the
+They are in a separate folder, and their names start with their hash, so that they overwrite neither each other nor the
 run's own files.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,10 @@ PARTITION = "file"  # the partition that a file gives
 
 
 def keep_files(
-    plan: Mapping[str, Any], base: Path, directory: Path, texts: Mapping[str, str] = MappingProxyType({})
+    plan: Mapping[str, Any],
+    base: Path,
+    directory: Path,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Copy the files that a plan.json names into a run's directory. Their paths are relative to ``base``. ``texts``:
     of files that are not read, by name."""
@@ -43,32 +46,53 @@ def keep_files(
 
 def find_file(directory: Path, name: str, sha256: str) -> str | None:
     """The text of a kept file; None if it is missing or its hash differs."""
+    place = _place(directory, name, sha256)
     try:
-        text = read_untrusted(_place(directory, name, sha256), MOST_BYTES).decode()
+        text = read_untrusted(place, MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    return text if _hash(text) == sha256 else None
+    if _hash(text) != sha256:
+        return None
+    return text
 
 
 def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
     """The texts of the files that a plan.json names, by their names in the scenario; files not kept are left out."""
-    found = {name: find_file(directory, name, sha256) for name, sha256 in _named(plan)}
-    return {name: text for name, text in found.items() if text is not None}
+    texts = {}
+    for name, sha256 in _named(plan):
+        text = find_file(directory, name, sha256)
+        if text is not None:
+            texts[name] = text
+    return texts
 
 
 def _named(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The name and the hash of each file: of schedules, cross traffic, clients' settings and stays, the partition."""
-    given = [link["schedule"] for link in plan["links"] if link.get("schedule")]
+    hashes: dict[tuple[str, str], None] = {}
+    for entry in _with_files(plan):
+        for key in ("trace", "csv"):
+            if key in entry:
+                hashes[entry[key], entry["sha256"]] = None
+    return list(hashes)
+
+
+def _with_files(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The entries of a plan.json that may name a file."""
+    for link in plan["links"]:
+        if link.get("schedule"):
+            yield link["schedule"]
     population = plan.get("population")
     if population is not None:
-        given.append(population["availability"])
-    given += plan.get("clients", {}).values()
-    given += [each for medium in plan.get("media", ()) for each in medium.get("schedules", {}).values()]
-    given += [each["traffic"] for each in plan.get("cross_traffic", ())]
-    if (data := plan.get("data", {})).get("partition") == PARTITION:
+        yield population["availability"]
+    yield from plan.get("clients", {}).values()
+    for medium in plan.get("media", ()):
+        yield from medium.get("schedules", {}).values()
+    for cross_traffic in plan.get("cross_traffic", ()):
+        yield cross_traffic["traffic"]
+    data = plan.get("data", {})
+    if data.get("partition") == PARTITION:
         params = data["partition_params"]
-        given.append({"csv": params["path"], "sha256": params["sha256"]})
-    return list(dict.fromkeys((each[key], each["sha256"]) for each in given for key in ("trace", "csv") if key in each))
+        yield {"csv": params["path"], "sha256": params["sha256"]}
 
 
 def _hash(text: str) -> str:
@@ -76,5 +100,7 @@ def _hash(text: str) -> str:
 
 
 def _place(directory: Path, name: str, sha256: str) -> Path:
-    end = PurePath(name).name[-100:].encode()[-242:].decode(errors="ignore")  # file systems allow 255 bytes
-    return directory / FOLDER / f"{sha256[:12]}-{end}"
+    # a file system allows 255 bytes: 12 of the hash, a dash, and 242 of the name, which may end inside a character
+    ending = PurePath(name).name[-100:].encode()[-242:]
+    readable = ending.decode(errors="ignore")
+    return directory / FOLDER / f"{sha256[:12]}-{readable}"

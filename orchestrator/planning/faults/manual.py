@@ -1,5 +1,5 @@
-"""Faults that somebody makes by hand while a run goes on: those of a scenario's `faults`, with the same words and
-checks, but without a time. Pure.
+"""Manual faults, made while a run continues: those of a scenario's `faults`, with the same words and checks, but
+without a time. Pure.
 
     {action: crash, node: device-0-1, for: 5s}
     {action: partition, between: [edge-0, cloud]}
@@ -10,12 +10,13 @@ checks, but without a time. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from netem.profile import LinkProfile
 from netem.units import format_duration
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, expand
@@ -24,8 +25,9 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_driver, check_program, check_target
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.strict import problems
+from orchestrator.scenario.media.routes import ResolvedMedia
 from orchestrator.scenario.sections.faults import WHEN, FaultSpec
-from orchestrator.scenario.sections.topology import POPULATION, Topology
+from orchestrator.scenario.sections.topology import POPULATION, Ends, Topology
 
 _WHOM = ("node", "nodes", "of", "fraction", "count")
 
@@ -37,8 +39,13 @@ class ByHand(NamedTuple):
     written: dict[str, Any]
 
 
-def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int) -> list[ByHand]:
-    """The faults of a rule that take effect now, ``at`` seconds after training started; their ids begin at ``first``.
+def faults_by_hand(
+    written: Mapping[str, Any],
+    plan: Plan,
+    at: float,
+    first: int,
+) -> list[ByHand]:
+    """The faults of a rule that take effect now, ``at`` seconds after training started; their ids start at ``first``.
     Raises ValueError, which says in a sentence what is wrong."""
     for key in WHEN:
         if key in written:
@@ -47,25 +54,49 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
     topology = topology_of(plan.nodes)
     links = {(link.source, link.target): link.extremes for link in plan.links}
     media = media_of(plan)
-    mistakes = check_target(spec, topology, links, [node.name for node in plan.nodes if node.leads], media)
+    _check(spec, plan, topology, links, media)
+    try:
+        faults = expand(
+            [spec],
+            topology,
+            list(links),
+            seed=plan.seed,
+            rounds=0,
+            after=None,
+            media=media,
+        )
+    except PlanError as error:
+        raise ValueError(error.message) from None
+    without_target = {key: value for key, value in written.items() if key not in _WHOM}
+    manual = []
+    for number, fault in enumerate(faults, start=first):
+        target = {} if fault.node is None else {"node": fault.node}
+        numbered = replace(fault, id=number)
+        manual.append(ByHand(numbered, {**target, **without_target}))
+    return manual
+
+
+def _check(
+    spec: FaultSpec,
+    plan: Plan,
+    topology: Topology,
+    links: Mapping[Ends, Sequence[LinkProfile]],
+    media: ResolvedMedia,
+) -> None:
+    """Raise ValueError if the plan has no such target, or its driver cannot make the fault."""
+    leaders = [node.name for node in plan.nodes if node.leads]
+    mistakes = check_target(spec, topology, links, leaders, media)
     if mistakes:
         raise ValueError(_message(mistakes))
-    mistakes = list(check_program(spec, topology, [program.label for program in plan.programs]))
+    programs = [program.label for program in plan.programs]
+    mistakes = list(check_program(spec, topology, programs))
     if mistakes:
         raise ValueError(_message(mistakes))
-    for _, message in check_driver(spec, plan.driver, plan.engine if plan.media else ""):
+    engine_of_media = plan.engine if plan.media else ""
+    for _, message in check_driver(spec, plan.driver, engine_of_media):
         raise ValueError(message)
     if plan.programs and spec.action == "slow":
         raise ValueError(SLOW_PROGRAM)
-    try:
-        faults = expand([spec], topology, list(links), seed=plan.seed, rounds=0, after=None, media=media)
-    except PlanError as error:
-        raise ValueError(error.message) from None
-    rest = {key: value for key, value in written.items() if key not in _WHOM}
-    return [
-        ByHand(replace(fault, id=number), rest if fault.node is None else {"node": fault.node, **rest})
-        for number, fault in enumerate(faults, start=first)
-    ]
 
 
 def topology_of(nodes: Iterable[NodePlan]) -> Topology:
@@ -78,16 +109,26 @@ def topology_of(nodes: Iterable[NodePlan]) -> Topology:
     cloud = any(node.tier == "cloud" for node in nodes)
     if not edges:
         return Topology(cloud=cloud, devices=devices.total())
-    return Topology(cloud=cloud, edges=len(edges), devices_per_edge=[devices[edge] for edge in edges])
+    devices_per_edge = [devices[edge] for edge in edges]
+    return Topology(cloud=cloud, edges=len(edges), devices_per_edge=devices_per_edge)
 
 
 def _read(written: dict[str, Any]) -> FaultSpec:
     try:
         return FaultSpec.model_validate(written)
     except ValidationError as error:
-        found = problems(error, FaultSpec, Document("", written, {}))
-        raise ValueError(_message((problem.path, problem.message) for problem in found)) from None
+        document = Document("", written, {})
+        mistakes = []
+        for problem in problems(error, FaultSpec, document):
+            mistakes.append((problem.path, problem.message))
+        raise ValueError(_message(mistakes)) from None
 
 
 def _message(mistakes: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{key}: {message}" if key else message for key, message in mistakes)
+    sentences = []
+    for key, message in mistakes:
+        if key:
+            sentences.append(f"{key}: {message}")
+        else:
+            sentences.append(message)
+    return "; ".join(sentences)

@@ -93,16 +93,14 @@ class Fault:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
+        read = dict(written)
         sides = written["between"]
-        links = written["links"]
-        if sides is None:
-            between = None
-        else:
-            between = (tuple(sides[0]), tuple(sides[1]))
-        crossings = tuple((a, b, tuple(Crossing(*each) for each in way)) for a, b, way in written.get("crossings", ()))
-        read = {"between": between, "links": tuple((a, b) for a, b in links), "crossings": crossings}
-        read["upward"] = tuple((source, target) for source, target in written.get("upward", ()))
-        return cls(**{**written, **read})
+        if sides is not None:
+            read["between"] = (tuple(sides[0]), tuple(sides[1]))
+        read["links"] = _read_links(written["links"])
+        read["upward"] = _read_links(written.get("upward", ()))
+        read["crossings"] = tuple(_read_way(way) for way in written.get("crossings", ()))
+        return cls(**read)
 
     def changes_by_link(self) -> dict[Ends, Mapping[str, Any]]:
         """By direction of a link: the keys that a degrade merges into its profile."""
@@ -121,6 +119,15 @@ class Fault:
         if self.node is not None:
             return self.node
         return " | ".join(_side(side) for side in self.between or ())
+
+
+def _read_links(written: Iterable[Any]) -> tuple[Ends, ...]:
+    return tuple((source, target) for source, target in written)
+
+
+def _read_way(written: Any) -> tuple[str, str, tuple[Crossing, ...]]:
+    source, target, crossings = written
+    return source, target, tuple(Crossing(*crossing) for crossing in crossings)
 
 
 def expand(
@@ -142,24 +149,39 @@ def expand(
     named: list[Fault] = []
     drawn: list[Fault] = []
     touching = links_by_node(links)
-    said: Counter[str] = Counter()
+    repetitions: Counter[str] = Counter()
     for spec in specs:
         content = _content(spec)
-        said[content] += 1
-        random = np.random.default_rng(derive_seed(seed, "fault", content, str(said[content])))
+        repetitions[content] += 1
+        rule_seed = derive_seed(seed, "fault", content, str(repetitions[content]))
+        random = np.random.default_rng(rule_seed)
         targets = _targets(spec, topology, links, touching, media or ResolvedMedia())
-        found = _expand_one(spec, targets, random, rounds, after)
-        (named if spec.of is None or spec.action == "join" else drawn).extend(found)
-    joined = joins(named)
-    _check_members([*named, *drawn], [fault for fault in named if _is_absent(fault, joined)])
-    faults = named + [fault for fault in drawn if not _is_absent(fault, joined)]
-    faults.sort(key=lambda fault: (fault.round is not None, fault.at or fault.round or 0))
+        planned = _expand_one(spec, targets, random, rounds, after)
+        if spec.of is None or spec.action == "join":
+            named.extend(planned)
+        else:
+            drawn.extend(planned)
+    join_times = joins(named)
+    named_too_early = [fault for fault in named if _is_absent(fault, join_times)]
+    _check_members([*named, *drawn], named_too_early)
+    faults = named + [fault for fault in drawn if not _is_absent(fault, join_times)]
+    faults.sort(key=_order)
     return tuple(replace(fault, id=number) for number, fault in enumerate(faults, start=1))
+
+
+def _order(fault: Fault) -> tuple[bool, float]:
+    """Faults with a time come first."""
+    with_round = fault.round is not None
+    return with_round, fault.at or fault.round or 0
 
 
 def joins(faults: Iterable[Fault]) -> dict[str, FaultTime]:
     """The join time of each node that joins late."""
-    return {fault.node: FaultTime(fault.at, fault.round) for fault in faults if fault.action == "join" and fault.node}
+    times = {}
+    for fault in faults:
+        if fault.action == "join" and fault.node:
+            times[fault.node] = FaultTime(fault.at, fault.round)
+    return times
 
 
 def _side(names: Sequence[str]) -> str:
@@ -171,8 +193,11 @@ def _side(names: Sequence[str]) -> str:
 def _content(spec: FaultSpec) -> str:
     """The canonical text of a rule, equal for all ways to write it: sorted keys, quantities in the usual units."""
     written = spec.model_dump(mode="json")
-    said = {key: value for key, value in written.items() if value is not None or key in KEYS}
-    return json.dumps(said, sort_keys=True)
+    canonical = {}
+    for key, value in written.items():
+        if value is not None or key in KEYS:
+            canonical[key] = value
+    return json.dumps(canonical, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -193,13 +218,15 @@ class _Targets:
         if not self.nodes:
             return self.like
         node = self.nodes[position]
-        if self.like.to is not None and self.like.action == HANDOVER:
-            return replace(self.like, node=node, crossings=self.media.handed_over(node, self.like.to))
+        fault = replace(self.like, node=node)
+        if fault.to is not None and fault.action == HANDOVER:
+            return replace(fault, crossings=self.media.handed_over(node, fault.to))
         if self.spec.program is not None:
-            return replace(self.like, node=node, program=program_label(node, self.spec.program))
-        if self.like.action not in (*ON_LINKS, POWER_OFF):
-            return replace(self.like, node=node)
-        return _on_links(replace(self.like, node=node), self.spec, self.topology, self.touching.get(node, ()))
+            return replace(fault, program=program_label(node, self.spec.program))
+        if fault.action not in (*ON_LINKS, POWER_OFF):
+            return fault
+        links_of_node = self.touching.get(node, ())
+        return _on_links(fault, self.spec, self.topology, links_of_node)
 
 
 def _targets(
@@ -209,36 +236,62 @@ def _targets(
     touching: Mapping[str, Sequence[Ends]],
     media: ResolvedMedia,
 ) -> _Targets:
-    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, to=spec.to)
+    nodes: Sequence[str] = ()
+    fault = Fault(
+        id=0,
+        action=spec.action,
+        node=None,
+        between=None,
+        at=spec.at,
+        round=spec.round,
+        duration=spec.for_,
+        factor=spec.factor,
+        to=spec.to,
+    )
     if spec.medium is not None:
-        return _Targets(_on_medium(spec, spec.medium, fault, media), (), spec, topology, touching, media)
-    if spec.between is None:
-        return _Targets(fault, candidates(spec, topology), spec, topology, touching, media)
-    a, b = (tuple(topology.expand(side)) for side in spec.between)
-    between = links_between(set(a), set(b), links)
-    fault = _on_links(replace(fault, between=(a, b)), spec, topology, between)
-    return _Targets(fault, (), spec, topology, touching, media)
+        fault = _on_medium(spec, spec.medium, fault, media)
+    elif spec.between is None:
+        nodes = candidates(spec, topology)
+    else:
+        a, b = (tuple(topology.expand(side)) for side in spec.between)
+        between = links_between(set(a), set(b), links)
+        fault = _on_links(replace(fault, between=(a, b)), spec, topology, between)
+    return _Targets(fault, nodes, spec, topology, touching, media)
 
 
-def _on_links(fault: Fault, spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> Fault:
+def _on_links(
+    fault: Fault,
+    spec: FaultSpec,
+    topology: Topology,
+    links: Sequence[Ends],
+) -> Fault:
     """The fault on these of the links' directions that its rule names."""
     links = in_direction(spec, topology, links)
-    fault = replace(fault, direction=spec.direction)
+    fault = replace(fault, links=links, direction=spec.direction)
     if spec.action != "degrade":
-        return replace(fault, links=links)
+        return fault
     profile = spec.changes()
     profile_up = spec.changes(upward=True)
+    fault = replace(fault, profile=profile)
     if profile_up == profile:
-        return replace(fault, links=links, profile=profile)
-    return replace(fault, links=links, profile=profile, upward=upward(links, topology), profile_up=profile_up)
+        return fault
+    return replace(fault, upward=upward(links, topology), profile_up=profile_up)
 
 
-def _on_medium(spec: FaultSpec, medium: str, fault: Fault, media: ResolvedMedia) -> Fault:
-    names = media.on(medium, spec.direction)
-    place = medium if spec.direction is None else names[0]
+def _on_medium(
+    spec: FaultSpec,
+    medium: str,
+    fault: Fault,
+    media: ResolvedMedia,
+) -> Fault:
+    channels = media.on(medium, spec.direction)
+    place = medium if spec.direction is None else channels[0]
+    changes: dict[str, Mapping[str, Any]] = {}
     if spec.action == "disconnect":
-        return replace(fault, medium=place, channels={name: {} for name in names}, links=media.crossing(names))
-    changes = {name: media.changed(name, medium, spec.changes()) for name in names}
+        changes = {channel: {} for channel in channels}
+        return replace(fault, medium=place, channels=changes, links=media.crossing(channels))
+    for channel in channels:
+        changes[channel] = media.changed(channel, medium, spec.changes())
     return replace(fault, medium=place, channels=changes)
 
 
@@ -251,16 +304,18 @@ def _expand_one(
 ) -> Iterator[Fault]:
     """The faults of one rule."""
     if spec.random is not None:
-        until = spec.random.until if spec.random.until is not None else after
+        until = after if spec.random.until is None else spec.random.until
         assert until is not None
         yield from _poisson(spec, targets, spec.random.mean, until, random)
     elif spec.every_round is not None:
+        mean = round(spec.every_round * len(targets), 9)
         for number in range(1, rounds + 1):
-            amount = math.floor(round(spec.every_round * len(targets), 9) + random.random())
+            amount = math.floor(mean + random.random())
             for target in _draw(targets, amount, random):
                 yield replace(target, round=number, lasts_a_round=spec.for_ is None)
     else:
-        yield from _draw(targets, _amount(spec, len(targets)), random)
+        amount = _amount(spec, len(targets))
+        yield from _draw(targets, amount, random)
 
 
 def _amount(spec: FaultSpec, size: int) -> int:
@@ -271,9 +326,10 @@ def _amount(spec: FaultSpec, size: int) -> int:
 
 def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[Fault]:
     """Draw ``amount`` of the targets without replacement; returns them in their order."""
-    if amount >= len(targets):
-        return [targets[position] for position in range(len(targets))]
-    return [targets[position] for position in sorted(random.choice(len(targets), amount, replace=False))]
+    positions: Sequence[int] = range(len(targets))
+    if amount < len(targets):
+        positions = sorted(random.choice(len(targets), amount, replace=False))
+    return [targets[position] for position in positions]
 
 
 def _poisson(
@@ -284,36 +340,43 @@ def _poisson(
     random: np.random.Generator,
 ) -> Iterator[Fault]:
     """Draw events at exponential intervals. An event hits only targets whose earlier faults of this rule are over."""
-    busy = [0.0] * len(targets)
-    lasts = spec.for_ is None and spec.action != NEW_ADDRESS  # which is over at once
+    busy_until = [0.0] * len(targets)
+    to_the_end = spec.for_ is None and spec.action != NEW_ADDRESS  # a new address takes no time
+    if spec.of is not None and spec.fraction is None:
+        amount = spec.count or 1
+    else:
+        amount = _amount(spec, len(targets))
     time = random.exponential(mean)
     while time < until:
-        free = [position for position in range(len(targets)) if busy[position] <= time]
-        if spec.of is not None and spec.fraction is None:
-            amount = spec.count or 1
-        else:
-            amount = _amount(spec, len(targets))
-        for position in free if amount >= len(free) else sorted(random.choice(free, amount, replace=False)):
-            if lasts:
-                busy[position] = math.inf
+        hit = [position for position, end in enumerate(busy_until) if end <= time]
+        if amount < len(hit):
+            hit = sorted(random.choice(hit, amount, replace=False))
+        for position in hit:
+            if to_the_end:
+                busy_until[position] = math.inf
             else:
-                busy[position] = time + (spec.for_ or 0.0)
+                busy_until[position] = time + (spec.for_ or 0.0)
             yield replace(targets[position], at=round(time, 3))
         time += random.exponential(mean)
 
 
 def _is_absent(fault: Fault, joined: Mapping[str, FaultTime]) -> bool:
     """Whether the fault's node joins only after the fault. False if one has a time and the other a round."""
-    start = joined.get(fault.node or "", FaultTime(None, None))
+    start = joined.get(fault.node or "")
+    if start is None:
+        return False
     if fault.at is not None and start.at is not None:
         return fault.at < start.at
-    return fault.round is not None and start.round is not None and fault.round < start.round
+    if fault.round is not None and start.round is not None:
+        return fault.round < start.round
+    return False
 
 
 def _check_members(faults: Sequence[Fault], absent: Sequence[Fault]) -> None:
     """Check that a node joins at most once, leaves at most once, and has no named fault before it joins."""
     for action in ("join", "leave"):
-        for node, times in Counter(fault.node for fault in faults if fault.action == action).items():
+        times_by_node = Counter(fault.node for fault in faults if fault.action == action)
+        for node, times in times_by_node.items():
             if times > 1:
                 raise PlanError(("faults",), f"{node} would {action} twice")
     if absent:

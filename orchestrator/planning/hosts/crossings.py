@@ -45,10 +45,12 @@ class AskedLink:
     @property
     def rate(self) -> float | None:
         """The highest rate in bit/s; None if the link is not limited."""
-        rates = [profile.rate for profile in self.profiles]
-        if None in rates:
-            return None
-        return max(rate for rate in rates if rate is not None)
+        rates = []
+        for profile in self.profiles:
+            if profile.rate is None:
+                return None
+            rates.append(profile.rate)
+        return max(rates)
 
     @property
     def real(self) -> bool:
@@ -74,7 +76,8 @@ class HostCrossing:
 
 def least_delay(profile: LinkProfile) -> float:
     """The delay in seconds that only `EARLY` of the packets fall short of."""
-    return max(0.0, profile.latency + profile.jitter * quantile(profile.distribution, EARLY))
+    earliest = quantile(profile.distribution, EARLY)
+    return max(0.0, profile.latency + profile.jitter * earliest)
 
 
 def margin(underlay: Underlay) -> float:
@@ -84,27 +87,47 @@ def margin(underlay: Underlay) -> float:
 
 def too_fast(link: AskedLink, underlay: Underlay) -> bool:
     """Whether a link asks for less delay than the underlay has. A real one asks for nothing."""
-    return not link.real and least_delay(link.fastest) < underlay.delay + margin(underlay) - _ROUNDING
+    if link.real:
+        return False
+    least = underlay.delay + margin(underlay) - _ROUNDING
+    return least_delay(link.fastest) < least
 
 
-def crossings(links: Iterable[AskedLink], hosts: Mapping[str, str], inventory: Inventory) -> tuple[HostCrossing, ...]:
+def crossings(
+    links: Iterable[AskedLink],
+    hosts: Mapping[str, str],
+    inventory: Inventory,
+) -> tuple[HostCrossing, ...]:
     """The crossings between ``hosts``, by name. PlanError if a link has less delay than the underlay."""
     between: defaultdict[tuple[str, str], list[AskedLink]] = defaultdict(list)
     for link in links:
-        if hosts[link.source] != hosts[link.target]:
-            between[hosts[link.source], hosts[link.target]].append(link)
+        source = hosts[link.source]
+        target = hosts[link.target]
+        if source != target:
+            between[source, target].append(link)
     _refuse_short(between, inventory)
-    found = []
-    for source, target in sorted(between):
-        links = between[source, target]
-        rates = [link.rate for link in links if not link.real]
-        if None in rates:
-            total = None
-        else:
-            total = sum(rate for rate in rates if rate is not None)
-        underlay = inventory.underlay.get((source, target))
-        found.append(HostCrossing(source, target, len(links), total, underlay, len(links) - len(rates)))
-    return tuple(found)
+    host_crossings = []
+    for (source, target), crossing in sorted(between.items()):
+        rates = [link.rate for link in crossing if not link.real]
+        host_crossings.append(
+            HostCrossing(
+                source,
+                target,
+                links=len(crossing),
+                rate=_total(rates),
+                underlay=inventory.underlay.get((source, target)),
+                real=len(crossing) - len(rates),
+            )
+        )
+    return tuple(host_crossings)
+
+
+def _total(rates: Sequence[float | None]) -> float | None:
+    """The sum in bit/s; None if one is not limited."""
+    limited = [rate for rate in rates if rate is not None]
+    if len(limited) < len(rates):
+        return None
+    return sum(limited)
 
 
 def refuse_real_within_hosts(
@@ -114,49 +137,66 @@ def refuse_real_within_hosts(
     within = [link for link in links if link.real and hosts[link.source] == hosts[link.target]]
     if within:
         link = within[0]
-        others = f" ({text.count(len(within) - 1, 'more link')} like it)" if len(within) > 1 else ""
         raise PlanError(
             entries[link.source, link.target],
             f"{link.source} -> {link.target} is real, and both nodes run on {hosts[link.source]}, where no network is"
-            f" between them{others}: give them different hosts in `hosts`, or give the link a profile",
+            f" between them{_others(within)}: give them different hosts in `hosts`, or give the link a profile",
         )
+
+
+def _others(links: Sequence[object]) -> str:
+    """How many links there are besides the one that a message names."""
+    if len(links) == 1:
+        return ""
+    more = len(links) - 1
+    return f" ({text.count(more, 'more link')} like it)"
 
 
 def crossing_notes(crossings: Iterable[HostCrossing]) -> Iterator[str]:
     """What the network may not give the links."""
     unknown = []
     full = []
-    for each in crossings:
-        if each.real == each.links:
+    for crossing in crossings:
+        if crossing.real == crossing.links:
             continue
-        if each.underlay is None:
-            unknown.append(str(each))
-        elif each.rate is not None and each.underlay.rate is not None and each.rate > each.underlay.rate:
-            full.append(f"{each} ({text.rate(each.rate)} of {text.rate(each.underlay.rate)})")
+        underlay = crossing.underlay
+        if underlay is None:
+            unknown.append(str(crossing))
+            continue
+        if crossing.rate is None or underlay.rate is None:
+            continue
+        if crossing.rate > underlay.rate:
+            full.append(f"{crossing} ({text.rate(crossing.rate)} of {text.rate(underlay.rate)})")
     if full:
         yield f"links ask for more rate than the network has, {text.some(full)}: not all can be full at once"
     if unknown:
         yield f"the network was not measured, {text.some(unknown)}: its delay adds to that of the links"
 
 
-def _refuse_short(between: Mapping[tuple[str, str], Sequence[AskedLink]], inventory: Inventory) -> None:
+def _refuse_short(
+    between: Mapping[tuple[str, str], Sequence[AskedLink]],
+    inventory: Inventory,
+) -> None:
     short = []
     for (source, target), links in sorted(between.items()):
         underlay = inventory.underlay.get((source, target))
-        if underlay is not None:
-            short += [(link, source, target, underlay) for link in links if too_fast(link, underlay)]
+        if underlay is None:
+            continue
+        for link in links:
+            if too_fast(link, underlay):
+                short.append((link, source, target, underlay))
     if not short:
         return
     link, source, target, underlay = short[0]
     configured = format_duration(link.fastest.latency)
     if link.fastest.jitter:
-        configured += (
-            f" ±{format_duration(link.fastest.jitter)}, so {text.duration(least_delay(link.fastest))} at least,"
-        )
-    others = f" ({text.count(len(short) - 1, 'more link')} like it)" if len(short) > 1 else ""
+        jitter = format_duration(link.fastest.jitter)
+        least = text.duration(least_delay(link.fastest))
+        configured += f" ±{jitter}, so {least} at least,"
+    with_margin = text.duration(underlay.delay + margin(underlay))
     raise PlanError(
         ("links", link.link_class),
         f"{link.source} -> {link.target} is configured with {configured} one way, and the network from {source} to"
-        f" {target} takes {text.duration(underlay.delay)}, {text.duration(underlay.delay + margin(underlay))} with a"
-        f" margin{others}: set more latency, or give both nodes one host in `hosts`",
+        f" {target} takes {text.duration(underlay.delay)}, {with_margin} with a margin{_others(short)}: set more"
+        " latency, or give both nodes one host in `hosts`",
     )

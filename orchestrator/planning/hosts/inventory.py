@@ -1,4 +1,4 @@
-"""The hosts that nodes can live on, and the network between them: facts that others have collected.
+"""The hosts that nodes can run on, and the network between them: facts that others have collected.
 
 As JSON (``edgebed plan --hosts FILE`` reads it):
 
@@ -10,7 +10,7 @@ As JSON (``edgebed plan --hosts FILE`` reads it):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from orchestrator.errors import InventoryError
 from orchestrator.scenario.language.strict import M, Strict, reworded, unknown
+from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import describe, dotted
 from orchestrator.scenario.sections.hosts import HARDWARE_LABEL, check_board
 
@@ -81,20 +82,23 @@ class Inventory:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counted = Counter([*(host.name for host in self.hosts), *self.left_out])
+        names = [host.name for host in self.hosts]
+        counted = Counter([*names, *self.left_out])
         twice = [name for name, number in counted.items() if number > 1]
         if twice:
             raise InventoryError(f"hosts: {twice[0]} is there twice: give every host a name of its own")
-        for name in (name for pair in self.underlay for name in pair):
-            if name not in counted:
-                raise InventoryError(f"underlay: {unknown('host', name, counted)}")
+        for pair in self.underlay:
+            for name in pair:
+                if name not in counted:
+                    raise InventoryError(f"underlay: {unknown('host', name, counted)}")
 
     def to_json(self) -> dict[str, Any]:
-        underlay = [
-            {"source": source, "target": target, **asdict(measured)}
-            for (source, target), measured in self.underlay.items()
-        ]
-        return {"hosts": [host.to_json() for host in self.hosts], "underlay": underlay}
+        hosts = [host.to_json() for host in self.hosts]
+        underlay = []
+        for (source, target), measured in self.underlay.items():
+            ends = {"source": source, "target": target}
+            underlay.append({**ends, **asdict(measured)})
+        return {"hosts": hosts, "underlay": underlay}
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
@@ -103,22 +107,33 @@ class Inventory:
         lists = _read(_Lists, data, "the inventory")
         hosts = []
         left_out = {}
-        for place, each in enumerate(lists.hosts):
-            where = f"hosts[{place}]"
-            reason = _hindrance(each, where)
+        for position, host in enumerate(lists.hosts):
+            where = f"hosts[{position}]"
+            reason = _hindrance(host, where)
             if reason:
-                left_out[_read(_NamedHost, {"name": each.get("name")}, where).name] = reason
+                named = _read(_NamedHost, {"name": host.get("name")}, where)
+                left_out[named.name] = reason
             else:
-                hosts.append(HostFacts.from_json(_lasting(each), where))
+                hosts.append(HostFacts.from_json(_lasting(host), where))
         underlay = {}
-        for place, each in enumerate(lists.underlay):
-            measured = dict(_read(_Measured, each, f"underlay[{place}]"))
-            pair = measured.pop("source"), measured.pop("target")
-            if pair in underlay:
-                raise InventoryError(f"underlay[{place}]: {pair[0]} -> {pair[1]} is there twice: leave one out")
-            underlay[pair] = Underlay(**measured)
-        used = {pair: each for pair, each in underlay.items() if not left_out.keys() & set(pair)}
-        return cls(tuple(hosts), used, left_out)
+        for pair, measured in _read_underlay(lists.underlay).items():
+            if not left_out.keys() & set(pair):
+                underlay[pair] = measured
+        return cls(tuple(hosts), underlay, left_out)
+
+
+def _read_underlay(entries: Sequence[Any]) -> dict[tuple[str, str], Underlay]:
+    """The measurements by pair of hosts."""
+    underlay = {}
+    for position, entry in enumerate(entries):
+        where = f"underlay[{position}]"
+        measured = dict(_read(_Measured, entry, where))
+        source = measured.pop("source")
+        target = measured.pop("target")
+        if (source, target) in underlay:
+            raise InventoryError(f"{where}: {source} -> {target} is there twice: leave one out")
+        underlay[source, target] = Underlay(**measured)
+    return underlay
 
 
 def _read(model: type[M], data: Any, where: str) -> M:
@@ -126,9 +141,16 @@ def _read(model: type[M], data: Any, where: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        mistakes = sorted(reworded(error, model), key=lambda each: not each[1].startswith("unknown key"))
-        path, message = mistakes[0]  # a key that is missing may be misspelled
-        raise InventoryError(": ".join(filter(None, (where, dotted(path), message)))) from None
+        # first an unknown key: a missing one may be misspelled
+        mistakes = sorted(reworded(error, model), key=_is_of_known_key)
+        path, message = mistakes[0]
+        parts = filter(None, (where, dotted(path), message))
+        raise InventoryError(": ".join(parts)) from None
+
+
+def _is_of_known_key(mistake: tuple[KeyPath, str]) -> bool:
+    _, message = mistake
+    return not message.startswith("unknown key")
 
 
 def _word(value: str) -> str:
@@ -173,7 +195,7 @@ class _Finding(Strict):
     commands: list[Any] = Field(default_factory=list)
 
 
-class _Found(Strict):
+class _Findings(Strict):
     findings: list[_Finding] = Field(default_factory=list)
 
 
@@ -186,10 +208,16 @@ def _hindrance(host: Any, where: str) -> str:
     """Why a host cannot be used, if `hosts` or `hosts doctor` has said so."""
     if not isinstance(host, dict):
         return ""
-    read = _read(_Found, {key: host[key] for key in ("findings",) if key in host}, where)
-    found = [each.what for each in read.findings if each.severity == UNUSABLE]
-    states = [f"its {key} is {host[key]}" for key, value in _USABLE.items() if host.get(key, value) != value]
-    return "; ".join(found or states)  # the findings of `hosts doctor` tell the states too
+    written = {}
+    if "findings" in host:
+        written["findings"] = host["findings"]
+    findings = _read(_Findings, written, where).findings
+    reasons = [finding.what for finding in findings if finding.severity == UNUSABLE]
+    if not reasons:  # the findings of `hosts doctor` include the states
+        for key, usable in _USABLE.items():
+            if host.get(key, usable) != usable:
+                reasons.append(f"its {key} is {host[key]}")
+    return "; ".join(reasons)
 
 
 def _lasting(host: Any) -> Any:

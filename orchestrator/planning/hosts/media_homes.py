@@ -32,66 +32,104 @@ class _Group(NamedTuple):
     @property
     def above(self) -> list[str]:
         """The upper nodes of the links."""
-        return list(dict.fromkeys(target for _, target in self.links[::2]))
+        upward = self.links[::2]
+        return list(dict.fromkeys(target for _, target in upward))
 
     def common(self, hosts: Mapping[str, str]) -> set[str]:
         """The hosts that all links pass."""
-        return set.intersection(*({hosts[source], hosts[target]} for source, target in self.links))
+        passed = [{hosts[source], hosts[target]} for source, target in self.links]
+        return set.intersection(*passed)
 
 
 def ways(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> list[Way]:
     """Every way of each link through channels: as planned, and after handovers."""
-    planned = [(link.source, link.target, link.crossings) for link in links if link.crossings]
-    return planned + [way for fault in faults for way in fault.crossings]
+    through_channels = []
+    for link in links:
+        if link.crossings:
+            through_channels.append((link.source, link.target, link.crossings))
+    for fault in faults:
+        through_channels.extend(fault.crossings)
+    return through_channels
 
 
 def media_homes(
-    ways: Iterable[Way], hosts: Mapping[str, str], before: Mapping[str, str] | None = None
+    ways: Iterable[Way],
+    hosts: Mapping[str, str],
+    before: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The home of each medium that links cross; a medium without a possible home is missing. ``hosts``: of the nodes; a
     link of another node does not count. ``before``: homes that stay if they can."""
+    earlier = before or {}
     homes: dict[str, str] = {}
     for group in _groups(ways, hosts):
         common = group.common(hosts)
-        (source, target) = group.links[0]
-        preferred = [*((before or {}).get(medium) for medium in group.media), hosts[target], hosts[source]]
-        home = next((each for each in preferred if each in common), None)
-        if home is not None:
-            homes |= dict.fromkeys(group.media, home)
+        source, target = group.links[0]
+        preferred = [earlier[medium] for medium in group.media if medium in earlier]
+        preferred += [hosts[target], hosts[source]]
+        possible = [host for host in preferred if host in common]
+        if possible:
+            homes |= dict.fromkeys(group.media, possible[0])
     return homes
 
 
-def without_home(ways: Iterable[Way], hosts: Mapping[str, str], node: str | None = None) -> PlanError | None:
+def without_home(
+    ways: Iterable[Way],
+    hosts: Mapping[str, str],
+    node: str | None = None,
+) -> PlanError | None:
     """The error for media that have no home. ``node``: only those that its links cross."""
     for group in _groups(ways, hosts):
         if node is not None and not any(node in link for link in group.links):
             continue
         if not group.common(hosts):
-            pairs = (pair for pair in combinations(group.links, 2) if not _Group({}, [*pair]).common(hosts))
-            shown = next(pairs, (group.links[0], group.links[-1]))
-            one, other = (f"{source} ({hosts[source]}) -> {target} ({hosts[target]})" for source, target in shown)
+            one, other = (_on_their_hosts(link, hosts) for link in _apart(group, hosts))
+            medium = next(iter(group.media))
             return PlanError(
-                ("shared", next(iter(group.media))),
+                ("shared", medium),
                 f"the links of {text.some(group.media)} pass no common host that could queue their packets: {one},"
                 f" {other}; give {text.some(group.above)} one host in `hosts`",
             )
     return None
 
 
-def media_groups(ways: Iterable[Way], nodes: Mapping[str, object]) -> dict[str, str]:
+def _apart(group: _Group, hosts: Mapping[str, str]) -> tuple[Ends, Ends]:
+    """Two links of a group without a common host; if each two have one, the first and the last."""
+    for pair in combinations(group.links, 2):
+        if not _Group({}, [*pair]).common(hosts):
+            return pair
+    return group.links[0], group.links[-1]
+
+
+def _on_their_hosts(link: Ends, hosts: Mapping[str, str]) -> str:
+    source, target = link
+    return f"{source} ({hosts[source]}) -> {target} ({hosts[target]})"
+
+
+def media_groups(
+    ways: Iterable[Way],
+    nodes: Mapping[str, object],
+) -> dict[str, str]:
     """The upper nodes that share a medium, each with the first of them: on one host, they give it a home."""
-    return {node: group.above[0] for group in _groups(ways, nodes) for node in group.above[1:]}
+    first_by_node = {}
+    for group in _groups(ways, nodes):
+        first, *others = group.above
+        for node in others:
+            first_by_node[node] = first
+    return first_by_node
 
 
 def _groups(ways: Iterable[Way], nodes: Mapping[str, object]) -> list[_Group]:
-    crossed: defaultdict[Ends, dict[str, None]] = defaultdict(dict)
-    for source, target, way in ways:
+    media_by_link: defaultdict[Ends, dict[str, None]] = defaultdict(dict)
+    for source, target, crossings in ways:
         if source in nodes and target in nodes:
-            crossed[source, target] |= dict.fromkeys(medium_of(each.channel) for each in way)
+            media = media_by_link[source, target]
+            for crossing in crossings:
+                media[medium_of(crossing.channel)] = None
     groups: list[_Group] = []
-    for link, media in crossed.items():
+    for link, media in media_by_link.items():
         merged = _Group({}, [])
-        for group in [each for each in groups if each.media.keys() & media.keys()]:
+        overlapping = [group for group in groups if group.media.keys() & media.keys()]
+        for group in overlapping:
             groups.remove(group)
             merged.media.update(group.media)
             merged.links.extend(group.links)

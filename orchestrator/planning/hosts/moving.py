@@ -1,7 +1,7 @@
-"""Where the nodes of a host that is lost can live instead. Pure.
+"""Where the nodes of a host that is lost can run instead. Pure.
 
 The rules are those of `orchestrator.planning.hosts.packing`, with what is left on the other hosts of the run: the nodes
-that live there keep what they need. A node does not move
+that run there keep what they need. A node does not move
 
 - from a real board, nor to one: its computing is that of the board, and each board is there for its own node;
 - if one of its links is real: the network of its host is the link, and that of another host is another one;
@@ -45,11 +45,10 @@ def moves(
 ) -> Moves:
     """Find new hosts for ``nodes`` of a lost host among ``hosts``. ``homes``: the hosts of nodes until now."""
     leaving = set(nodes)
-    candidates = [Candidate(host) for host in plan.hosts if host.name in hosts and host.hardware is None]
+    general = [host for host in plan.hosts if host.hardware is None]
+    candidates = [Candidate(host) for host in general if host.name in hosts]
     for candidate in candidates:
-        for node in plan.nodes:
-            if homes[node.name] == candidate.host.name and node.name not in leaving:
-                candidate.take(_request(plan, node, ()), "")
+        _take_present(plan, homes, leaving, candidate)
     requests = []
     staying = {}
     for node in plan.nodes:
@@ -64,70 +63,116 @@ def moves(
 
     def refused(request: Request, candidate: Candidate, group: Sequence[Request]) -> str | None:
         """See `_hindrance`. Nodes without a host as yet look at their links when they get one."""
-        at = {name: host for name, host in homes.items() if name not in waiting}
-        at |= {taken.name: each.host.name for each in candidates for taken in each.taken}
-        at |= {each.name: candidate.host.name for each in group}
-        return _hindrance(plan, request.name, links[request.name], at, between)
+        host_by_node = {name: host for name, host in homes.items() if name not in waiting}
+        for other in candidates:
+            for taken in other.taken:
+                host_by_node[taken.name] = other.host.name
+        for member in group:
+            host_by_node[member.name] = candidate.host.name
+        return _hindrance(plan, request.name, links[request.name], host_by_node, between)
 
     def suits(group: Sequence[Request], candidate: Candidate) -> bool:
         return all(refused(request, candidate, group) is None for request in group)
 
     for request in pack(requests, candidates, suits):
-        why = [
-            f"{each.host.name} has {text.size(max(0, each.memory))} of memory left, and it needs "
-            f"{text.size(request.memory)}"
-            if request.memory > each.memory
-            else str(refused(request, each, [request]))
-            for each in request.general
-        ]
-        staying[request.name] = f"no other host can take it: {'; '.join(why)}"
-    placed = {request.name: each for each in candidates for request in each.taken if request.name in waiting}
-    return Moves(
-        {name: each.host.name for name, each in placed.items()},
-        {name: each.reasons[name] for name, each in placed.items()},
-        staying,
-    )
+        reasons = []
+        for candidate in request.general:
+            if request.memory > candidate.memory:
+                reasons.append(_lacks_memory(request, candidate))
+            else:
+                reasons.append(str(refused(request, candidate, [request])))
+        staying[request.name] = f"no other host can take it: {'; '.join(reasons)}"
+    new_hosts = {}
+    new_reasons = {}
+    for candidate in candidates:
+        for request in candidate.taken:
+            if request.name in waiting:
+                new_hosts[request.name] = candidate.host.name
+                new_reasons[request.name] = candidate.reasons[request.name]
+    return Moves(new_hosts, new_reasons, staying)
 
 
-def kept_apart(plan: Plan, homes: Mapping[str, str], node: str, between: Between) -> str | None:
+def _take_present(
+    plan: Plan,
+    homes: Mapping[str, str],
+    leaving: Collection[str],
+    candidate: Candidate,
+) -> None:
+    """Reserve what the nodes need that run on the host already."""
+    for node in plan.nodes:
+        if homes[node.name] == candidate.host.name and node.name not in leaving:
+            candidate.take(_request(plan, node, ()), "")
+
+
+def _lacks_memory(request: Request, candidate: Candidate) -> str:
+    left = max(0, candidate.memory)
+    return f"{candidate.host.name} has {text.size(left)} of memory left, and it needs {text.size(request.memory)}"
+
+
+def kept_apart(
+    plan: Plan,
+    homes: Mapping[str, str],
+    node: str,
+    between: Between,
+) -> str | None:
     """Why a node cannot run on its host, now that others have moved. None if it can."""
     return _hindrance(plan, node, _by_node(plan)[node], homes, between)
 
 
-def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, ...], str]:
-    """The hosts on which a node may live, and why there is none if there is none."""
+def _allowed(
+    plan: Plan,
+    node: NodePlan,
+    candidates: Sequence[Candidate],
+) -> tuple[tuple[Candidate, ...], str]:
+    """The hosts on which a node may run, and why there is none if there is none."""
     assert plan.placement is not None, "its nodes run on several hosts"
     board = plan.placement.boards.get(node.name)
     if board is not None:
         return (), f"it runs on a real {board}"
-    if any(link.profile.real for link in plan.links if node.name in (link.source, link.target)):
-        return (), "the network of its host is one of its links"
+    for link in plan.links:
+        if link.profile.real and node.name in (link.source, link.target):
+            return (), "the network of its host is one of its links"
     if not candidates:
         return (), "no other host of the run can take nodes"
-    allowed = [each for each in candidates if each.host.name in plan.placement.allowed[node.name]]
+    names_allowed = plan.placement.allowed[node.name]
+    allowed = [candidate for candidate in candidates if candidate.host.name in names_allowed]
     if not allowed:
-        return (), f"`hosts` allows none of {text.some(each.host.name for each in candidates)}"
+        return (), f"`hosts` allows none of {_names(candidates)}"
     images = plan.images_of([node])
-    found = tuple(each for each in allowed if images <= plan.images_of(plan.nodes_on(each.host.name)))
-    hosts = text.some(each.host.name for each in allowed)
-    return found, f"no node of the image {' and '.join(sorted(images))} runs on {hosts}"
+    with_images = []
+    for candidate in allowed:
+        present = plan.nodes_on(candidate.host.name)
+        if images <= plan.images_of(present):
+            with_images.append(candidate)
+    reason = f"no node of the image {' and '.join(sorted(images))} runs on {_names(allowed)}"
+    return tuple(with_images), reason
+
+
+def _names(candidates: Iterable[Candidate]) -> str:
+    return text.some(candidate.host.name for candidate in candidates)
 
 
 def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> Request:
-    of_edge = node.parent is not None and plan.node(node.parent).tier == "edge"
-    if of_edge and node.parent is not None:
+    group = node.name
+    if node.parent is not None and plan.node(node.parent).tier == "edge":
         group = node.parent
-    else:
-        group = node.name
-    return Request(node.name, node.tier, group, node.hardware, candidates, "", ("hosts", node.tier))
+    return Request(
+        node.name,
+        node.tier,
+        group,
+        node.hardware,
+        candidates,
+        pin="",
+        path=("hosts", node.tier),
+    )
 
 
 def _by_node(plan: Plan) -> Mapping[str, Sequence[AskedLink]]:
-    found = defaultdict(list)
+    links_by_node = defaultdict(list)
     for link in requested_links(plan.links, plan.faults):
-        found[link.source].append(link)
-        found[link.target].append(link)
-    return found
+        links_by_node[link.source].append(link)
+        links_by_node[link.target].append(link)
+    return links_by_node
 
 
 def _hindrance(
@@ -145,10 +190,13 @@ def _hindrance(
         target = homes[link.target]
         underlay = between.get((source, target))
         if underlay is not None and too_fast(link, underlay):
+            configured = text.duration(least_delay(link.fastest))
+            needed = text.duration(underlay.delay + margin(underlay))
             return (
-                f"{link.source} -> {link.target} is configured with {text.duration(least_delay(link.fastest))} one way,"
-                f" and the network from {source} to {target} takes {text.duration(underlay.delay + margin(underlay))} "
-                "with a margin"
+                f"{link.source} -> {link.target} is configured with {configured} one way,"
+                f" and the network from {source} to {target} takes {needed} with a margin"
             )
     error = without_home(ways(plan.links, plan.faults), homes, node)
-    return None if error is None else error.message
+    if error is None:
+        return None
+    return error.message

@@ -33,32 +33,44 @@ def on_hosts(
     requests = list(requested_links(links, faults))
     devices = {node.name: node.device for node in nodes if node.device != PROCESSOR}
     over_media = ways(links, faults)
-    groups = media_groups(over_media, hardware)
-    placement = place(scenario.members, hardware, scenario.hosts, requests, inventory, devices, groups)
+    placement = place(
+        scenario.members,
+        hardware,
+        scenario.hosts,
+        requests,
+        inventory,
+        devices,
+        groups=media_groups(over_media, hardware),
+    )
     refuse_real_within_hosts(requests, placement.hosts, scenario.resolved_links.real)
     error = without_home(over_media, placement.hosts)
     if error is not None:
         raise error
     placement = replace(placement, media=media_homes(over_media, placement.hosts))
-
-    def placed(node: NodePlan) -> NodePlan:
+    placed = []
+    for node in nodes:
         board = placement.boards.get(node.name)
         own = node.hardware if board is None else HardwareClass(board)
-        return replace(node, host=placement.hosts[node.name], hardware=own)
-
-    used = set(placement.hosts.values())
-    hosts = sorted((host for host in inventory.hosts if host.name in used), key=lambda host: host.name)
-    return tuple(map(placed, nodes)), tuple(hosts), placement
+        placed.append(replace(node, host=placement.hosts[node.name], hardware=own))
+    names = set(placement.hosts.values())
+    used = [host for host in inventory.hosts if host.name in names]
+    used.sort(key=lambda host: host.name)
+    return tuple(placed), tuple(used), placement
 
 
 def requested_links(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Iterator[AskedLink]:
     """The links with the profiles that their schedules and the faults give them."""
-    changes: defaultdict[Ends, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # the faults' different ones
+    # different changes by link, each with its text
+    changes: defaultdict[Ends, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for fault in faults:
         if fault.profile is not None:
             for ends, change in fault.changes_by_link().items():
-                changes[ends][json.dumps(change, sort_keys=True)] = change
+                written = json.dumps(change, sort_keys=True)
+                changes[ends][written] = change
     for link in links:
-        changed = changes[link.source, link.target].values()
-        degraded = [profile.merged(change) for profile in link.extremes for change in changed]
-        yield AskedLink(link.source, link.target, link.link_class, (*link.extremes, *degraded))
+        ends = (link.source, link.target)
+        profiles = list(link.extremes)
+        for profile in link.extremes:
+            for change in changes[ends].values():
+                profiles.append(profile.merged(change))
+        yield AskedLink(link.source, link.target, link.link_class, tuple(profiles))

@@ -1,4 +1,4 @@
-"""Groups of nodes on general hosts: an edge and its devices live on one host if one has room for all of them.
+"""Groups of nodes on general hosts: an edge and its devices run on one host if one has room for all of them.
 
 Otherwise each of them goes where most cores are free. So do single devices. The cloud comes first, then the large
 groups, and each takes the host with most free cores.
@@ -31,8 +31,9 @@ ROUNDING = 1e-9  # cores
 
 @dataclass(eq=False)
 class Candidate:
-    """A host while nodes are placed: who lives there, and what is left of it. ``cores``: what it counts for; ``slack``:
-    how many more a group may ask for. ``groups``: how many nodes of each group live there. ``reasons``: by node."""
+    """A host while nodes are placed: which nodes run on it, and what is left of it. ``cores``: what it counts for;
+    ``slack``: how many more a group may ask for. ``groups``: how many nodes of each group run on it. ``reasons``: by
+    node."""
 
     host: HostFacts
     taken: list[Request] = field(default_factory=list)
@@ -59,15 +60,19 @@ class Candidate:
     def fits(self, requests: Sequence[Request]) -> bool:
         """Whether it has cores and memory for all of them."""
         memory = sum(request.memory for request in requests)
-        return memory <= self.memory and sum(request.cores for request in requests) <= self.free + self.slack
+        if memory > self.memory:
+            return False
+        cores = sum(request.cores for request in requests)
+        return cores <= self.free + self.slack
 
     def take(self, request: Request, reason: str) -> None:
-        """Let a node live here. Raises PlanError if there is no memory for it."""
+        """Let a node run here. Raises PlanError if there is no memory for it."""
         needed = request.memory
         if needed > self.memory:
             raise request.lacks_memory([self])
+        reasons = filter(None, (request.pin, reason))
         self.taken.append(request)
-        self.reasons[request.name] = "; ".join(part for part in (request.pin, reason) if part)
+        self.reasons[request.name] = "; ".join(reasons)
         self.groups[request.group] += 1
         self.used += request.cores
         self.memory -= needed
@@ -96,7 +101,7 @@ class Request:
     @property
     def general(self) -> list[Candidate]:
         """The hosts that are no boards."""
-        return [each for each in self.candidates if each.board is None]
+        return [candidate for candidate in self.candidates if candidate.board is None]
 
     @property
     def memory(self) -> int:
@@ -105,13 +110,14 @@ class Request:
 
     def lacks_memory(self, candidates: Sequence[Candidate]) -> PlanError:
         """The error that none of these hosts has memory for it."""
-        most = max(candidates, key=lambda each: each.memory)
+        largest = max(candidates, key=lambda candidate: candidate.memory)
         needed = self.memory
-        left = most.memory
+        left = largest.memory
         which = "" if len(candidates) == 1 else ", more than any other host"
+        host = largest.host.name
         return PlanError(
             self.path,
-            f"{self.name} needs {text.size(needed)} of memory, and {most.host.name} has {text.size(left)} left{which}:"
+            f"{self.name} needs {text.size(needed)} of memory, and {host} has {text.size(left)} left{which}:"
             f" {text.size(needed - left)} is missing; take a host with more, or give nodes hardware with less memory",
         )
 
@@ -120,58 +126,80 @@ Suits = Callable[[Sequence[Request], Candidate], bool]  # whether nodes may run 
 
 
 def pack(
-    requests: Sequence[Request], general: Sequence[Candidate], suits: Suits = lambda requests, candidate: True
+    requests: Sequence[Request],
+    general: Sequence[Candidate],
+    suits: Suits = lambda requests, candidate: True,
 ) -> Iterator[Request]:
     """Place nodes on general hosts: the cloud first, then the groups that stay together, the largest first. Yields each
     node for which there is no host, when all before it are placed."""
     groups: defaultdict[tuple[str, tuple[str, ...]], list[Request]] = defaultdict(list)
     for request in requests:
-        groups[request.group, tuple(each.host.name for each in request.general)].append(request)
-    cores = sum(request.cores for request in requests) + sum(each.used for each in general)
-    if general:
-        share = cores / sum(each.cores for each in general)
-    else:
-        share = 0.0
-    if share > 1:
-        for each in general:
-            each.cores *= share
-            each.slack = UNEVEN * each.cores
+        hosts = tuple(candidate.host.name for candidate in request.general)
+        groups[request.group, hosts].append(request)
+    _share_cores(requests, general)
     for group in sorted(groups.values(), key=_urgency):
-        yield from _pack_group(sorted(group, key=lambda request: request.name != request.group), suits)
+        edge_first = sorted(group, key=lambda request: request.name != request.group)
+        yield from _pack_group(edge_first, suits)
+
+
+def _share_cores(requests: Sequence[Request], general: Sequence[Candidate]) -> None:
+    """If nodes need more cores than the hosts have, let each host count as so much larger."""
+    if not general:
+        return
+    needed = sum(request.cores for request in requests) + sum(candidate.used for candidate in general)
+    share = needed / sum(candidate.cores for candidate in general)
+    if share > 1:
+        for candidate in general:
+            candidate.cores *= share
+            candidate.slack = UNEVEN * candidate.cores
 
 
 def _urgency(group: Sequence[Request]) -> tuple[bool, float, int]:
+    """The cloud first, then the groups with most cores, then those with most memory."""
+    cores = sum(request.cores for request in group)
     memory = sum(request.memory for request in group)
-    return group[0].tier != "cloud", -sum(request.cores for request in group), -memory
+    return group[0].tier != "cloud", -cores, -memory
 
 
 def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
-    """Place nodes together if a host has room for all, else one by one. They may live on the same hosts."""
+    """Place nodes together if a host has room for all, else one by one. They may run on the same hosts."""
     first = group[0]
-    fitting = [each for each in first.general if each.fits(group) and suits(group, each)]
+    fitting = [candidate for candidate in first.general if candidate.fits(group) and suits(group, candidate)]
     if fitting:
-        candidate = max(
-            fitting,
-            key=lambda each: (first.tier == "cloud" and each.host.manager, each.groups[first.group], each.free),
-        )
+        best = max(fitting, key=lambda candidate: _preference(first, candidate))
         for request in group:
-            candidate.take(request, _reason(request, candidate))
+            best.take(request, _reason(request, best))
         return
     for request in group:
-        fitting = [each for each in request.general if request.memory <= each.memory and suits([request], each)]
+        fitting = []
+        for candidate in request.general:
+            if request.memory <= candidate.memory and suits([request], candidate):
+                fitting.append(candidate)
         if not fitting:
             yield request
             continue
         apart = "; no host has room for all of its group" if len(group) > 1 else ""
-        max(fitting, key=lambda each: each.free).take(request, f"most cores free{apart}")
+        emptiest = max(fitting, key=lambda candidate: candidate.free)
+        emptiest.take(request, f"most cores free{apart}")
+
+
+def _preference(first: Request, candidate: Candidate) -> tuple[bool, int, float]:
+    """The larger, the better is a host for a group with this first node."""
+    next_to_orchestrator = first.tier == "cloud" and candidate.host.manager
+    return next_to_orchestrator, candidate.groups[first.group], candidate.free
 
 
 def _reason(request: Request, candidate: Candidate) -> str:
     """Why a node goes to a host where its group fits."""
+    is_first = request.name == request.group
     if request.tier == "cloud" and candidate.host.manager:
         return "a manager, next to the orchestrator"
-    if request.name != request.group and request.group in candidate.reasons:
-        return "with its edge" if request.tier == "device" else f"shares a medium with {request.group}"
+    if not is_first and request.group in candidate.reasons:
+        if request.tier == "device":
+            return "with its edge"
+        return f"shares a medium with {request.group}"
     if candidate.groups[request.group]:
-        return "with its devices" if request.name == request.group else "with devices of its edge"
+        if is_first:
+            return "with its devices"
+        return "with devices of its edge"
     return "most cores free"

@@ -2,12 +2,12 @@
 
 The rules, in this order:
 
-1. A node lives where the scenario's `hosts` says. A node that trains on an accelerator lives on a host with its label.
+1. A node runs where the scenario's `hosts` says. A node that trains on an accelerator runs on a host with its label.
 2. A host with the label of a hardware class is a real board of that class. A node of the class gets a board of its own
-   while there are boards. Only such nodes and nodes that `hosts` sends there live on boards. They are not emulated:
+   while there are boards. Only such nodes and nodes that `hosts` sends there run on boards. They are not emulated:
    neither stretched nor limited.
-3. The cloud lives on a manager, next to the orchestrator, if it fits.
-4. An edge and its devices live on one host if one has room for all of them, and so do edges that share a medium. See
+3. The cloud runs on a manager, next to the orchestrator, if it fits.
+4. An edge and its devices run on one host if one has room for all of them, and so do edges that share a medium. See
    `orchestrator.planning.hosts.packing`, which also says what a node needs.
 
 The result depends on the names of the hosts, not on their order.
@@ -15,6 +15,7 @@ The result depends on the names of the hosts, not on their order.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -33,8 +34,8 @@ from orchestrator.scenario.sections.topology import Member
 
 @dataclass(frozen=True)
 class Placement:
-    """The host of each node, and in a few words why. ``boards``: the hardware class of the nodes that live on real
-    boards. ``allowed``: the general hosts on which each node may live. ``notes``: what a reader of the results must
+    """The host of each node, and in a few words why. ``boards``: the hardware class of the nodes that run on real
+    boards. ``allowed``: the general hosts on which each node may run. ``notes``: what a reader of the results must
     know. ``media``: the homes of shared media, see `orchestrator.planning.hosts.media_homes`."""
 
     hosts: Mapping[str, str]
@@ -46,12 +47,17 @@ class Placement:
     media: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        nodes = {node: {"host": host, "reason": self.reasons[node]} for node, host in self.hosts.items()}
-        return {
+        nodes = {}
+        for node, host in self.hosts.items():
+            nodes[node] = {"host": host, "reason": self.reasons[node]}
+        data = {
             "nodes": nodes,
             "crossings": [asdict(crossing) for crossing in self.crossings],
             "notes": [*self.notes, *self.crossing_notes()],
-        } | ({"media": dict(self.media)} if self.media else {})
+        }
+        if self.media:
+            data["media"] = dict(self.media)
+        return data
 
     def crossing_notes(self) -> list[str]:
         """Notes that depend on what was measured between the hosts, which is not the same in each run."""
@@ -71,18 +77,43 @@ def place(
     that train on one. ``groups``: of nodes with a common medium, each with the node whose group it joins. Raises
     PlanError if a node can run on no host, if memory does not suffice, or if a link has less delay than the network
     between two hosts."""
-    candidates = [Candidate(host) for host in sorted(inventory.hosts, key=lambda host: host.name)]
+    by_name = sorted(inventory.hosts, key=lambda host: host.name)
+    candidates = [Candidate(host) for host in by_name]
     if not candidates and inventory.left_out:
         raise PlanError(("hosts",), f"no host can be used: {_listed(inventory.left_out)}")
-    requests = _requests(members, hardware, pins, candidates, inventory.left_out, devices or {}, groups or {})
-    _in_groups(_on_boards(_on_the_only_host(requests)), [each for each in candidates if each.board is None])
-    found = {name: each for each in candidates for name in each.reasons}
-    hosts = {member.name: found[member.name].host.name for member in members}
+    requests = _requests(
+        members,
+        hardware,
+        pins,
+        candidates,
+        inventory.left_out,
+        devices or {},
+        groups or {},
+    )
+    general = [candidate for candidate in candidates if candidate.board is None]
+    without_choice = _on_the_only_host(requests)
+    _in_groups(_on_boards(without_choice), general)
+    chosen = {}
+    for candidate in candidates:
+        for name in candidate.reasons:
+            chosen[name] = candidate
+    hosts = {}
+    reasons = {}
+    boards = {}
+    for member in members:
+        candidate = chosen[member.name]
+        hosts[member.name] = candidate.host.name
+        reasons[member.name] = candidate.reasons[member.name]
+        if candidate.board is not None:
+            boards[member.name] = candidate.board
+    allowed = {}
+    for request in requests:
+        allowed[request.name] = tuple(candidate.host.name for candidate in request.general)
     return Placement(
         hosts=hosts,
-        reasons={name: found[name].reasons[name] for name in hosts},
-        boards={name: board for name in hosts if (board := found[name].board) is not None},
-        allowed={each.name: tuple(every.host.name for every in each.general) for each in requests},
+        reasons=reasons,
+        boards=boards,
+        allowed=allowed,
         crossings=crossings(links, hosts, inventory),
         notes=(*_left_out(inventory.left_out), *_notes(candidates)),
     )
@@ -117,16 +148,34 @@ def _requests(
             path = ("hosts", key)
         if member.name in devices:
             allowed = _with_accelerator(member.name, devices[member.name], allowed, pin)
-        requests.append(Request(member.name, member.tier, group, hardware[member.name], tuple(allowed), pin, path))
+        requests.append(
+            Request(
+                member.name,
+                member.tier,
+                group,
+                hardware[member.name],
+                candidates=tuple(allowed),
+                pin=pin,
+                path=path,
+            )
+        )
     return requests
 
 
-def _with_accelerator(node: str, device: str, candidates: Sequence[Candidate], pin: str) -> Sequence[Candidate]:
+def _with_accelerator(
+    node: str,
+    device: str,
+    candidates: Sequence[Candidate],
+    pin: str,
+) -> Sequence[Candidate]:
     """The hosts with the label of an accelerator. Raises PlanError if there is none."""
-    kind = device.partition(":")[0]
-    found = [each for each in candidates if each.host.labels.get(ACCELERATOR_LABEL) == kind]
-    if found:
-        return found
+    kind, _, _ = device.partition(":")
+    labelled = []
+    for candidate in candidates:
+        if candidate.host.labels.get(ACCELERATOR_LABEL) == kind:
+            labelled.append(candidate)
+    if labelled:
+        return labelled
     among = f" of {pin}" if pin else ""
     raise PlanError(
         ("compute", "device"),
@@ -136,24 +185,33 @@ def _with_accelerator(node: str, device: str, candidates: Sequence[Candidate], p
 
 
 def _allowed(
-    key: str, choice: HostChoice, candidates: Sequence[Candidate], left_out: Mapping[str, str]
+    key: str,
+    choice: HostChoice,
+    candidates: Sequence[Candidate],
+    left_out: Mapping[str, str],
 ) -> Sequence[Candidate]:
     """The hosts that an entry of `hosts` means. Raises PlanError if there is none."""
-    allowed = [each for each in candidates if choice.takes(each.host.name, each.host.labels)]
+    hosts = [candidate.host for candidate in candidates]
+    allowed = [candidate for candidate in candidates if choice.takes(candidate.host.name, candidate.host.labels)]
     if allowed:
         return allowed
-    there = text.some((_described(each.host) for each in candidates), limit=20) or "none"
-    what = f"no host has the label {choice}"
-    if choice.value is None:
-        what = f"there is no host '{choice}'{nearest(choice.name, (each.host.name for each in candidates))}"
-        if choice.name in left_out:
-            what = f"the host {choice} cannot be used: {left_out[choice.name]}"
-    raise PlanError(("hosts", key), f"{what} (hosts: {there})")
+    if choice.value is not None:
+        what = f"no host has the label {choice}"
+    elif choice.name in left_out:
+        what = f"the host {choice} cannot be used: {left_out[choice.name]}"
+    else:
+        similar = nearest(choice.name, (host.name for host in hosts))
+        what = f"there is no host '{choice}'{similar}"
+    descriptions = (_described(host) for host in hosts)
+    available = text.some(descriptions, limit=20) or "none"
+    raise PlanError(("hosts", key), f"{what} (hosts: {available})")
 
 
 def _described(host: HostFacts) -> str:
-    labels = ", ".join(f"{key}={value}" for key, value in sorted(host.labels.items()))
-    return f"{host.name} with {labels}" if labels else host.name
+    if not host.labels:
+        return host.name
+    labels = [f"{key}={value}" for key, value in sorted(host.labels.items())]
+    return f"{host.name} with {', '.join(labels)}"
 
 
 def _on_the_only_host(requests: Sequence[Request]) -> list[Request]:
@@ -161,29 +219,41 @@ def _on_the_only_host(requests: Sequence[Request]) -> list[Request]:
     others = []
     for request in requests:
         if request.pin and len(request.candidates) == 1:
-            request.candidates[0].take(request, _on_board(request.candidates[0]))
+            only = request.candidates[0]
+            only.take(request, _on_board(only))
         else:
             others.append(request)
     return others
 
 
 def _on_boards(requests: Sequence[Request]) -> list[Request]:
-    """Place the nodes that live on boards, and return the others. Nodes that `hosts` sends to boards may share them."""
+    """Place the nodes that run on boards, and return the others. Nodes that `hosts` sends to boards may share them."""
     others = []
     for request in sorted(requests, key=lambda request: not request.pin):
-        own = [each for each in request.candidates if each.board == request.hardware.name and not each.taken]
-        if not own and request.pin and not request.general:
-            with_memory = [each for each in request.candidates if each.memory >= MEMORY]
-            own = sorted(with_memory or request.candidates, key=lambda each: len(each.taken))
-        if own:
-            own[0].take(request, _on_board(own[0]))
-        else:
+        board = _board_for(request)
+        if board is None:
             others.append(request)
+        else:
+            board.take(request, _on_board(board))
     return others
 
 
+def _board_for(request: Request) -> Candidate | None:
+    """A free board of the node's class, else, if `hosts` sends it to boards only, the one with the fewest nodes."""
+    for candidate in request.candidates:
+        if candidate.board == request.hardware.name and not candidate.taken:
+            return candidate
+    if not request.pin or request.general:
+        return None
+    with_memory = [candidate for candidate in request.candidates if candidate.memory >= MEMORY]
+    boards = with_memory or request.candidates
+    return min(boards, key=lambda board: len(board.taken), default=None)
+
+
 def _on_board(candidate: Candidate) -> str:
-    return "" if candidate.board is None else f"a real {candidate.board}, not emulated"
+    if candidate.board is None:
+        return ""
+    return f"a real {candidate.board}, not emulated"
 
 
 def _in_groups(requests: Sequence[Request], general: Sequence[Candidate]) -> None:
@@ -205,28 +275,50 @@ def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
 
 
 def _listed(reasons: Mapping[str, str]) -> str:
-    return text.some((f"{host} ({reason})" for host, reason in reasons.items()), limit=20)
+    hosts = (f"{host} ({reason})" for host, reason in reasons.items())
+    return text.some(hosts, limit=20)
 
 
 def _notes(candidates: Sequence[Candidate]) -> Iterator[str]:
-    boards = [each for each in candidates if each.board is not None]
-    general = [each for each in candidates if each.board is None]
-    for board in sorted({each.board for each in boards if each.board is not None}):
-        real = [request for each in boards if each.board == board for request in each.taken]
-        emulated = [request.name for each in general for request in each.taken if request.hardware.name == board]
-        if real and emulated:
-            yield f"{_names(real)}: real {board}; {text.some(emulated)}: emulated ones"
-        strangers = [request for request in real if request.hardware.name not in (board, "host")]
-        if strangers:
-            kinds = text.some(dict.fromkeys(request.hardware.name for request in strangers))
-            yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {kinds}"
-    for each in boards:
-        if len(each.taken) > 1:
-            yield f"{_names(each.taken)} share the board {each.host.name}"
-    busy = [each for each in general if each.used > each.host.cores + ROUNDING]
+    boards: defaultdict[str, list[Candidate]] = defaultdict(list)
+    general = []
+    for candidate in candidates:
+        if candidate.board is None:
+            general.append(candidate)
+        else:
+            boards[candidate.board].append(candidate)
+    for board in sorted(boards):
+        yield from _board_notes(board, boards[board], general)
+    for candidate in candidates:
+        if candidate.board is not None and len(candidate.taken) > 1:
+            yield f"{_names(candidate.taken)} share the board {candidate.host.name}"
+    busy = []
+    for candidate in general:
+        cores = candidate.host.cores
+        if candidate.used > cores + ROUNDING:
+            busy.append(f"{candidate.host.name} ({text.number(candidate.used)} of {cores:g})")
     if busy:
-        hosts = text.some(f"{each.host.name} ({text.number(each.used)} of {each.host.cores:g})" for each in busy)
-        yield f"nodes can use more cores than there are on {hosts}: if all compute at once, steps are late"
+        yield f"nodes can use more cores than there are on {text.some(busy)}: if all compute at once, steps are late"
+
+
+def _board_notes(
+    board: str,
+    boards: Sequence[Candidate],
+    general: Sequence[Candidate],
+) -> Iterator[str]:
+    """Notes on a class of boards."""
+    real = [request for candidate in boards for request in candidate.taken]
+    emulated = []
+    for candidate in general:
+        for request in candidate.taken:
+            if request.hardware.name == board:
+                emulated.append(request)
+    if real and emulated:
+        yield f"{_names(real)}: real {board}; {_names(emulated)}: emulated ones"
+    strangers = [request for request in real if request.hardware.name not in (board, "host")]
+    if strangers:
+        classes = dict.fromkeys(request.hardware.name for request in strangers)
+        yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {text.some(classes)}"
 
 
 def _names(requests: Sequence[Request]) -> str:

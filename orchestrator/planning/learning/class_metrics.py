@@ -35,4 +35,7 @@ def _bounded(scenario: Scenario) -> Iterator[str]:
     if scenario.stop.target is not None:
         names.append(scenario.stop.target.name)
     for name in names:
-        yield "recall" if _RECALL.fullmatch(name) else name
+        if _RECALL.fullmatch(name):
+            yield "recall"
+        else:
+            yield name

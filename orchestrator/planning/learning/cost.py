@@ -43,7 +43,13 @@ class StepCost:
             return 0.0
         if mode == "classifier" and self.classifier is not None:
             return self.classifier(samples, "train")
-        rates, batch = (EVALUATION, EVALUATION_BATCH) if mode == "evaluate" else (TRAINING, self.batch_size)
-        batches = math.ceil(samples / batch)
-        sample = self.operations * rates.per_operation + self.values * rates.per_value
-        return PER_STEP + batches * self.layers * rates.per_layer + samples * sample
+        if mode == "evaluate":
+            rates = EVALUATION
+            batch_size = EVALUATION_BATCH
+        else:
+            rates = TRAINING
+            batch_size = self.batch_size
+        batches = math.ceil(samples / batch_size)
+        of_sample = self.operations * rates.per_operation + self.values * rates.per_value
+        of_layers = batches * self.layers * rates.per_layer
+        return PER_STEP + of_layers + samples * of_sample

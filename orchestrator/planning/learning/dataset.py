@@ -17,8 +17,11 @@ from orchestrator.scenario.sections.data import DataSpec
 
 def cache_directory() -> Path:
     """The folder of prepared data sets: $EDGEBED_CACHE, else a folder in the user's cache (XDG base directories)."""
+    own = os.environ.get("EDGEBED_CACHE")
+    if own:
+        return Path(own)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("EDGEBED_CACHE") or Path(base) / "edgebed")
+    return Path(base) / "edgebed"
 
 
 def prepare_data(spec: DataSpec, base: Path) -> Prepared:
@@ -35,28 +38,39 @@ def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
         yield _first(spec, base, download=False, store=Path(passing))
 
 
-def _first(spec: DataSpec, base: Path, *, download: bool, store: Path | None = None) -> Prepared:
+def _first(
+    spec: DataSpec,
+    base: Path,
+    *,
+    download: bool,
+    store: Path | None = None,
+) -> Prepared:
     cache = cache_directory()
-    if spec.path:
-        search = [base / spec.path]
-    else:
-        search = [base]
-    if not os.path.exists(search[0]):  # False, too, where this user may not look, or for a name that is too long
-        raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
-    if spec.columns is None:
-        columns = None
-    else:
+    folder = base / spec.path if spec.path else base
+    if not os.path.exists(folder):  # False, too, where this user may not look, or for a name that is too long
+        raise PlanError(("data", "path"), f"there is nothing at {folder.absolute()}")
+    columns = None
+    if spec.columns is not None:
         columns = Columns(**spec.columns.model_dump())
     reasons = []
     for name in spec.dataset:
-        last = name == spec.dataset[-1]
+        is_last = name == spec.dataset[-1]
         try:
-            return prepare(name, cache, search, download=download and last, store=store, columns=columns)
+            return prepare(
+                name,
+                cache,
+                [folder],
+                download=download and is_last,
+                store=store,
+                columns=columns,
+            )
         except DataNotFound as error:
             reasons.append(str(error))
-        except (DataError, MemoryError) as error:
-            lacking = f"{name} does not fit into the memory that this process may have: {error}"
-            raise PlanError(("data", "dataset"), str(error) if isinstance(error, DataError) else lacking) from None
+        except DataError as error:
+            raise PlanError(("data", "dataset"), str(error)) from None
+        except MemoryError as error:
+            message = f"{name} does not fit into the memory that this process may have: {error}"
+            raise PlanError(("data", "dataset"), message) from None
         except OSError as error:
             raise no_room(name, store or cache, error) from None
     raise PlanError(("data", "dataset"), "; ".join(reasons))

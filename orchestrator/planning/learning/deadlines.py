@@ -80,12 +80,16 @@ class RoundWork:
         clients = self.clients
         work = ClientWork(clients.samples, clients.count, self.shape, self.classes, model)
         trained = math.ceil(params.longest_training(work))
-        own = _within(clients.tests, params.evaluate_samples)
-        seconds = clients.longest(cost(trained, "train") + cost(clients.samples + own, "evaluate"))
+        tests = _within(clients.tests, params.evaluate_samples)
+        training = cost(trained, "train")
+        evaluation = cost(clients.samples + tests, "evaluate")
+        seconds = clients.longest(training + evaluation)
         if self.edges is None:
             return seconds
-        tests = EDGE_TESTS * _within(self.edges.tests, params.evaluate_samples)
-        return seconds + self.edges.longest(cost(params.coordinator_training, "train") + cost(tests, "evaluate"))
+        edge_tests = EDGE_TESTS * _within(self.edges.tests, params.evaluate_samples)
+        edge_training = cost(params.coordinator_training, "train")
+        edge_evaluation = cost(edge_tests, "evaluate")
+        return seconds + self.edges.longest(edge_training + edge_evaluation)
 
 
 def deadlines(
@@ -100,48 +104,63 @@ def deadlines(
     profiles of its links down and up. ``given`` is the scenario's deadline for the lowest tier, ``given_above`` that
     for the others. ``across``: the links between clients."""
     size = largest(work.models)
-    result: dict[str, float] = {}
+    samples = work.clients.samples
+    by_tier: dict[str, float] = {}
     below: float | None = None
     for tier, down, up in tiers:
         if below is None:
-            features = params.beside_model(work.clients.samples, size.features)
-            between = params.between_clients(work.clients.samples, work.classes)
-            crossing = (
-                transfer(down, size.bytes)
-                + transfer(up, size.bytes + features)
-                + transfer(across if between else (), between)
-            )
-            made = ALLOWANCE + MARGIN * crossing + work.seconds(params)
-            wait = math.ceil(made) if given is None else given
+            configured = given
+            features = params.beside_model(samples, size.features)
+            between = params.between_clients(samples, work.classes)
+            crossing = transfer(down, size.bytes) + transfer(up, size.bytes + features)
+            if between:
+                crossing += transfer(across, between)
+            computed = ALLOWANCE + MARGIN * crossing + work.seconds(params)
         else:
+            configured = given_above
+            kappa2 = getattr(params, "kappa2", 1)
             crossing = transfer(down, size.bytes) + transfer(up, size.bytes)
-            made = ALLOWANCE + MARGIN * crossing + getattr(params, "kappa2", 1) * below
-            wait = math.ceil(made) if given_above is None else given_above
-        result[tier] = below = float(wait)
-    return result
+            computed = ALLOWANCE + MARGIN * crossing + kappa2 * below
+        if configured is None:
+            below = float(math.ceil(computed))
+        else:
+            below = float(configured)
+        by_tier[tier] = below
+    return by_tier
 
 
 def lost_after(links: Iterable[LinkProfile]) -> float:
     """The default of `timeouts.lost_after`: 8 s, or longer where a healthy peer can be silent for longer. Its packets
     may wait behind a full buffer, and once more after a loss, for some round trips."""
-    waits = [0.0]
-    for each in (ON_REAL if profile.real else profile for profile in links):
-        if each.rate:
-            longest_queue = 8 * (each.buffer_limit or 0) / each.rate
-        else:
-            longest_queue = 0.0
-        waits.append(math.ceil(8 * each.latency + 2 * longest_queue))
-    return float(max(Timeouts.lost_after, *waits))
+    longest = Timeouts.lost_after
+    for link in links:
+        profile = _assumed(link)
+        longest_queue = 0.0
+        if profile.rate:
+            longest_queue = 8 * (profile.buffer_limit or 0) / profile.rate
+        silence = math.ceil(8 * profile.latency + 2 * longest_queue)
+        longest = max(longest, silence)
+    return float(longest)
+
+
+def _assumed(profile: LinkProfile) -> LinkProfile:
+    """The profile to compute with."""
+    if profile.real:
+        return ON_REAL
+    return profile
 
 
 def _within(samples: int, limit: int | None) -> int:
-    return samples if limit is None else min(samples, limit)
+    if limit is None:
+        return samples
+    return min(samples, limit)
 
 
 def transfer(links: Iterable[LinkProfile], size: int) -> float:
     """The seconds that ``size`` bytes take over the slowest of these links; 0 without links."""
     slowest = 0.0
-    for each in (ON_REAL if profile.real else profile for profile in links):
-        sending = size * 8 / each.rate if each.rate else 0.0
-        slowest = max(slowest, each.latency + each.jitter + sending)
+    for link in links:
+        profile = _assumed(link)
+        sending = size * 8 / profile.rate if profile.rate else 0.0
+        slowest = max(slowest, profile.latency + profile.jitter + sending)
     return slowest

@@ -30,9 +30,23 @@ def training_bytes(
 ) -> int:
     """The most bytes of a client with ``samples`` of ``sample_bytes`` each, which evaluates on ``tests`` samples."""
     state = NUMBER * (size.parameters + size.buffers) + 8 * size.counters
-    copies = 1 + bool(params.weight_decay) + (3 if params.optimizer == "adam" else bool(params.momentum))
-    saved = min(params.batch_size, samples) * (size.saved or size.values)
-    step = NUMBER * (copies * size.parameters + saved)
-    evaluation = NUMBER * 3 * size.widest * min(EVALUATION_BATCH, tests, params.evaluate_samples or tests)
     model = state + NUMBER * size.fixed
-    return samples * sample_bytes + model + state + max(step, state + max(state, evaluation))
+    saved = min(params.batch_size, samples) * (size.saved or size.values)
+    step = NUMBER * (_copies(params) * size.parameters + saved)
+    tested = params.evaluate_samples or tests
+    batch = min(EVALUATION_BATCH, tests, tested)
+    evaluation = NUMBER * 3 * size.widest * batch
+    after_training = state + max(state, evaluation)
+    return samples * sample_bytes + model + state + max(step, after_training)
+
+
+def _copies(params: LocalTraining) -> int:
+    """How many numbers a step keeps for each parameter: its gradient, and what the optimizer needs."""
+    copies = 1
+    if params.weight_decay:
+        copies += 1
+    if params.optimizer == "adam":
+        copies += 3
+    elif params.momentum:
+        copies += 1
+    return copies

@@ -24,59 +24,80 @@ from orchestrator.scenario.schema import Scenario
 
 TIMEOUT = 300.0  # s; the first import of torch from a cold disk is slow
 MODEL = ("model",)
+_REGRESSION_GOALS = {
+    "stop": "target: {name: mae, at_most: 0.3}",
+    "expect": "metrics: [{name: mae, at_most: 0.3}]",
+}
 FEATURES = "an extractor that makes a vector of features, and a classifier of it"
 
 
 def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     """The size of each kind of model, for data of this form; with adapters, that of the largest rank. PlanError if one
     cannot take it, or lacks what the algorithm declares to need."""
-    if (form.tokens or form.parts) and scenario.scheme.floats:
-        what = "integer tokens" if form.tokens else "samples of several parts"
-        raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs pictures or floats")
-    if form.task != "classification" and scenario.scheme.classes:
-        what = WITHOUT_CLASSES[form.task]
-        raise PlanError(("data", "dataset"), f"has {what}, and {scenario.scheme.name} needs classes")
-    least = scenario.parameters.smallest_picture
-    if least:
-        try:
-            needs_pictures(form.shape, least)
-        except ValueError as error:
-            raise PlanError(("data", "dataset"), f"{scenario.scheme.name} {error}") from None
-    if form.task == "regression":
-        instead = (("stop", "target: {name: mae, at_most: 0.3}"), ("expect", "metrics: [{name: mae, at_most: 0.3}]"))
-        for section, remedy in instead:
-            if getattr(scenario, section).accuracy is not None:
-                raise PlanError((section, "accuracy"), f"a regression has no accuracy: write {remedy}")
+    _check_form(scenario, form)
     rank = max(scenario.ranks.values(), default=None)
-    sizes = _in_closed_form(scenario, form) or [_measured(scenario, MODELS[scenario.model.name], form, rank)]
+    sizes = _in_closed_form(scenario, form)
+    if not sizes:
+        entry = MODELS[scenario.model.name]
+        sizes = [_measured(scenario, entry, form, rank)]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]
     _check_demands(scenario, sizes, form)
     return sizes
 
 
+def _check_form(scenario: Scenario, form: Form) -> None:
+    """PlanError if the algorithm or the goals do not fit the form of the data."""
+    algorithm = scenario.scheme
+    of_data = ("data", "dataset")
+    if (form.tokens or form.parts) and algorithm.floats:
+        what = "integer tokens" if form.tokens else "samples of several parts"
+        raise PlanError(of_data, f"has {what}, and {algorithm.name} needs pictures or floats")
+    if form.task != "classification" and algorithm.classes:
+        what = WITHOUT_CLASSES[form.task]
+        raise PlanError(of_data, f"has {what}, and {algorithm.name} needs classes")
+    smallest = scenario.parameters.smallest_picture
+    if smallest:
+        try:
+            needs_pictures(form.shape, smallest)
+        except ValueError as error:
+            raise PlanError(of_data, f"{algorithm.name} {error}") from None
+    if form.task == "regression":
+        for section, remedy in _REGRESSION_GOALS.items():
+            if getattr(scenario, section).accuracy is not None:
+                raise PlanError((section, "accuracy"), f"a regression has no accuracy: write {remedy}")
+
+
 def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
     name = scenario.model.name
     params = scenario.model.params
+    entry = MODELS.get(name)
     try:
-        entry = MODELS.get(name)
-        if form.parts and (entry is None or not _of_plugin(entry)):
-            raise ValueError(f"{name} takes one array for each sample, not several parts: take a model of a plug-in")
-        if form.tokens and (entry is None or (entry.measure is not None and not _of_plugin(entry))):
-            raise ValueError(f"{name} takes pictures or floats, not integer tokens: take char-transformer")
-        if name == "char-transformer" and not (form.tokens and form.labels):
-            raise ValueError(f'{name} predicts the next character of texts: take data: {{dataset: "text:PATH"}}')
+        _check_samples(name, entry, form)
         if entry is None:
             return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
-        closed = entry.measure is not None and not form.tokens and not form.parts and scenario.model.lora is None
-        if closed:
-            size = entry.size(form.shape, form.classes, params)
-        else:
-            size = Size(0)
+        for_floats = not form.tokens and not form.parts
+        if entry.measure is None or not for_floats or scenario.model.lora is not None:
+            return []
+        size = entry.size(form.shape, form.classes, params)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
-    return [size] if size.layers else []
+    if not size.layers:
+        return []
+    return [size]
+
+
+def _check_samples(name: str, entry: ModelEntry | None, form: Form) -> None:
+    """ValueError if the model does not take such samples. ``entry``: None for a group of models."""
+    of_plugin = entry is not None and _of_plugin(entry)
+    if form.parts and not of_plugin:
+        raise ValueError(f"{name} takes one array for each sample, not several parts: take a model of a plug-in")
+    has_closed_form = entry is None or entry.measure is not None
+    if form.tokens and has_closed_form and not of_plugin:
+        raise ValueError(f"{name} takes pictures or floats, not integer tokens: take char-transformer")
+    if name == "char-transformer" and not (form.tokens and form.labels):
+        raise ValueError(f'{name} predicts the next character of texts: take data: {{dataset: "text:PATH"}}')
 
 
 def _of_plugin(entry: ModelEntry) -> bool:
@@ -96,23 +117,35 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
     if entry is not None and _of_plugin(entry) and not size.partial:
         size = _measured(scenario, entry, form)  # its closed form may not know this
     demands: tuple[tuple[bool, str, Callable[[Size], bool]], ...] = (
-        (algorithm.featured, FEATURES, lambda size: size.features > 0),
-        (algorithm.linear, "a classifier of one linear layer", lambda size: size.features > 0 and size.linear),
-        (algorithm.whole, "all weights in messages", lambda size: size.layers > 0 and not size.partial),
+        (algorithm.featured, FEATURES, _has_features),
+        (algorithm.linear, "a classifier of one linear layer", _has_linear_classifier),
+        (algorithm.whole, "all weights in messages", _is_whole),
     )
     for needed, what, has in demands:
         if needed and not has(size):
-            others = [each.name for each in MODELS.values() if has(_closed(each, form))]
+            others = [other.name for other in MODELS.values() if has(_closed(other, form))]
             remedy = f": take {', '.join(others)}" if others else ""
             raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks{remedy}")
     if algorithm.aligned and name in MODEL_GROUPS:
-        found = {each.features for each in sizes}
-        if len(found) > 1:
+        widths = sorted({size.features for size in sizes})
+        if len(widths) > 1:
             raise PlanError(
                 MODEL,
-                f"the models of {name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
+                f"the models of {name} have {', '.join(map(str, widths))} features, and {algorithm.name}"
                 f" needs one number for all: write model: {{name: {name}, features: 64}}",
             )
+
+
+def _has_features(size: Size) -> bool:
+    return size.features > 0
+
+
+def _has_linear_classifier(size: Size) -> bool:
+    return size.features > 0 and size.linear
+
+
+def _is_whole(size: Size) -> bool:
+    return size.layers > 0 and not size.partial
 
 
 def _closed(entry: ModelEntry, form: Form) -> Size:
@@ -125,16 +158,28 @@ def _closed(entry: ModelEntry, form: Form) -> Size:
         return Size(0)
 
 
-def _measured(scenario: Scenario, entry: ModelEntry, form: Form, rank: int | None = None) -> Size:
-    params = asdict(read_parameters(entry.params, scenario.model.params)) | scenario.model.adapters(rank)
-    return measured(scenario.plugins, entry.name, json.dumps(params, sort_keys=True), form)
+def _measured(
+    scenario: Scenario,
+    entry: ModelEntry,
+    form: Form,
+    rank: int | None = None,
+) -> Size:
+    params = asdict(read_parameters(entry.params, scenario.model.params))
+    params |= scenario.model.adapters(rank)
+    written = json.dumps(params, sort_keys=True)
+    return measured(scenario.plugins, entry.name, written, form)
 
 
 @functools.lru_cache(maxsize=64)
-def measured(plugins: tuple[PluginSource, ...], model: str, params: str, form: Form) -> Size:
+def measured(
+    plugins: tuple[PluginSource, ...],
+    model: str,
+    params: str,
+    form: Form,
+) -> Size:
     """The size of a model with ``params`` (JSON), measured in a process of its own."""
     order = {
-        "plugins": [asdict(each) for each in plugins],
+        "plugins": [asdict(plugin) for plugin in plugins],
         "model": model,
         "params": json.loads(params),
         **asdict(form),
@@ -144,11 +189,13 @@ def measured(plugins: tuple[PluginSource, ...], model: str, params: str, form: F
         done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         raise PlanError(MODEL, f"{model}: its size could not be measured within {TIMEOUT:.0f} s") from None
-    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]  # plug-ins may print as they end
+    lines = done.stdout.splitlines()
+    answers = [line for line in lines if line.startswith("{")]  # plug-ins may print as they end
     if done.returncode != 0 or not answers:
-        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise PlanError(MODEL, f"{model}: its size could not be measured: {words[-1]}")
+        complaints = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise PlanError(MODEL, f"{model}: its size could not be measured: {complaints[-1]}")
     answer = json.loads(answers[0])
     if "error" in answer:
-        raise PlanError(MODEL, answer["error"].removeprefix("model "))
+        message = answer["error"].removeprefix("model ")
+        raise PlanError(MODEL, message)
     return Size(**answer)

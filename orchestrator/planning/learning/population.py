@@ -1,4 +1,4 @@
-"""From a scenario to its population: the distributions that its clients draw from, and who is selected how."""
+"""From a scenario to its population: the distributions that its clients draw from, and how clients are selected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orchestrator.scenario.language.strict import reworded
 from orchestrator.scenario.language.words import dotted
 from orchestrator.scenario.media.clients import crossings_of
 from orchestrator.scenario.population.client_files import by_node, clients_of, over
-from orchestrator.scenario.population.client_settings import ClientSettings
+from orchestrator.scenario.population.client_settings import ClientRow, ClientSettings
 from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSpec
 from orchestrator.scenario.population_validation import LINK_CLASS
 from orchestrator.scenario.schema import HardwareSpec, Scenario
@@ -45,33 +45,44 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
     between = _links(spec, links)
     if spec.settings is not None:
         hardware, between = _of_rows(spec.settings, scenario, between[0])
+    requested = math.ceil(topology.selected * (1 + spec.over) - 1e-9)
+    alpha = None
+    if partition.name != "iid":
+        alpha = read_parameters(Dirichlet, partition.params).alpha
     population = Population(
         seed=scenario.seed,
         size=topology.population,
         selected=topology.selected,
-        asked=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
+        asked=min(topology.population, requested),
         selection=read_parameters(kind.params, spec.selection.params),
         availability=_availability(spec.availability, topology.population, scenario.seed),
         hardware=hardware,
         speed=spec.speed,
         links=between,
         samples=_samples(scenario, spec),
-        alpha=None if partition.name == "iid" else read_parameters(Dirichlet, partition.params).alpha,
+        alpha=alpha,
         asynchronous=scenario.scheme.asynchronous,
         paired=spec.settings is not None,
         crossings=crossings_of(scenario.shared, scenario.routes),
     )
-    if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
-        if spec.samples is None:
-            where = ("data", "samples_per_client")
-        else:
-            where = ("clients", "samples")
-        raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
+    if data is not None:
+        _refuse_too_many_samples(population, spec, data)
     return population
 
 
+def _refuse_too_many_samples(population: Population, spec: ClientsSpec, data: PreparedLabels) -> None:
+    most = int(population.sample_counts.max())
+    if most <= len(data.train):
+        return
+    if spec.samples is None:
+        where = ("data", "samples_per_client")
+    else:
+        where = ("clients", "samples")
+    raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
+
+
 def plan_clients(scenario: Scenario) -> dict[str, Any]:
-    """The files that say what single nodes are and when they are there, for plan.json; empty without such files."""
+    """The files with the settings and the availability of single nodes, for plan.json; empty without such files."""
     spec = scenario.clients
     topology = scenario.topology
     if spec is None:
@@ -79,16 +90,27 @@ def plan_clients(scenario: Scenario) -> dict[str, Any]:
     files: dict[str, Any] = {}
     settings = spec.settings
     if settings is not None:
-        every = settings.named or topology.population is not None
-        if every:
-            used = len(settings.rows)
-        else:
+        used = len(settings.rows)
+        if not settings.named and topology.population is None:
             used = len(clients_of(topology))
-        files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}
-    if topology.population is None and spec.availability is not None and (table := spec.availability.table) is not None:
-        nodes = by_node(table, topology)
-        facts = {"trace": table.name, "sha256": table.sha256, "rows": table.devices, "used": len(nodes)}
-        files["availability"] = facts | effect(table, np.array(list(nodes.values())))
+        files["file"] = {
+            "csv": settings.name,
+            "sha256": settings.sha256,
+            "rows": len(settings.rows),
+            "used": used,
+        }
+    if topology.population is None and spec.availability is not None:
+        table = spec.availability.table
+        if table is not None:
+            devices = by_node(table, topology)
+            facts = {
+                "trace": table.name,
+                "sha256": table.sha256,
+                "rows": table.devices,
+                "used": len(devices),
+            }
+            positions = np.array(list(devices.values()))
+            files["availability"] = facts | effect(table, positions)
     return files
 
 
@@ -96,16 +118,28 @@ def typical(
     nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
 ) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
     """The nodes and links of a plan, where the node that stands for all clients has what most of them have."""
-    link = max(population.links, key=lambda each: each.share)
+    hardware = _typical_hardware(nodes, population)
+    usual = max(population.links, key=lambda link: link.share)
+    typical_nodes = []
+    for node in nodes:
+        if node.name == POPULATION:
+            typical_nodes.append(replace(node, hardware=hardware))
+        else:
+            typical_nodes.append(node)
+    typical_links = []
+    for link in links:
+        profile = usual.up if link.source == POPULATION else usual.down
+        typical_links.append(replace(link, profile=profile))
+    return tuple(typical_nodes), tuple(typical_links)
+
+
+def _typical_hardware(nodes: Sequence[NodePlan], population: Population) -> HardwareClass:
     if population.speed is not None:
-        hardware = HardwareClass(CUSTOM, speed=float(np.median(population.speeds)))
-    else:
-        name = max(population.hardware, key=lambda each: each.share).name
-        hardware = HARDWARE.get(name, next(node.hardware for node in nodes if node.name == POPULATION))
-    return (
-        tuple(replace(node, hardware=hardware) if node.name == POPULATION else node for node in nodes),
-        tuple(replace(each, profile=link.up if each.source == POPULATION else link.down) for each in links),
-    )
+        median = float(np.median(population.speeds))
+        return HardwareClass(CUSTOM, speed=median)
+    most_frequent = max(population.hardware, key=lambda hardware: hardware.share)
+    stand_in = next(node for node in nodes if node.name == POPULATION)
+    return HARDWARE.get(most_frequent.name, stand_in.hardware)
 
 
 def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
@@ -116,21 +150,24 @@ def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
 
 
 def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
-    if spec.hardware:
-        return [HardwareShare(name, share, HARDWARE[name].expected_speed) for name, share in spec.hardware.items()]
-    chosen = scenario.hardware_of(POPULATION, "device").resolve()
-    return [HardwareShare(chosen.name, 1.0, chosen.expected_speed)]
+    if not spec.hardware:
+        tier = scenario.hardware_of(POPULATION, "device").resolve()
+        return [HardwareShare(tier.name, 1.0, tier.expected_speed)]
+    shares = []
+    for name, share in spec.hardware.items():
+        shares.append(HardwareShare(name, share, HARDWARE[name].expected_speed))
+    return shares
 
 
 def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
-    found = []
+    shares = []
     for name, share in spec.links.items():
         up, down = LinkSpec(profile=name).directions(level=False)
-        found.append(LinkShare(name, share, up, down))
-    if found:
-        return found
-    up = next(each.profile for each in links if each.source == POPULATION)
-    down = next(each.profile for each in links if each.target == POPULATION)
+        shares.append(LinkShare(name, share, up, down))
+    if shares:
+        return shares
+    up = next(link.profile for link in links if link.source == POPULATION)
+    down = next(link.profile for link in links if link.target == POPULATION)
     return [LinkShare(LINK_CLASS, 1.0, up, down)]
 
 
@@ -145,19 +182,30 @@ def _of_rows(
     for row in settings.rows:
         try:
             chosen = HardwareSpec.model_validate(over(tier, row.hardware))
-            sides = {side: LinkKeys.model_validate(keys) for side, keys in row.links.items()}
-            both = sides.get("", LinkKeys())
-            up = usual.up.merged(both.changes(upward=True)).merged(sides.get("up", LinkKeys()).changes())
-            down = usual.down.merged(both.changes()).merged(sides.get("down", LinkKeys()).changes())
+            link = _link_of_row(row, usual, share)
         except ValidationError as error:
             path, message = reworded(error, HardwareSpec)[0]
-            raise PlanError(("clients", "file"), str(Problem(row.place, dotted(path), message))) from None
+            problem = Problem(row.place, dotted(path), message)
+            raise PlanError(("clients", "file"), str(problem)) from None
         except NetemError as error:
             raise PlanError(("clients", "file"), f"{row.place}: {error}") from None
         resolved = chosen.resolve()
         hardware.append(HardwareShare(resolved.name, share, resolved.expected_speed))
-        links.append(LinkShare(both.profile or usual.name, share, up, down))
+        links.append(link)
     return hardware, links
+
+
+def _link_of_row(row: ClientRow, usual: LinkShare, share: float) -> LinkShare:
+    """The usual link, with the settings of the row for both directions and then for each."""
+    keys = {side: LinkKeys.model_validate(written) for side, written in row.links.items()}
+    both = keys.get("", LinkKeys())
+    up = usual.up.merged(both.changes(upward=True))
+    if "up" in keys:
+        up = up.merged(keys["up"].changes())
+    down = usual.down.merged(both.changes())
+    if "down" in keys:
+        down = down.merged(keys["down"].changes())
+    return LinkShare(both.profile or usual.name, share, up, down)
 
 
 def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:
@@ -167,5 +215,8 @@ def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Ava
         return FromTrace(clients, seed, spec.table)
     assert spec.day_and_night is not None
     settings = dict(spec.day_and_night)
-    zones = {float(hours.removesuffix("h")) * HOUR: share for hours, share in settings.pop("time_zones").items()}
+    zones = {}
+    for hours, share in settings.pop("time_zones").items():
+        offset = float(hours.removesuffix("h")) * HOUR
+        zones[offset] = share
     return DayAndNight(clients=clients, seed=seed, time_zones=zones, **settings)

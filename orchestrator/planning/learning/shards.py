@@ -1,4 +1,4 @@
-"""The division of samples over nodes: training shards and own test sets, as index arrays of the prepared data set.
+"""The partition of samples over nodes: training shards and own test sets, as index arrays of the prepared data set.
 
 A pure function of the labels: no images are read. `Shards.write` writes the arrays for the nodes.
 """
@@ -19,7 +19,7 @@ from node.assignment import derive_seed
 from node.catalogue.datasets import IGNORED, WITHOUT_CLASSES, Form
 from node.catalogue.partitions import PARTITIONS
 from node.learning.data.datasets import Prepared
-from node.learning.data.partition import divide, own_test, own_test_of, set_apart
+from node.learning.data.partition import Partition, divide, own_test, own_test_of, set_apart
 from node.learning.errors import PartitionError
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
@@ -53,20 +53,24 @@ class PreparedLabels:
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
+        test_tokens = None
+        if prepared.labels:
+            test_tokens = prepared.array("y_test")
+        first = prepared.array("x_train")[:1]
         return cls(
-            prepared.name,
-            str(prepared.directory),
-            prepared.sha256,
-            prepared.form,
-            prepared.train_labels,
-            prepared.test_labels,
-            prepared.subjects,
-            prepared.test_subjects,
-            prepared.array("y_test") if prepared.labels else None,
-            prepared.array("x_train")[:1].nbytes,
-            _guess(prepared),
-            prepared.unlabelled,
-            tuple((name, became) for name, became in prepared.columns),
+            name=prepared.name,
+            directory=str(prepared.directory),
+            sha256=prepared.sha256,
+            form=prepared.form,
+            train=prepared.train_labels,
+            test=prepared.test_labels,
+            subjects=prepared.subjects,
+            test_subjects=prepared.test_subjects,
+            test_tokens=test_tokens,
+            sample_bytes=first.nbytes,
+            guess=_guess(prepared),
+            unlabelled=prepared.unlabelled,
+            columns=tuple((name, became) for name, became in prepared.columns),
         )
 
     @property
@@ -81,7 +85,8 @@ class PreparedLabels:
         labels = self.test if self.test_tokens is None else self.test_tokens
         flat = labels[chosen].ravel()
         counting = flat[flat != IGNORED]
-        return tuple(np.bincount(counting, minlength=self.counted).tolist())
+        counts = np.bincount(counting, minlength=self.counted)
+        return tuple(counts.tolist())
 
 
 def _guess(prepared: Prepared) -> tuple[float, float] | None:
@@ -91,10 +96,13 @@ def _guess(prepared: Prepared) -> tuple[float, float] | None:
     y_train = prepared.array("y_train")
     y_test = prepared.array("y_test")
     if prepared.task == "regression":
-        errors = np.abs(y_test - np.median(y_train, axis=0)).mean(axis=1)
+        medians = np.median(y_train, axis=0)
+        errors = np.abs(y_test - medians).mean(axis=1)
         return float(errors.mean()), float(errors.std() / math.sqrt(len(errors)))
-    share = float(np.unique(y_test, axis=0, return_counts=True)[1].max() / len(y_test))
-    return share, math.sqrt(share * (1 - share) / len(y_test))
+    _, counts = np.unique(y_test, axis=0, return_counts=True)
+    share = float(counts.max() / len(y_test))
+    variance = share * (1 - share) / len(y_test)
+    return share, math.sqrt(variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +122,19 @@ class Shards:
 
     def arrays(self) -> dict[str, Indices]:
         """Every array by its key in the file."""
-        return {f"{node}.{kind}": indices for kind, held in self._kinds.values() for node, indices in held.items()}
+        arrays = {}
+        for kind, indices_by_node in self._kinds.values():
+            for node, indices in indices_by_node.items():
+                arrays[f"{node}.{kind}"] = indices
+        return arrays
 
     def keys(self, node: str) -> dict[str, str]:
         """The keys of a node's arrays in the file, by their names in `DataAssignment`."""
-        return {name: f"{node}.{kind}" for name, (kind, held) in self._kinds.items() if node in held}
+        keys = {}
+        for name, (kind, indices_by_node) in self._kinds.items():
+            if node in indices_by_node:
+                keys[name] = f"{node}.{kind}"
+        return keys
 
     @property
     def _kinds(self) -> dict[str, tuple[str, Mapping[str, Indices]]]:
@@ -149,6 +165,37 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     holders = [member for member in members if member.tier == "device"]
     holders = holders or [member for member in members if member.tier == "edge"]
     names = [member.name for member in holders]
+    partition, listed_tests = _divide(scenario, data, holders)
+    counts = _counts(holders, partition.label_counts(data.train, data.counted))
+    if listed_tests is None:
+        people = {}
+        if partition.whole_people:
+            people = _people(holders, partition.parts, data)
+        tests = _own_tests(scenario, data, counts, people)
+    else:
+        tests = _with_edges(holders, listed_tests)
+    personal = _set_apart(scenario, tests)
+    moves = []
+    for move in partition.moves:
+        moves.append((names[move.source], names[move.target], move.label, move.count))
+    test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
+    return Shards(
+        train=dict(zip(names, partition.parts, strict=True)),
+        own_test=tests,
+        personal=personal,
+        counts=counts,
+        test_counts=test_counts,
+        moves=tuple(moves),
+        sha256=partition.sha256,
+        notes=partition.notes,
+    )
+
+
+def _divide(scenario: Scenario, data: PreparedLabels, holders: list[Member]) -> tuple[Partition, list[Indices] | None]:
+    """The partition of the training data, and the test samples of each holder if a file lists them. PlanError if the
+    data does not suffice, or does not fit the file."""
+    scheme = PARTITIONS[scenario.data.partition.name]
+    names = [member.name for member in holders]
     lists = scenario.data.lists
     if lists is not None and data.unlabelled:
         raise PlanError(
@@ -159,46 +206,54 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     try:
         params = read_parameters(scheme.params, scenario.data.partition_params)
         seed = derive_seed(scenario.seed, "partition")
-        if lists is None:
-            listed = None
-        else:
-            listed = lists.training(names, len(data.train))
-        if lists is None:
-            listed_tests = None
-        else:
-            listed_tests = lists.testing(names, len(data.test))
-        partition = divide(params, data.train, _groups(holders), seed, data.subjects, listed)
+        training = None
+        testing = None
+        if lists is not None:
+            training = lists.training(names, len(data.train))
+            testing = lists.testing(names, len(data.test))
+        partition = divide(params, data.train, _groups(holders), seed, data.subjects, training)
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
-    counts = _counts(holders, partition.label_counts(data.train, data.counted))
-    if partition.whole_people:
-        people = _people(holders, partition.parts, data)
-    else:
-        people = {}
+    return partition, testing
+
+
+def _own_tests(
+    scenario: Scenario,
+    data: PreparedLabels,
+    counts: Mapping[str, tuple[int, ...]],
+    people: Mapping[str, Indices],
+) -> dict[str, Indices]:
+    """A test set for each node with training samples: those of its people, else some with its classes."""
     balanced = scenario.data.test == "balanced"
-    tests = {} if listed_tests is None else _with_edges(holders, listed_tests)
-    for node, held in counts.items() if not tests else ():
+    tests = {}
+    for node, of_classes in counts.items():
         seed = derive_seed(scenario.seed, "own-test", node)
         if people and data.test_subjects is not None:
             tests[node] = own_test_of(people[node], data.test_subjects, data.test, seed, balanced=balanced)
         else:
-            tests[node] = own_test(data.test, held, seed, balanced=balanced)
+            tests[node] = own_test(data.test, of_classes, seed, balanced=balanced)
+    return tests
+
+
+def _set_apart(scenario: Scenario, tests: dict[str, Indices]) -> dict[str, Indices]:
+    """Take a part of each edge's test set out of ``tests``, for personalisation."""
     personal: dict[str, Indices] = {}
     algorithm = scenario.scheme
-    for edge in (member.name for member in members if member.tier == "edge"):
+    for member in scenario.members:
+        if member.tier != "edge":
+            continue
+        edge = member.name
         seed = derive_seed(scenario.seed, "personalisation", edge)
-        personal[edge], tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
-        if algorithm.personalises and len(personal[edge]) == 0:
+        apart, tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
+        if len(apart):
+            personal[edge] = apart
+        elif algorithm.personalises:
             share = f"{scenario.personalisation:.0%} of {edge}'s own test samples ({len(tests[edge])})"
             raise PlanError(
                 ("data", "personalisation"),
                 f"{share} rounds to no sample, and {algorithm} needs at least one: raise it",
             )
-    personal = {edge: indices for edge, indices in personal.items() if len(indices)}
-    moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
-    parts = dict(zip(names, partition.parts, strict=True))
-    test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
-    return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256, partition.notes)
+    return personal
 
 
 def _groups(holders: list[Member]) -> list[int]:
@@ -208,27 +263,44 @@ def _groups(holders: list[Member]) -> list[int]:
     return list(Counter(member.parent for member in holders).values())
 
 
-def _people(holders: list[Member], parts: Sequence[Indices], data: PreparedLabels) -> dict[str, Indices]:
-    """The people of whom each node holds training samples; an edge has those of its devices. Empty if the test samples
-    are of nobody of them, as where a data set is split by people."""
-    if data.subjects is None or data.test_subjects is None or not np.isin(data.test_subjects, data.subjects).any():
+def _people(
+    holders: list[Member],
+    parts: Sequence[Indices],
+    data: PreparedLabels,
+) -> dict[str, Indices]:
+    """The people with training samples at each node; an edge has those of its devices. Empty if the test samples are of
+    other people, as where a data set is split by people."""
+    if data.subjects is None or data.test_subjects is None:
         return {}
-    return _with_edges(holders, [data.subjects[part] for part in parts])
+    if not np.isin(data.test_subjects, data.subjects).any():
+        return {}
+    people = [data.subjects[part] for part in parts]
+    return _with_edges(holders, people)
 
 
 def _with_edges(holders: list[Member], held: Sequence[Indices]) -> dict[str, Indices]:
     """What each holder has, ascending and without repetition, and what the devices of each edge have together."""
-    found = {member.name: np.unique(own) for member, own in zip(holders, held, strict=True)}
+    sets = {}
+    for member, own in zip(holders, held, strict=True):
+        sets[member.name] = np.unique(own)
+    nothing = np.empty(0, np.int64)
     for member in holders:
-        if member.tier == "device" and member.parent not in (None, "cloud"):
-            found[member.parent] = np.union1d(found.get(member.parent, np.empty(0, np.int64)), found[member.name])
-    return found
+        edge = member.parent
+        if member.tier == "device" and edge not in (None, "cloud"):
+            sets[edge] = np.union1d(sets.get(edge, nothing), sets[member.name])
+    return sets
 
 
-def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:
+def _counts(
+    holders: list[Member],
+    held: NDArray[np.int64],
+) -> dict[str, tuple[int, ...]]:
     """The samples per class at each holder and, summed, at each edge above."""
-    rows = dict(zip((member.name for member in holders), held, strict=True))
+    rows = {}
+    for member, own in zip(holders, held, strict=True):
+        rows[member.name] = own
     for member in holders:
-        if member.tier == "device" and member.parent not in (None, "cloud"):
-            rows[member.parent] = rows.get(member.parent, 0) + rows[member.name]
-    return {node: tuple(int(count) for count in row) for node, row in rows.items()}
+        edge = member.parent
+        if member.tier == "device" and edge not in (None, "cloud"):
+            rows[edge] = rows.get(edge, 0) + rows[member.name]
+    return {node: tuple(row.tolist()) for node, row in rows.items()}

@@ -40,7 +40,11 @@ def read(text: str, name: str) -> Document:
     return Document(name, data, places)
 
 
-def override(document: Document, assignments: Sequence[str], shorthand: Callable[[KeyPath], str | None]) -> Document:
+def override(
+    document: Document,
+    assignments: Sequence[str],
+    shorthand: Callable[[KeyPath], str | None],
+) -> Document:
     """Apply ``path=value`` overrides in order; each value is read as YAML.
 
     ``shorthand`` names the key that a plain text at a path abbreviates (``links.device-edge: wifi`` is
@@ -84,7 +88,12 @@ def read_value(text: str) -> Any:
         raise ValueError(f"the value is not readable as YAML: {inside}{message}") from None
 
 
-def _assign(data: dict[str, Any], path: KeyPath, value: Any, shorthand: Callable[[KeyPath], str | None]) -> KeyPath:
+def _assign(
+    data: dict[str, Any],
+    path: KeyPath,
+    value: Any,
+    shorthand: Callable[[KeyPath], str | None],
+) -> KeyPath:
     """Set ``path`` in ``data``. Returns the path with its list positions as integers."""
     container: Any = data
     exact: KeyPath = ()

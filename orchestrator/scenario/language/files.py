@@ -36,7 +36,11 @@ def text_of(file: Path, longest: int, longer: str) -> str:
     return text
 
 
-def named_text(name: str, context: Mapping[str, Any] | None, advice: str = "") -> str:
+def named_text(
+    name: str,
+    context: Mapping[str, Any] | None,
+    advice: str = "",
+) -> str:
     """The text of a file that a scenario names. ``advice``: if it is too large. Raises ValueError."""
     context = context or {}
     texts: Mapping[str, str] = context.get(FILES, {})

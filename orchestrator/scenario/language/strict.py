@@ -76,7 +76,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
 
 
-def validated(model: type[M], document: Document, data: Mapping[str, Any], context: Mapping[str, Any] = {}) -> M:
+def validated(
+    model: type[M],
+    document: Document,
+    data: Mapping[str, Any],
+    context: Mapping[str, Any] = {},
+) -> M:
     """The model of a document with this data. ScenarioError lists every problem with its place."""
     try:
         return model.model_validate(data, context=context)

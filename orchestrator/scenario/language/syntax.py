@@ -173,7 +173,12 @@ class _Reader:
             raise _Refused(_line(node), path, f"{shortened(text)} is too large a number")
         return value
 
-    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+    def _mapping(
+        self,
+        loader: yaml.SafeLoader,
+        node: yaml.MappingNode,
+        path: KeyPath,
+    ) -> dict[str, Any]:
         loader.flatten_mapping(node)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -208,7 +213,9 @@ class _Reader:
         return f"{self._name}:{_line(node)}"
 
 
-def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
+def _children(
+    node: yaml.Node,
+) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
     """Each child as (key, node with the key's line, child node); keys that are collections count as children too."""
     if isinstance(node, yaml.MappingNode):
         for key, child in node.value:

@@ -74,7 +74,11 @@ class ResolvedMedia:
         found = self._media_by_member.get(node, [])
         return found[0] if len(found) == 1 else None
 
-    def handed_over(self, node: str, to: str) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
+    def handed_over(
+        self,
+        node: str,
+        to: str,
+    ) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
         """The directions of a node's links in its medium, with their crossings in another medium instead."""
         up, down = channel_names(to, half=len(self.channels[to]) == 1)
         found = []
@@ -84,7 +88,12 @@ class ResolvedMedia:
             found.append((source, target, way))
         return tuple(found)
 
-    def changed(self, channel: str, medium: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    def changed(
+        self,
+        channel: str,
+        medium: str,
+        keys: Mapping[str, Any],
+    ) -> dict[str, Any]:
         """The values that keys of a fault (``rate``, ``buffer``) give a channel's profile. A buffer that is not among
         them keeps its time or size, unless it is the default. No member keeps a rate above that of the channel.
         ValueError if no packet fits, or if the rate is above the planned one."""
@@ -242,7 +251,12 @@ class _Resolver:
         message = unknown_node(written, self._nodes)
         raise ValueError(message.replace("there is no node", "no node matches") if "*" in written else message)
 
-    def _rates(self, name: str, spec: MediumSpec, members: Collection[str] | None) -> dict[str, float]:
+    def _rates(
+        self,
+        name: str,
+        spec: MediumSpec,
+        members: Collection[str] | None,
+    ) -> dict[str, float]:
         """The rates of single members. ``members``: those that may have one; None: every node and link."""
         rates: dict[str, float] = {}
         for written, rate in sorted(spec.rates.items(), key=_exactness):
@@ -255,7 +269,10 @@ class _Resolver:
                 self._note(("shared", name, "rates", written), str(error))
         return rates
 
-    def _order(self, routes: Mapping[str, Sequence[str]]) -> dict[Pair, Sequence[str]]:
+    def _order(
+        self,
+        routes: Mapping[str, Sequence[str]],
+    ) -> dict[Pair, Sequence[str]]:
         """The media of each link that a route names, from the lower end to the upper one."""
         order: dict[Pair, Sequence[str]] = {}
         for written, media in sorted(routes.items(), key=_exactness):

@@ -95,7 +95,10 @@ def _after(data: Mapping[str, Any]) -> float | None:
 
 
 def _add_settings(
-    settings: ClientSettings, topology: Topology, data: dict[str, Any], places: dict[KeyPath, str]
+    settings: ClientSettings,
+    topology: Topology,
+    data: dict[str, Any],
+    places: dict[KeyPath, str],
 ) -> None:
     clients = clients_of(topology)
     if not settings.named and len(settings.rows) < len(clients):
@@ -166,7 +169,11 @@ def _add_absences(
             faults.append(fault)
 
 
-def absences(stays: Sequence[Stay], period: float, after: float) -> Iterator[tuple[float, float | None]]:
+def absences(
+    stays: Sequence[Stay],
+    period: float,
+    after: float,
+) -> Iterator[tuple[float, float | None]]:
     """When a device with these stays is away in the first ``after`` s: (from, until or None)."""
     since = 0.0
     for cycle in range(math.ceil(after / period) if stays else 0):

@@ -47,7 +47,11 @@ class ClientLists:
             raise ValueError(f"{name} has no lists of training samples: {_FORM}")
         return cls(name, hashlib.sha256(text.encode()).hexdigest(), parts["train"], parts.get("test"))
 
-    def training(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
+    def training(
+        self,
+        clients: Sequence[str],
+        samples: int,
+    ) -> list[NDArray[np.int64]]:
         """The training samples of these ``clients``. ValueError if a list does not fit, or two overlap."""
         lists = self._lists("train", self.train, clients, samples)
         found, counts = np.unique(np.concatenate(lists), return_counts=True)
@@ -57,13 +61,23 @@ class ClientLists:
             raise ValueError(f"{self.name}: train: sample {twice} is in the lists of {some(holders)}")
         return lists
 
-    def testing(self, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]] | None:
+    def testing(
+        self,
+        clients: Sequence[str],
+        samples: int,
+    ) -> list[NDArray[np.int64]] | None:
         """The test samples of each client; clients may share them. None if the file has none."""
         if self.test is None:
             return None
         return self._lists("test", self.test, clients, samples)
 
-    def _lists(self, part: str, lists: Lists, clients: Sequence[str], samples: int) -> list[NDArray[np.int64]]:
+    def _lists(
+        self,
+        part: str,
+        lists: Lists,
+        clients: Sequence[str],
+        samples: int,
+    ) -> list[NDArray[np.int64]]:
         where = f"{self.name}: {part}"
         if not isinstance(lists, Mapping):
             if len(lists) != len(clients):

@@ -106,7 +106,12 @@ def _column(cell: str, place: str) -> Column:
     return Column(key, side, match[3] or match[4] or "")
 
 
-def _row(place: str, node: str, columns: list[Column], cells: list[str]) -> ClientRow:
+def _row(
+    place: str,
+    node: str,
+    columns: list[Column],
+    cells: list[str],
+) -> ClientRow:
     hardware: dict[str, Any] = {}
     links: dict[str, dict[str, Any]] = {}
     for column, cell in zip(columns, cells, strict=True):

@@ -71,7 +71,11 @@ def link_kind(driver: str, *, real: bool) -> LinkKind:
 
 
 def listed(
-    *, simulated: bool = False, images: bool = False, programs: bool = False, several_hosts: bool = False
+    *,
+    simulated: bool = False,
+    images: bool = False,
+    programs: bool = False,
+    several_hosts: bool = False,
 ) -> str:
     """The names of the drivers with these capabilities, for messages; empty if there is none."""
     return " or ".join(
@@ -92,7 +96,12 @@ ENGINES: dict[str, tuple[str, ...]] = {
 """The candidate engines for each value of ``engine``: the first that works on the host shapes the links."""
 
 
-def candidate_engines(engine: str, beyond_kernel: str = "", *, media: bool = False) -> tuple[str, ...]:
+def candidate_engines(
+    engine: str,
+    beyond_kernel: str = "",
+    *,
+    media: bool = False,
+) -> tuple[str, ...]:
     """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do, see
     `orchestrator.planning.kernel_engine`. ``media``: links share media; then auto is
     userspace, which has every rule, and whose checks of media were calibrated."""

@@ -238,7 +238,11 @@ def links_by_node(links: Iterable[Ends]) -> dict[str, list[Ends]]:
     return found
 
 
-def links_between(a: Collection[str], b: Collection[str], links: Iterable[Ends]) -> tuple[Ends, ...]:
+def links_between(
+    a: Collection[str],
+    b: Collection[str],
+    links: Iterable[Ends],
+) -> tuple[Ends, ...]:
     """The directions between the two sides, both ways."""
     return tuple(link for link in links if (link[0] in a and link[1] in b) or (link[0] in b and link[1] in a))
 

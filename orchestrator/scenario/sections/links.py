@@ -180,7 +180,12 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
     return resolved
 
 
-def _for_class(link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved) -> None:
+def _for_class(
+    link_class: str,
+    spec: LinkSpec,
+    pairs: Sequence[Pair],
+    resolved: Resolved,
+) -> None:
     level = link_class == "edge-edge"
     up, down = spec.directions(level=level)
     if level:

@@ -226,7 +226,10 @@ def check_programs(
 
 
 def _of_one(
-    key: str, spec: ProgramSpec, programs: Mapping[str, ProgramSpec], members: Sequence[Member]
+    key: str,
+    spec: ProgramSpec,
+    programs: Mapping[str, ProgramSpec],
+    members: Sequence[Member],
 ) -> Iterator[Mistake]:
     """Yield the mistakes of one program, with the path below its key."""
     names = {member.name for member in members}

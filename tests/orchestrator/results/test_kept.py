@@ -1,9 +1,10 @@
 """Recorded runs that are kept as files: what is read from them stays the same, whatever changes in the code.
 
-``kept/NAME`` has the scenario in force, the plan and the record of a run, and in ``summary.json`` what edgebed 0.2.0 wrote about it on
-2026-11-29, without the sentences of the checks. ``hello``, ``mqtt`` and ``on-the-move`` ran as processes on a busy
-host, the others under ``sim``. ``expected-more`` is ``hello`` with an accuracy that it cannot reach. Names of folders
-and of the host's system are replaced. A record with another version of the schema needs new files.
+``kept/NAME`` has the scenario in force, the plan and the record of a run, and in ``summary.json`` what edgebed 0.2.0
+wrote about it on 2026-11-29, without the sentences of the checks. ``hello``, ``mqtt`` and ``on-the-move`` ran as
+processes on a busy host, the others under ``sim``. ``expected-more`` is ``hello`` with an accuracy that it cannot
+reach. Names of folders and of the host's system are replaced. A record with another version of the schema needs new
+files.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ def is_podman(facts: Mapping[str, Any]) -> bool:
 
 def product(facts: Mapping[str, Any]) -> str:
     """The version of an Engine, with its name if that is not Docker."""
-    return f"{'Podman ' * is_podman(facts)}{facts['ServerVersion']}"
+    version = facts["ServerVersion"]
+    if is_podman(facts):
+        return f"Podman {version}"
+    return f"{version}"
 
 
 @dataclass(frozen=True)
@@ -51,32 +54,39 @@ class Limits:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Limits:
         """The limits according to the Engine's own facts (`docker info`)."""
+        processes = bool(facts.get("PidsLimit"))
+        if processes and is_podman(facts):
+            # Podman says so on hosts without the controller, too, where its containers then do not start.
+            processes = has_controller("pids")
         return cls(
             cpu=bool(facts.get("CpuCfsQuota")),
             memory=bool(facts.get("MemoryLimit")),
             swap=bool(facts.get("SwapLimit")),
-            # Podman says so on hosts without the controller, too, where its containers then do not start.
-            processes=bool(facts.get("PidsLimit")) and (not is_podman(facts) or has_controller("pids")),
+            processes=processes,
         )
 
     def notes(self) -> list[str]:
         """One sentence for each limit that is not enforced."""
-        found = []
+        notes = []
         missing = [name for name in ("cpu", "memory") if not getattr(self, name)]
         if missing:
-            why = "the Docker Engine's host lacks the cgroup controllers"
-            found.append(UNLIMITED.format(" and ".join(missing), why))
+            reason = "the Docker Engine's host lacks the cgroup controllers"
+            names = " and ".join(missing)
+            notes.append(UNLIMITED.format(names, reason))
         if self.memory and not self.swap:
-            found.append(CAN_SWAP)
+            notes.append(CAN_SWAP)
         if not self.processes:
-            found.append("the number of a node's processes is not limited: the Docker Engine's host cannot")
-        return found
+            notes.append("the number of a node's processes is not limited: the Docker Engine's host cannot")
+        return notes
 
     def of_hardware(self, hardware: HardwareClass) -> dict[str, Any]:
         """The arguments that limit a container to its hardware's cores and memory."""
-        options: dict[str, Any] = {"pids_limit": PROCESSES} if self.processes else {}
+        options: dict[str, Any] = {}
+        if self.processes:
+            options["pids_limit"] = PROCESSES
         if self.cpu and hardware.cores is not None:
-            options |= {"cpu_period": _PERIOD, "cpu_quota": round(hardware.cores * _PERIOD)}
+            options["cpu_period"] = _PERIOD
+            options["cpu_quota"] = round(hardware.cores * _PERIOD)
         if self.memory and hardware.memory is not None:
             options["mem_limit"] = hardware.memory
             if self.swap:
@@ -95,7 +105,7 @@ def options(
     runtimes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The arguments of `docker.models.containers.ContainerCollection.create`. ``runtimes``: those of the Engine."""
-    made = _common(node.name, run, directory, user) | {
+    own = {
         "name": f"{run}-{node.name}-{incarnation}",
         "hostname": node.name,
         "mounts": mounts,
@@ -103,7 +113,10 @@ def options(
         "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the node's output
         **limits.of_hardware(node.hardware),
     }
-    return made if node.device == PROCESSOR else with_accelerators(made, runtimes)
+    arguments = _common(node.name, run, directory, user) | own
+    if node.device == PROCESSOR:
+        return arguments
+    return with_accelerators(arguments, runtimes)
 
 
 def trial_options(
@@ -113,16 +126,20 @@ def trial_options(
     runtimes: Sequence[str],
 ) -> dict[str, Any]:
     """The arguments for a container that tries accelerators, with the same rights as nodes. Its output is kept."""
-    return with_accelerators(_common(TRIAL, run, directory, user) | {"name": f"{run}-{TRIAL}"}, runtimes)
+    arguments = _common(TRIAL, run, directory, user)
+    arguments["name"] = f"{run}-{TRIAL}"
+    return with_accelerators(arguments, runtimes)
 
 
-def with_accelerators(made: Mapping[str, Any], runtimes: Sequence[str]) -> dict[str, Any]:
+def with_accelerators(arguments: Mapping[str, Any], runtimes: Sequence[str]) -> dict[str, Any]:
     """The arguments for a container that sees the accelerators of its host, all of them: their numbers are then those
     of the host. NVIDIA's runtime shows those of cards and of Jetsons; without it the Engine is asked for GPUs."""
     if NVIDIA in runtimes:
-        shown = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
-        return {**made, "runtime": NVIDIA, "environment": made["environment"] | shown}
-    return {**made, "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])]}
+        visible = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+        environment = arguments["environment"] | visible
+        return {**arguments, "runtime": NVIDIA, "environment": environment}
+    gpus = DeviceRequest(count=-1, capabilities=[["gpu"]])
+    return {**arguments, "device_requests": [gpus]}
 
 
 def _common(
@@ -142,5 +159,5 @@ def _common(
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
         "ipc_mode": "private",
-        "healthcheck": {"test": ["NONE"]},  # the control plane's heartbeats tell more and cost less
+        "healthcheck": {"test": ["NONE"]},  # the control plane's heartbeats report more and cost less
     }

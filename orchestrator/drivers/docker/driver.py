@@ -42,6 +42,7 @@ LAST_WORDS = 2.0  # s after a node's end for its last output
 OOM_NOTICE = 1.5  # s after the end of a killed container for the Engine's event that it was out of memory
 EVENTS = ("die", "died", "oom")  # Podman filters by "died", and then names the event "die"
 KILLED = SIGNALLED + signal.SIGKILL
+UNFIT_MODES = {"rootless": "without root", "userns": "with remapped users (userns-remap)"}
 
 
 class DockerDriver:
@@ -49,7 +50,7 @@ class DockerDriver:
 
     ``data`` is the folder of the prepared data. ``images`` are the images that the scenario gives to some nodes. All
     other nodes are made from the run's image, ``image``, by default that of `node_image.image_name`. ``handlers``:
-    where the kernel's handlers of programs are seen, see `emulated`. ``accelerated``: the nodes that train on
+    where the kernel's handlers of programs are visible, see `emulated`. ``accelerated``: the nodes that train on
     accelerators.
     """
 
@@ -102,28 +103,33 @@ class DockerDriver:
         self._notes += self._limits.notes()
         self._runtimes = sorted(facts.get("Runtimes") or ())
         await self._admit_images(facts["Architecture"])
-        for each in self._accelerated:
-            await asyncio.to_thread(self._try_accelerator, each)
+        for accelerated in self._accelerated:
+            await asyncio.to_thread(self._try_accelerator, accelerated)
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, EVENTS)
-        self._spawn(self._listen, self._events, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._spawn(self._listen, self._events, loop)
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         self._started[node.name] += 1
         self._out_of_memory.discard(node.name)
         self._killed.discard(node.name)
-        work = self._starting.start(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
+        incarnation = self._started[node.name]
+        starting = asyncio.to_thread(self._start, node, incarnation, assignment, log)
+        work = self._starting.start(starting)
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
+        name = str(container.id)
         self._containers[node.name] = container
-        self._processes[str(container.id)] = node.name, pid
-        self._memory.watch(str(container.id), node.name, pid)
-        code = self._early.pop(str(container.id), None)
+        self._processes[name] = (node.name, pid)
+        self._memory.watch(name, node.name, pid)
+        code = self._early.pop(name, None)
         if code is not None:
-            self._ended(str(container.id), code)
+            self._ended(name, code)
         return NodeHandle(pid)
 
     async def kill(self, node: str) -> None:
         self._killed.add(node)
-        await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
+        container = self._find(node)
+        await asyncio.to_thread(self._signal, container, "SIGKILL")
 
     async def pause(self, node: str) -> None:
         with plain_words(f"pausing {node}"):
@@ -134,8 +140,9 @@ class DockerDriver:
         which sends no signal. A signal sent through the Engine would thaw the container."""
         container = self._find(node)
         with unless_gone(), plain_words(f"resuming {node}"):
-            with contextlib.suppress(ProcessLookupError):  # it was killed meanwhile
-                os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # it was killed before
+                _, pid = self._processes[str(container.id)]
+                os.kill(pid, signal.SIGCONT)
             await asyncio.to_thread(container.unpause)
 
     def notes(self) -> list[str]:
@@ -159,7 +166,8 @@ class DockerDriver:
     async def _admit_images(self, machine: str) -> None:
         """Check the images that nodes are made from. HostError if one does not fit, see `node_image.problem`."""
         version = importlib.metadata.version("edgebed")
-        for name in [self.image, *sorted(self._images - {self.image})]:
+        further = self._images - {self.image}
+        for name in [self.image, *sorted(further)]:
             image = await asyncio.to_thread(self._engine.image, name)
             if name == self.image:
                 foreign = None
@@ -169,9 +177,14 @@ class DockerDriver:
             if error is not None:
                 raise error
             assert image is not None
-            self._users[name] = User(*node_image.user_of(image, os.geteuid(), os.getegid()))
-            notes = node_image.version_note(name, image, version), node_image.emulation_note(name, image, machine)
-            self._notes += [note for note in notes if note is not None]
+            uid, gid = node_image.user_of(image, os.geteuid(), os.getegid())
+            self._users[name] = User(uid, gid)
+            for note in (
+                node_image.version_note(name, image, version),
+                node_image.emulation_note(name, image, machine),
+            ):
+                if note is not None:
+                    self._notes.append(note)
 
     # In threads
 
@@ -179,19 +192,20 @@ class DockerDriver:
         """Try in a container whether nodes can train on an accelerator. HostError if they cannot."""
         image = requested.image or self.image
         devices = {requested.device: requested.nodes}
-        made = trial_options(self._directory.run, self._directory.path, self._users[image], self._runtimes)
+        user = self._users[image]
+        options_of_trial = trial_options(self._directory.run, self._directory.path, user, self._runtimes)
         try:
-            output, errors = self._engine.tried(image, ["--try", requested.device], made)
+            output, errors = self._engine.tried(image, ["--try", requested.device], options_of_trial)
         except DriverError as error:
             raise HostError(
                 f"{some(requested.nodes)} cannot train on {requested.device}: {error}",
                 "install NVIDIA's container toolkit on the Engine's host (`edgebed docs accelerators`), or train on the"
                 " processor: compute.device: cpu",
             ) from None
-        found = trial_results(output, errors)
-        for refused in refusals(devices, found):
-            raise refused
-        self._notes += notes(devices, found)
+        results = trial_results(output, errors)
+        for refusal in refusals(devices, results):
+            raise refusal
+        self._notes += notes(devices, results)
 
     def _start(
         self,
@@ -202,18 +216,21 @@ class DockerDriver:
     ) -> tuple[int, Container]:
         container = self._make(node, incarnation, assignment)
         with plain_words(f"starting {node.name}"):
-            copier = self._spawn(copy_output, self._engine.output(container), log)
+            output = self._engine.output(container)
+            copier = self._spawn(copy_output, output, log)
             container.start()
         pid = self._pid_of(container)
         if pid == 0:
             copier.join(LAST_WORDS)
             return 0, container
-        if not is_process_of(pid, str(container.id)) and self._pid_of(container) == pid:
+        is_own = is_process_of(pid, str(container.id))
+        if not is_own and self._pid_of(container) == pid:
             raise HostError(
                 f"the Docker Engine says that {node.name} is process {pid}, which is another one here: the orchestrator"
                 " must run on the Engine's host, and not in a container"
             )
-        if not sees(pid, *self._witness(assignment)):
+        inside, here = self._witness(assignment)
+        if not sees(pid, inside, here):
             raise HostError(
                 "the Docker Engine does not see the files of this run: its file system is not that of this host",
                 "use an Engine that runs directly on this host, or a folder of runs that both see (--runs)",
@@ -229,16 +246,25 @@ class DockerDriver:
         user = self._users[image]
         group = self._users[self.image].gid
         mounts = lay_out(self._directory, node.name, assignment, self._data, user, group)
-        run = self._directory.run
-        path = self._directory.path
-        made = options(node, run, path, incarnation, user, mounts, self._limits, self._runtimes)
-        return self._engine.create(image, COMMAND, made | {"group_add": [group]})
+        arguments = options(
+            node,
+            self._directory.run,
+            self._directory.path,
+            incarnation,
+            user,
+            mounts,
+            self._limits,
+            self._runtimes,
+        )
+        arguments["group_add"] = [group]
+        return self._engine.create(image, COMMAND, arguments)
 
     def _pid_of(self, container: Container) -> int:
         """The container's process; 0 if it has ended."""
         with unless_gone(), plain_words(f"looking for {container.name}"):
             container.reload()
-            return int(container.attrs["State"]["Pid"])
+            state = container.attrs["State"]
+            return int(state["Pid"])
         return 0
 
     def _signal(self, container: Container, name: str) -> None:
@@ -246,49 +272,55 @@ class DockerDriver:
             container.kill(signal=name)
 
     def _remove_all(self) -> None:
-        left = self._engine.remove(self._engine.containers(self._directory.run))
+        containers = self._engine.containers(self._directory.run)
+        left = self._engine.remove(containers)
         if left:
-            names = ", ".join(each.node for each in left)
+            names = ", ".join(container.node for container in left)
             raise DriverError(f"the Docker Engine did not remove the containers of {names}: `down` tries again")
 
     def _listen(self, events: Stream[dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
         for event in events:
-            loop.call_soon_threadsafe(self._heard, event)
+            loop.call_soon_threadsafe(self._handle_event, event)
         if not self._closing:
             loop.call_soon_threadsafe(self.lost.set)
 
     def _spawn(self, function: Any, *arguments: Any) -> threading.Thread:
         thread = threading.Thread(target=function, args=arguments, daemon=True)
         thread.start()
-        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        alive = [other for other in self._threads if other.is_alive()]
+        self._threads = [*alive, thread]
         return thread
 
     # Events of the Engine
 
-    def _heard(self, event: Mapping[str, Any]) -> None:
-        container = event["Actor"]["ID"]
-        attributes = event["Actor"]["Attributes"]
+    def _handle_event(self, event: Mapping[str, Any]) -> None:
+        actor = event["Actor"]
+        container = actor["ID"]
+        attributes = actor["Attributes"]
         node = attributes[NODE]
         if event["Action"] == "oom":
             self._out_of_memory_at(node)
             return
         self._memory.look(container)
         code = int(attributes["exitCode"])
-        if code == KILLED and node not in self._out_of_memory | self._killed:
-            self._unexplained[container] = node, code
+        explained = node in self._out_of_memory or node in self._killed
+        if code == KILLED and not explained:
+            self._unexplained[container] = (node, code)
             asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
         else:
             self._ended(container, code)
 
     def _out_of_memory_at(self, node: str) -> None:
         self._out_of_memory.add(node)
-        for waiting in [each for each, (name, _) in self._unexplained.items() if name == node]:
-            self._explained(waiting)
+        for container, (name, _) in list(self._unexplained.items()):
+            if name == node:
+                self._explained(container)
 
     def _explained(self, container: str) -> None:
         """Report the end of a killed container: the Engine may send ``oom`` after ``die``."""
         if container in self._unexplained:
-            self._ended(container, self._unexplained.pop(container)[1])
+            _, code = self._unexplained.pop(container)
+            self._ended(container, code)
 
     def _ended(self, container: str, code: int) -> None:
         if container not in self._processes:
@@ -297,7 +329,10 @@ class DockerDriver:
         node, pid = self._processes.pop(container)
         if str(self._containers[node].id) == container:
             del self._containers[node]
-        self.exits.put_nowait(Exit(node, NodeHandle(pid), exit_code(code), code != 0 and node in self._out_of_memory))
+        handle = NodeHandle(pid)
+        out_of_memory = code != 0 and node in self._out_of_memory
+        end = Exit(node, handle, exit_code(code), out_of_memory)
+        self.exits.put_nowait(end)
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:
@@ -307,22 +342,26 @@ class DockerDriver:
 
 def exit_code(code: int) -> int:
     """The exit code of a container as `Exit` has it: negative after a signal."""
-    return SIGNALLED - code if code > SIGNALLED else code
+    if code > SIGNALLED:
+        return SIGNALLED - code
+    return code
 
 
 def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
     """Why containers of this Engine cannot be nodes; None if they can. ``release`` is that of this host's kernel."""
-    security = " ".join(facts.get("SecurityOptions") or ())
-    if facts["OSType"] != "linux" or facts["KernelVersion"] != release:
+    kernel = facts["KernelVersion"]
+    if facts["OSType"] != "linux" or kernel != release:
         return HostError(
-            f"the Docker Engine runs on another kernel ({facts['KernelVersion']}) than this host ({release}), so that"
+            f"the Docker Engine runs on another kernel ({kernel}) than this host ({release}), so that"
             " nodes could not be attached to their links",
             "use this host's own Engine, not one in a virtual machine",
         )
-    for name, what in (("rootless", "without root"), ("userns", "with remapped users (userns-remap)")):
+    security = " ".join(facts.get("SecurityOptions") or ())
+    for name, mode in UNFIT_MODES.items():
         if f"name={name}" in security:
             return HostError(
-                f"the Docker Engine runs {what}, so that nodes could not use their files", "use the ordinary Engine"
+                f"the Docker Engine runs {mode}, so that nodes could not use their files",
+                "use the ordinary Engine",
             )
     return None
 
@@ -330,6 +369,7 @@ def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
 def is_process_of(pid: int, container: str) -> bool:
     """Whether a process of this host belongs to a container, whose id is then in the names of the process's cgroups."""
     try:
-        return container in Path(f"/proc/{pid}/cgroup").read_text()
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+        return container in groups
     except OSError:
         return False

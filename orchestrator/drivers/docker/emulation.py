@@ -20,16 +20,28 @@ def emulated(handlers: Path = HANDLERS) -> set[str]:
     """The architectures whose programs this kernel can run by an emulator, also inside containers."""
     if not handlers.is_dir():
         return set()
-    contents = [each.read_text() for each in handlers.iterdir() if each.name not in ("register", "status")]
-    return {architecture for text in contents if (architecture := _emulated_by(text)) is not None}
+    architectures = set()
+    for path in handlers.iterdir():
+        if path.name in ("register", "status"):
+            continue
+        architecture = _emulated_by(path.read_text())
+        if architecture is not None:
+            architectures.add(architecture)
+    return architectures
 
 
 def _emulated_by(handler: str) -> str | None:
     """The architecture of a handler, by the kernel's description; None if it emulates no processor, or not in
     containers: these do not see the emulator's file, so the kernel must have opened it at its registration (flag F)."""
     lines = handler.splitlines()
-    said = {name.rstrip(":"): value for name, _, value in (line.partition(" ") for line in lines)}
-    magic = bytes.fromhex(said.get("magic", ""))
-    if lines[:1] != ["enabled"] or "F" not in said.get("flags", "") or not magic.startswith(b"\x7fELF"):
+    fields = {}
+    for line in lines:
+        name, _, value = line.partition(" ")
+        fields[name.rstrip(":")] = value
+    magic = bytes.fromhex(fields.get("magic", ""))
+    is_enabled = lines[:1] == ["enabled"]
+    is_opened = "F" in fields.get("flags", "")
+    if not is_enabled or not is_opened or not magic.startswith(b"\x7fELF"):
         return None
-    return MACHINES.get(int.from_bytes(magic[_MACHINE], "little"))
+    machine = int.from_bytes(magic[_MACHINE], "little")
+    return MACHINES.get(machine)

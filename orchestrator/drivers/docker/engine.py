@@ -40,7 +40,8 @@ class Engine:
         """Connect to the Engine at DOCKER_HOST, else at the usual address. HostError with the remedy on failure."""
         reach()
         try:
-            return cls(docker.DockerClient(base_url=address(), timeout=TIMEOUT))
+            client = docker.DockerClient(base_url=address(), timeout=TIMEOUT)
+            return cls(client)
         except (DockerException, OSError) as error:
             raise HostError(f"{address()} does not answer as a Docker Engine: {error}") from None
 
@@ -56,7 +57,8 @@ class Engine:
         """The attributes of an image (`docker image inspect`); None if the Engine has no such image."""
         try:
             with plain_words(f"looking for the image {name}"):
-                return dict(self.client.images.get(name).attrs)
+                image = self.client.images.get(name)
+                return dict(image.attrs)
         except _MissingError:
             return None
 
@@ -66,18 +68,21 @@ class Engine:
             self.client.images.get(image).tag(name)
 
     def in_registry(self, name: str) -> dict[str, Any]:
-        """What the registry of this name tells of an image: its ``Descriptor`` with the ``digest``, and ``Platforms``.
-        DriverError if the registry, which the Engine asks, does not answer or has no such image."""
+        """What the registry of this name reports of an image: its ``Descriptor`` with the ``digest``, and
+        ``Platforms``. DriverError if the registry, which the Engine asks, does not answer or has no such image."""
         with plain_words(f"looking for the image {name} in its registry"):
             api: Any = self.client.api  # what is known of its types is not all of it
             return dict(api.inspect_distribution(name))
 
     def login(self, name: str) -> str | None:
-        """What this user has told by `docker login` for the registry of this name, as a header; None for nothing."""
+        """The login that this user has stored by `docker login` for the registry of this name, as a header; None
+        without one."""
         with plain_words(f"looking for the login of {name}"):
             registry, _ = auth.resolve_repository_name(name)
             header = auth.get_config_header(self.client.api, registry)
-        return header.decode() if isinstance(header, bytes) else header
+        if isinstance(header, bytes):
+            return header.decode()
+        return header
 
     def create(self, image: str, command: list[str], options: Mapping[str, Any]) -> Container:
         """Make a container without starting it."""
@@ -91,10 +96,8 @@ class Engine:
             with plain_words(f"starting {container.name}"):
                 container.start()
                 container.wait(timeout=TIMEOUT)
-                output, errors = (
-                    container.logs(stdout=output, stderr=not output).decode(errors="replace")
-                    for output in (True, False)
-                )
+                output = container.logs(stdout=True, stderr=False).decode(errors="replace")
+                errors = container.logs(stdout=False, stderr=True).decode(errors="replace")
         finally:
             with contextlib.suppress(DriverError), plain_words(f"removing {container.name}"):
                 container.remove(force=True, v=True)
@@ -104,12 +107,14 @@ class Engine:
         """The events of a run's containers, from this second on."""
         filters = {"type": "container", "event": list(kinds), "label": f"{RUN}={run}"}
         with plain_words("listening to the Docker Engine"):
-            return Stream(self.client.events(since=int(time.time()), decode=True, filters=filters))
+            events = self.client.events(since=int(time.time()), decode=True, filters=filters)
+            return Stream(events)
 
     def output(self, container: Container) -> Stream[bytes]:
         """The output of a container, from now on. Call it before the container starts."""
         with plain_words(f"attaching to {container.name}"):
-            return Stream(container.attach(stream=True, stdout=True, stderr=True))
+            output = container.attach(stream=True, stdout=True, stderr=True)
+            return Stream(output)
 
     def hold(self, container: Container) -> Any:
         """Hold the standard input of a container that has not started yet open, until the result is closed."""
@@ -118,10 +123,10 @@ class Engine:
 
     def containers(self, run: str | None = None) -> list[NodeContainer]:
         """The containers of one run, or of all runs, in any state."""
+        label = RUN if run is None else f"{RUN}={run}"
         with plain_words("looking for containers"):
-            label = RUN if run is None else f"{RUN}={run}"
-            found = self.client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
-        return [_described(each) for each in found]
+            containers = self.client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+        return [_described(container) for container in containers]
 
     def remove(self, containers: Iterable[NodeContainer]) -> list[NodeContainer]:
         """Kill and remove containers, and wait for their removal. Returns those that are left after a while."""
@@ -130,13 +135,17 @@ class Engine:
             list(pool.map(self._remove, left))
         deadline = time.monotonic() + REMOVAL_PATIENCE
         while left and time.monotonic() < deadline:
-            there = {each.id for run in {each.run for each in left} for each in self.containers(run)}
-            left = [each for each in left if each.id in there]
-            time.sleep(0.05 if left else 0)
+            present = set()
+            for run in {container.run for container in left}:
+                present |= {container.id for container in self.containers(run)}
+            left = [container for container in left if container.id in present]
+            if left:
+                time.sleep(0.05)
         return left
 
     def _remove(self, container: NodeContainer) -> None:
-        with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # `remove` finds what is left
+        # `remove` finds what is left.
+        with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):
             self.client.api.remove_container(container.id, force=True, v=True)
 
 
@@ -164,7 +173,7 @@ class _MissingError(DriverError):
 
 @contextlib.contextmanager
 def unless_gone() -> Iterator[None]:
-    """Ignore that the container has ended or is gone meanwhile. Its Exit follows."""
+    """Ignore that the container has ended or is gone. Its Exit follows."""
     with contextlib.suppress(_MissingError):
         yield
 
@@ -177,23 +186,26 @@ def plain_words(doing: str) -> Iterator[None]:
     except ImageNotFound as error:
         raise _MissingError(f"{doing}: {error.explanation}") from None
     except APIError as error:
-        said = str(error.explanation or error)
-        if "no space left on device" in said:
+        reason = str(error.explanation or error)
+        if "no space left on device" in reason:
             raise HostError(
                 f"{doing}: the Docker Engine's disk is full: make room (`docker system df`, `docker system prune`)"
             ) from None
-        kind = _MissingError if error.status_code in GONE else DriverError
-        raise kind(f"{doing}: the Docker Engine refused: {said}") from None
+        kind = DriverError
+        if error.status_code in GONE:
+            kind = _MissingError
+        raise kind(f"{doing}: the Docker Engine refused: {reason}") from None
     except (DockerException, OSError) as error:  # the SDK's connection errors are OSErrors
         raise DriverError(f"{doing}: the Docker Engine does not answer ({error}): is dockerd still running?") from None
 
 
 def _described(container: Container) -> NodeContainer:
     labels = container.labels
+    state = container.attrs["State"]
     return NodeContainer(
         id=str(container.id),
         run=labels[RUN],
         node=labels.get(NODE, ""),
         directory=Path(labels.get(DIRECTORY, "")),
-        pid=container.attrs["State"].get("Pid") or None,
+        pid=state.get("Pid") or None,
     )

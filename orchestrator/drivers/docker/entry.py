@@ -26,10 +26,14 @@ from orchestrator.record.directory import RunDirectory
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, an Engine that does not answer, or an image that does not fit host or version."""
-    found = absent() + _engine(image=plan is None or not plan.programs or os.geteuid() != 0)
-    if os.geteuid() != 0 and (error := without_client()) is not None:
-        found.append(error)
-    return found
+    is_root = os.geteuid() == 0
+    needs_image = plan is None or not plan.programs or not is_root
+    errors = absent() + _engine(image=needs_image)
+    if not is_root:
+        error = without_client()
+        if error is not None:
+            errors.append(error)
+    return errors
 
 
 async def open_environment(
@@ -46,14 +50,25 @@ async def open_environment(
 
     stack.push_async_callback(sweep, directory.run)
     engine = await asyncio.to_thread(Engine.connect)
-    driver = (
-        PodsDriver(
-            *(engine, directory, plan.programs, plan.images_of(plan.nodes), addresses(plan), Path(plan.folder)),
+    driver: DockerDriver
+    if plan.programs:
+        driver = PodsDriver(
+            engine,
+            directory,
+            plan.programs,
+            plan.images_of(plan.nodes),
+            addresses(plan),
+            Path(plan.folder),
             notes=[*quota_notes(plan), *kernel_notes()],
         )
-        if plan.programs
-        else DockerDriver(engine, directory, Path(plan.data_directory), plan.images, accelerated=plan.accelerated())
-    )
+    else:
+        driver = DockerDriver(
+            engine,
+            directory,
+            Path(plan.data_directory),
+            plan.images,
+            accelerated=plan.accelerated(),
+        )
     stack.push_async_callback(driver.close)
     await driver.open()
     if os.geteuid() == 0:
@@ -78,7 +93,9 @@ def _engine(*, image: bool) -> list[HostError]:
     with contextlib.closing(engine):
         facts = engine.facts()
         attributes = engine.image(name)
-    found = unfit(facts, os.uname().release)
-    if found is None and image:
-        found = node_image.problem(name, attributes, facts["Architecture"])
-    return [] if found is None else [found]
+    problem = unfit(facts, os.uname().release)
+    if problem is None and image:
+        problem = node_image.problem(name, attributes, facts["Architecture"])
+    if problem is None:
+        return []
+    return [problem]

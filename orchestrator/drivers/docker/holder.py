@@ -14,7 +14,9 @@ from pathlib import Path
 from orchestrator.errors import HostError
 
 _BASE = 0x400000
-_HEADERS = 64 + 56  # bytes of the two headers (elf(5))
+_FILE_HEADER = 64  # bytes (elf(5))
+_SEGMENT_HEADER = 56
+_HEADERS = _FILE_HEADER + _SEGMENT_HEADER
 
 # rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8); while read(0, stack, 1) > 0; exit(0)    (syscalls(2))
 _CODE = {
@@ -49,16 +51,43 @@ _ACTION = struct.pack("<5Q", 1, 0, 0, 0, 0)  # SIG_IGN, without flags
 def executable(machine: str) -> bytes:
     """The ELF file for this machine, by the kernel's name for it. HostError for another machine."""
     if machine not in _CODE:
-        raise HostError(f"programs in containers need a host of {' or '.join(_CODE)}, this is {machine}")
+        known = " or ".join(_CODE)
+        raise HostError(f"programs in containers need a host of {known}, this is {machine}")
     number, code = _CODE[machine]
     size = _HEADERS + len(code) + len(_ACTION)
-    identity = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)  # 64 bits, little-endian
-    header = struct.pack("<16sHHIQQQIHHHHHH", identity, 2, number, 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x1000)  # loaded, readable and executable
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF" + bytes([2, 1, 1]) + bytes(9),  # 64 bits, little-endian
+        2,  # an executable
+        number,
+        1,  # version
+        _BASE + _HEADERS,  # where the code starts
+        _FILE_HEADER,  # the place of the header of the segment
+        0,  # no sections
+        0,  # no flags
+        _FILE_HEADER,
+        _SEGMENT_HEADER,
+        1,  # segment
+        0,
+        0,
+        0,
+    )
+    segment = struct.pack(
+        "<IIQQQQQQ",
+        1,  # loaded
+        5,  # readable and executable
+        0,  # from the start of the file
+        _BASE,
+        _BASE,
+        size,
+        size,
+        0x1000,  # alignment
+    )
     return header + segment + code + _ACTION
 
 
 def write(path: Path) -> None:
     """Write the executable for this host."""
-    path.write_bytes(executable(os.uname().machine))
+    machine = os.uname().machine
+    path.write_bytes(executable(machine))
     path.chmod(0o755)

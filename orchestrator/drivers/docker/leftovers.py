@@ -35,5 +35,7 @@ def engine() -> Iterator[Engine | None]:
 
 def listed(run: str | None = None) -> list[NodeContainer]:
     """The containers of one run, or of all runs; an empty list if no Engine answers."""
-    with engine() as found:
-        return [] if found is None else found.containers(run)
+    with engine() as connected:
+        if connected is None:
+            return []
+        return connected.containers(run)

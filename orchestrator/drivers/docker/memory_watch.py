@@ -38,7 +38,8 @@ class MemoryWatch:
         with contextlib.suppress(OSError):
             process = os.pidfd_open(pid)
             self._watched[container] = _Watched(node, group, process)
-            asyncio.get_running_loop().add_reader(process, self.look, container)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(process, self.look, container)
 
     def look(self, container: str) -> None:
         """Read the count of a container that has ended. Later calls do nothing."""

@@ -47,24 +47,27 @@ def lay_out(
         "plugins": directory.plugins,
         "checkpoints": checkpoints,
     }
-    return [
-        Mount(
+    mounts = []
+    for name, path in places.items():
+        mount = Mount(
             target=str(PLACE / name),
             source=str(path),
             type="bind",
             read_only=name != "checkpoints",
         )
-        for name, path in places.items()
-    ]
+        mounts.append(mount)
+    return mounts
 
 
 def sees(pid: int, inside: Path, here: Path) -> bool:
     """Whether a process sees the file ``here`` of this host at the place ``inside``. An Engine with another file system
-    refuses what it does not find, or makes an empty folder of that name. True if this user cannot tell."""
+    refuses what it does not find, or makes an empty folder of that name. True if this user cannot see it."""
+    process = Path(f"/proc/{pid}")
     try:
-        return os.path.samestat(Path(f"/proc/{pid}/root{inside}").stat(), here.stat())
+        seen = Path(f"{process}/root{inside}").stat()
+        return os.path.samestat(seen, here.stat())
     except FileNotFoundError:
-        return not here.exists() or not Path(f"/proc/{pid}").exists()
+        return not here.exists() or not process.exists()
     except OSError:
         return True
 
@@ -74,8 +77,10 @@ def remove_rights(folder: Path) -> None:
     files, and the right of others to write to it. As an ordinary user, only for files of this user."""
     for path in folder.rglob("*"):
         mode = path.lstat().st_mode
-        if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+        sets_id = mode & (stat.S_ISUID | stat.S_ISGID)
+        if stat.S_ISREG(mode) and sets_id:
+            harmless = stat.S_IMODE(mode) & 0o1777
             with contextlib.suppress(PermissionError):
-                path.chmod(stat.S_IMODE(mode) & 0o1777)
+                path.chmod(harmless)
     with contextlib.suppress(FileNotFoundError):  # a node that never ran has none
         folder.chmod(0o755)

@@ -39,13 +39,20 @@ def problem(
     build = "build it in the project's folder, or in one that `edgebed image` writes (`edgebed docs images`)"
     command = BUILD.format(name=name)
     if image is None:
-        elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
-        return HostError(f"the Docker Engine has no image '{name}'", f"name another {elsewhere}, or {build}", [command])
+        place = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
+        return HostError(
+            f"the Docker Engine has no image '{name}'",
+            f"name another {place}, or {build}",
+            [command],
+        )
     wanted = ARCHITECTURES.get(machine, machine)
-    found = image["Architecture"]
-    if found != wanted and found not in (emulated or ()):
-        remedy = build if emulated is None else f"let the Engine emulate {found} ({REMEDY}), or {build}"
-        return HostError(f"the image '{name}' is for {found}, this host is {wanted}", remedy, [command])
+    architecture = image["Architecture"]
+    if architecture != wanted and architecture not in (emulated or ()):
+        remedy = build
+        if emulated is not None:
+            remedy = f"let the Engine emulate {architecture} ({REMEDY}), or {build}"
+        what = f"the image '{name}' is for {architecture}, this host is {wanted}"
+        return HostError(what, remedy, [command])
     protocol = labels_of(image).get(PROTOCOL_LABEL)
     if protocol is None:
         return HostError(f"'{name}' is not a node image: it has no label {PROTOCOL_LABEL}", build, [command])
@@ -60,29 +67,35 @@ def problem(
 
 def version_note(name: str, image: Mapping[str, Any], version: str) -> str | None:
     """A note for the record if the image was built from another version than ``version``, otherwise None."""
-    built = labels_of(image).get(VERSION_LABEL)
-    return None if built == version else f"the image {name} is of version {built}, the orchestrator of {version}"
+    version_of_image = labels_of(image).get(VERSION_LABEL)
+    if version_of_image == version:
+        return None
+    return f"the image {name} is of version {version_of_image}, the orchestrator of {version}"
 
 
 def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | None:
     """A note for the record if nodes of this image are emulated, otherwise None."""
     own = ARCHITECTURES.get(machine, machine)
-    found = image["Architecture"]
-    if found == own:
+    emulated = image["Architecture"]
+    if emulated == own:
         return None
-    return f"nodes of the image {name} are emulated ({found} on {own}): what they compute is right, how fast is not"
+    return f"nodes of the image {name} are emulated ({emulated} on {own}): what they compute is right, how fast is not"
 
 
 def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
     """The user and group of nodes, never root: the caller's; if that is root, the image's own."""
     if user != 0:
         return user, group
-    own, _, its_group = str(image["Config"].get("User") or "").partition(":")
+    setting = str(image["Config"].get("User") or "")
+    own, _, own_group = setting.partition(":")
     if not own.isdigit() or int(own) == 0:
         return NOBODY
-    return int(own), int(its_group if its_group.isdigit() else own)
+    if not own_group.isdigit():
+        own_group = own
+    return int(own), int(own_group)
 
 
 def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
     """The labels of an image, from its attributes."""
-    return (image["Config"] or {}).get("Labels") or {}
+    config = image["Config"] or {}
+    return config.get("Labels") or {}

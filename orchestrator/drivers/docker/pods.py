@@ -82,13 +82,15 @@ class PodsDriver(NodesHere, DockerDriver):
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
         held = self._find(program.node)
-        work = self._starting.start(asyncio.to_thread(self._start_program, program, held, log))
+        starting = asyncio.to_thread(self._start_program, program, held, log)
+        work = self._starting.start(starting)
         started = await asyncio.shield(work)  # as a node's: `close` waits for the thread
-        self._running[str(started.container.id)] = started
-        self._memory.watch(str(started.container.id), program.node, started.pid)
-        code = self._early.pop(str(started.container.id), None)
+        name = str(started.container.id)
+        self._running[name] = started
+        self._memory.watch(name, program.node, started.pid)
+        code = self._early.pop(name, None)
         if code is not None:
-            self._ended(str(started.container.id), code)
+            self._ended(name, code)
 
     async def signal(self, program: ProgramPlan, number: int) -> None:
         for running in self._of(program.node):
@@ -103,7 +105,8 @@ class PodsDriver(NodesHere, DockerDriver):
             elif number == signal.SIGCONT:
                 container.unpause()
             else:
-                self._signal(container, signal.Signals(number).name)
+                name = signal.Signals(number).name
+                self._signal(container, name)
 
     async def release(self, node: str, code: int = 0) -> None:
         self._codes[node] = code
@@ -131,54 +134,66 @@ class PodsDriver(NodesHere, DockerDriver):
 
     async def close(self) -> None:
         await super().close()
-        for each in self._inputs.values():
-            each.close()
+        for stdin in self._inputs.values():
+            stdin.close()
         for node in {program.node for program in self._programs}:
-            await asyncio.to_thread(remove_rights, self._directory.checkpoints_of(node))
+            folder = self._directory.checkpoints_of(node)
+            await asyncio.to_thread(remove_rights, folder)
 
     def _of(self, node: str) -> list[_Running]:
         return [running for running in self._running.values() if running.program.node == node]
 
     async def _admit_images(self, machine: str) -> None:
         """Check that the Engine has the programs' images, for this host's processor. HostError with the remedy."""
+        architecture = ARCHITECTURES.get(machine, machine)
         for name in sorted(self._images):
             image = await asyncio.to_thread(self._engine.image, name)
             if image is None:
                 raise HostError(
-                    f"the Docker Engine has no image '{name}'", "fetch or build it", [f"docker pull {name}"]
+                    f"the Docker Engine has no image '{name}'",
+                    "fetch or build it",
+                    [f"docker pull {name}"],
                 )
-            if image["Architecture"] != ARCHITECTURES.get(machine, machine):
+            if image["Architecture"] != architecture:
                 raise HostError(f"the image '{name}' is for {image['Architecture']}, this host is {machine}")
 
     # In threads
 
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         """The holder of a node, in the image of its first program."""
-        first = next(program for program in self._programs if program.node == node.name)
-        options = self._common(node.name, f"{self._directory.run}-{node.name}-{incarnation}") | {
+        programs = [program for program in self._programs if program.node == node.name]
+        image = str(programs[0].image)
+        holder_file = _mount(self._directory.nodes / "holder", HOLDER)
+        hosts_file = _mount(self._hosts, HOSTS)
+        name = f"{self._directory.run}-{node.name}-{incarnation}"
+        options = self._common(node.name, name) | {
             "entrypoint": [HOLDER],
             "hostname": node.name,
             "user": "65534:65534",
             "network_mode": "none",  # the fabric attaches data0
-            "mounts": [_mount(self._directory.nodes / "holder", HOLDER), _mount(self._hosts, HOSTS)],
+            "mounts": [holder_file, hosts_file],
             "read_only": True,
             "stdin_open": True,
             "cap_drop": ["ALL"],
         }
-        container = self._engine.create(str(first.image), [], options)
+        container = self._engine.create(image, [], options)
         self._inputs[node.name] = self._engine.hold(container)
         return container
 
     def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
+        directory = self._directory
         hardware = self._hardware[program.node]
+        limits = self._limits.of_hardware(replace(hardware, cores=hardware.quota))
         self._runs[program.label] += 1
-        name = f"{self._directory.run}-{program.label}-{self._runs[program.label]}-program"
+        number = self._runs[program.label]
+        name = f"{directory.run}-{program.label}-{number}-program"
         placed = program.with_files(FILES)
-        files = self._directory.checkpoints_of(program.node)
+        files = directory.checkpoints_of(program.node)
         files.mkdir(exist_ok=True)
         files.parent.chmod(0o700)  # no other user of this host reaches what follows, or what programs leave in it
         files.chmod(0o777)  # the image decides as whom its program runs
-        environment = dict(placed.environment) | labels(self._directory.run, self._directory.path, "node")
+        of_run = labels(directory.run, directory.path, "node")
+        environment = dict(placed.environment) | of_run
         options = self._common(program.node, name) | {
             "entrypoint": [],
             "environment": environment,
@@ -190,26 +205,36 @@ class PodsDriver(NodesHere, DockerDriver):
                 _mount(self._hosts, HOSTS),
             ],
             "working_dir": SCENARIO,
-            **self._limits.of_hardware(replace(hardware, cores=hardware.quota)),
+            **limits,
         }
         try:
             container = self._engine.create(str(program.image), list(placed.command), options)
             with plain_words(f"starting {program.label}"):
-                copier = self._spawn(copy_output, self._engine.output(container), log)
+                output = self._engine.output(container)
+                copier = self._spawn(copy_output, output, log)
                 container.start()
         except DriverError as error:
-            if not any(each.id == held.id and each.pid for each in self._engine.containers(self._directory.run)):
+            if not self._runs_on(held):
                 raise
             raise HostError(f"it cannot be started ({error})") from None
-        return _Running(program, container, copier, self._pid_of(container))
+        pid = self._pid_of(container)
+        return _Running(program, container, copier, pid)
+
+    def _runs_on(self, held: Container) -> bool:
+        """Whether a holder still runs."""
+        for container in self._engine.containers(self._directory.run):
+            if container.id == held.id and container.pid:
+                return True
+        return False
 
     def _witness(self, assignment: Path) -> tuple[Path, Path]:
         return Path(HOLDER), self._directory.nodes / "holder"
 
     def _common(self, node: str, name: str) -> dict[str, Any]:
+        of_run = {RUN: self._directory.run, NODE: node, DIRECTORY: str(self._directory.path)}
         return {
             "name": name,
-            "labels": {RUN: self._directory.run, NODE: node, DIRECTORY: str(self._directory.path)},
+            "labels": of_run,
             "security_opt": ["no-new-privileges:true"],
             "auto_remove": True,  # no container remains, even if the orchestrator has ended
             "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the output
@@ -220,15 +245,20 @@ class PodsDriver(NodesHere, DockerDriver):
 
     def _ended(self, container: str, code: int) -> None:
         if container in self._running:
-            asyncio.get_running_loop().create_task(self._program_ended(self._running.pop(container), code))
+            running = self._running.pop(container)
+            ending = self._program_ended(running, code)
+            asyncio.get_running_loop().create_task(ending)
             return
         node, _ = self._processes.get(container, ("", 0))
-        super()._ended(container, self._codes.pop(node, code))
+        code = self._codes.pop(node, code)
+        super()._ended(container, code)
 
     async def _program_ended(self, running: _Running, code: int) -> None:
         await asyncio.to_thread(running.copier.join)  # its last output comes first
-        out_of_memory = code != 0 and running.program.node in self._out_of_memory
-        self.ends.put_nowait(ProgramEnd(running.program, exit_code(code), out_of_memory))
+        program = running.program
+        out_of_memory = code != 0 and program.node in self._out_of_memory
+        end = ProgramEnd(program, exit_code(code), out_of_memory)
+        self.ends.put_nowait(end)
 
 
 def _mount(source: Path, target: str, *, read_only: bool = True) -> Mount:

@@ -34,7 +34,7 @@ class _EngineConnection(http.client.HTTPConnection):
 
 
 class _Request:
-    """A request that has begun."""
+    """A request that has started."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class _Request:
             for name, value in (headers or {}).items():
                 self._connection.putheader(name, value)
             self._connection.endheaders()
-        self._socket = self._connection.sock  # the connection forgets it when an answer says that it is the last
+        self._socket = self._connection.sock  # the connection drops it when an answer is the last one
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # it has ended already
@@ -69,32 +69,35 @@ class _Request:
             raise DriverError(f"{self._doing}: the Docker Engine does not answer ({error!r})") from None
 
     def _answer(self) -> http.client.HTTPResponse:
-        """The beginning of the answer. DriverError, or HostError without room on the disk, if it is a refusal."""
+        """The start of the answer. DriverError, or HostError without room on the disk, if it is a refusal."""
         if self._response is None:
             with self._plain_words():
                 self._response = self._connection.getresponse()
                 if self._response.status >= http.client.BAD_REQUEST:
-                    raise self._refusal(self._response.read().decode(errors="replace"))
+                    body = self._response.read()
+                    raise self._refusal(body.decode(errors="replace"))
         return self._response
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        """What the answer tells, to its end. Raises as `_answer` does."""
+        """The messages of the answer, to its end. Raises as `_answer` does."""
         answer = self._answer()
         with self._plain_words():
             for line in answer:
-                if line.strip():
-                    message: dict[str, Any] = json.loads(line)
-                    if "error" in message:
-                        raise self._refusal(line.decode(errors="replace"))
-                    yield message
+                if not line.strip():
+                    continue
+                message: dict[str, Any] = json.loads(line)
+                if "error" in message:
+                    raise self._refusal(line.decode(errors="replace"))
+                yield message
 
-    def _refusal(self, said: str) -> DriverError | HostError:
+    def _refusal(self, answer: str) -> DriverError | HostError:
+        reason = answer
         with contextlib.suppress(ValueError, AttributeError):
-            fields = json.loads(said)
-            said = fields.get("message") or fields.get("error") or said
-        if NO_SPACE in said:
+            fields = json.loads(answer)
+            reason = fields.get("message") or fields.get("error") or answer
+        if NO_SPACE in reason:
             return HostError(f"{self._doing}: the disk of the Docker Engine is full")
-        return DriverError(f"{self._doing}: the Docker Engine refused: {said.strip()}")
+        return DriverError(f"{self._doing}: the Docker Engine refused: {reason.strip()}")
 
 
 class Saving(_Request):
@@ -104,14 +107,14 @@ class Saving(_Request):
         super().__init__(f"saving the image {image}", "GET", f"/images/{image}/get")
 
     def read(self, size: int) -> bytes:
-        """The next bytes, as many as there are up to ``size``; none at the end."""
+        """The next bytes, at most ``size``; none at the end."""
         answer = self._answer()
         with self._plain_words():
             return answer.read(size)
 
 
 class Loading(_Request):
-    """An image that the Engine loads. It is there when ``finish`` has returned, and not before."""
+    """An image that the Engine loads. The Engine has it when ``finish`` has returned, and not before."""
 
     def __init__(self, image: str) -> None:
         """``image`` is its name, for messages."""
@@ -119,10 +122,11 @@ class Loading(_Request):
         super().__init__(f"loading the image {image}", "POST", "/images/load", headers)
 
     def add(self, data: bytes) -> None:
+        size = f"{len(data):x}\r\n"
         try:
-            for part in (f"{len(data):x}\r\n".encode(), data, b"\r\n"):
+            for part in (size.encode(), data, b"\r\n"):
                 self._connection.send(part)
-        except OSError:  # the Engine has stopped reading, and has said why
+        except OSError:  # the Engine has stopped reading, and has sent the reason
             for _ in self._messages():
                 pass
             raise DriverError(f"{self._doing}: the Docker Engine has stopped reading") from None
@@ -131,7 +135,11 @@ class Loading(_Request):
         """Wait until the Engine has the image. Returns its id or name."""
         with self._plain_words():
             self._connection.send(b"0\r\n\r\n")
-        loaded = [found[1] for message in self._messages() if (found := LOADED.search(str(message.get("stream", ""))))]
+        loaded = []
+        for message in self._messages():
+            match = LOADED.search(str(message.get("stream", "")))
+            if match is not None:
+                loaded.append(match[1])
         if len(loaded) != 1:
             raise DriverError(f"{self._doing}: the Docker Engine loaded {len(loaded)} images")
         return loaded[0]
@@ -143,17 +151,26 @@ class Pulling(_Request):
     def __init__(self, repository: str, digest: str, login: str | None) -> None:
         query = urlencode({"fromImage": repository, "tag": digest})
         headers = {"X-Registry-Auth": login} if login else {}
+        headers["Content-Length"] = "0"
         super().__init__(
-            f"pulling the image {repository}", "POST", f"/images/create?{query}", {**headers, "Content-Length": "0"}
+            f"pulling the image {repository}",
+            "POST",
+            f"/images/create?{query}",
+            headers,
         )
 
     def finish(self, tell: Callable[[int, int], None]) -> None:
         """Wait for the end. ``tell`` receives the bytes that are done, and those of all known layers."""
         layers: dict[str, tuple[int, int]] = {}
         for message in self._messages():
+            status = message.get("status")
             progress = message.get("progressDetail") or {}
-            if message.get("status") == "Downloading" and "total" in progress:
-                layers[message["id"]] = progress["current"], progress["total"]
-            elif message.get("status") == "Download complete" and message.get("id") in layers:
-                layers[message["id"]] = (layers[message["id"]][1],) * 2
-            tell(sum(done for done, _ in layers.values()), sum(total for _, total in layers.values()))
+            if status == "Downloading" and "total" in progress:
+                layers[message["id"]] = (progress["current"], progress["total"])
+            elif status == "Download complete" and message.get("id") in layers:
+                layer = message["id"]
+                _, size = layers[layer]
+                layers[layer] = (size, size)
+            done = sum(current for current, _ in layers.values())
+            known = sum(size for _, size in layers.values())
+            tell(done, known)

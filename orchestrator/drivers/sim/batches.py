@@ -18,7 +18,7 @@ from orchestrator.drivers.sim.virtual_compute import Pool, Work
 
 
 class BatchedTraining:
-    """One client's training, of a batch that has begun or of one that still gathers."""
+    """One client's training, of a batch that has started or of one that still gathers."""
 
     def __init__(
         self,
@@ -40,7 +40,8 @@ class BatchedTraining:
 
 
 class Batch:
-    """Trainings that are one step of ``pool``. ``begins`` is called before it begins, when nobody can join any more."""
+    """Trainings that are one step of ``pool``. ``begins`` is called before it starts, when no training can join any
+    more."""
 
     def __init__(self, pool: Pool, begins: Callable[[], object]) -> None:
         self.members: list[BatchedTraining] = []
@@ -50,7 +51,7 @@ class Batch:
         self._results: list[TrainResult] | None = None
 
     def leave(self, member: BatchedTraining) -> None:
-        """Forget a training whose result is not needed, if the batch has not begun."""
+        """Forget a training if the batch has not started. Its result is not needed."""
         if self._work is None:
             self.members.remove(member)
             if not self.members:
@@ -59,20 +60,27 @@ class Batch:
     def begin(self) -> Work:
         if self._work is None:
             self._begins()
-            crew = Crew([each.learner for each in self.members])
+            learners = [member.learner for member in self.members]
+            trainings = [member.training for member in self.members]
+            crew = Crew(learners)
+            step: Callable[..., Any] = crew.train
             first = self.members[0].step
-            step = replace(first, fn=crew.train) if isinstance(first, Seeded) else crew.train
-            self._work = self._pool.submit(step, [each.training for each in self.members])
+            if isinstance(first, Seeded):
+                step = replace(first, fn=step)
+            self._work = self._pool.submit(step, trainings)
         return self._work
 
     def result(self, member: BatchedTraining) -> Any:
         if self._results is None:
-            self._results = self.begin().result()
-        return self._results[self.members.index(member)]
+            work = self.begin()
+            self._results = work.result()
+        index = self.members.index(member)
+        return self._results[index]
 
 
 class Batches:
-    """See `Pool`. Gathers the local trainings of up to ``most`` clients; every other step goes to ``pool`` at once."""
+    """See `Pool`. Gathers the local trainings of up to ``most`` clients. Every other step goes to ``pool``
+    immediately."""
 
     def __init__(self, pool: Pool, most: int) -> None:
         self._pool = pool
@@ -80,17 +88,18 @@ class Batches:
         self._gathering: dict[Hashable, Batch] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work:
-        called = fn.fn if isinstance(fn, Seeded) else fn
-        learner = getattr(called, "__self__", None)
-        if not isinstance(learner, Learner) or called.__name__ != Learner.train.__name__:
+        step = fn.fn if isinstance(fn, Seeded) else fn
+        learner = getattr(step, "__self__", None)
+        if not isinstance(learner, Learner) or step.__name__ != Learner.train.__name__:
             return self._pool.submit(fn, *args)
         training = Training(*args)
         key = form(learner, training)
         if key is None:
             return self._pool.submit(fn, *args)
-        if key not in self._gathering:
-            self._gathering[key] = Batch(self._pool, lambda: self._gathering.pop(key))
-        batch = self._gathering[key]
+        batch = self._gathering.get(key)
+        if batch is None:
+            batch = Batch(self._pool, lambda: self._gathering.pop(key))
+            self._gathering[key] = batch
         member = BatchedTraining(batch, fn, learner, training)
         batch.members.append(member)
         if len(batch.members) == self._most:

@@ -32,8 +32,10 @@ _CONSTANT = 6
 _PLAIN = (str, int, float, bool, type(None))
 _REMEMBERED = 64  # constants
 _ALIGNMENT = 64
+_SIZE = 8  # bytes of an offset or a length
 
 Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape of each array
+_Place = tuple[str, np.dtype[Any], tuple[int, ...], int]  # the same, and the offset
 
 
 class CannotCrossError(TypeError):
@@ -44,16 +46,21 @@ def write(value: Any, memory: memoryview) -> int:
     """Write ``value`` to ``memory`` and return the offset of its head. CannotCrossError if the value cannot cross."""
     writer = _Writer(memory)
     head = writer.pack(value)
-    end = writer.used + 8 + len(head)
+    size = len(head).to_bytes(_SIZE, "big")
+    start = writer.used
+    end = start + _SIZE + len(head)
     writer.check(end)
-    memory[writer.used : end] = len(head).to_bytes(8, "big") + head
-    return writer.used
+    memory[start:end] = size + head
+    return start
 
 
 def read(memory: memoryview, head: int, *, copy: bool) -> Any:
     """Read the value at ``head``. Its arrays are read-only views of ``memory``, or copies."""
-    size = int.from_bytes(memory[head : head + 8], "big")
-    return _ArrayReader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
+    start = head + _SIZE
+    size = int.from_bytes(memory[head:start], "big")
+    end = start + size
+    reader = _ArrayReader(memory.toreadonly(), copy)
+    return reader.unpack(memory[start:end])
 
 
 class _Writer:
@@ -63,7 +70,8 @@ class _Writer:
 
     def pack(self, value: Any) -> bytes:
         try:
-            packed: bytes = msgpack.packb(self._prepared(value), default=self._convert, strict_types=True)
+            prepared = self._prepared(value)
+            packed: bytes = msgpack.packb(prepared, default=self._convert, strict_types=True)
         except (TypeError, ValueError, RecursionError) as error:  # a complex number of NumPy, half of a character
             raise CannotCrossError(str(error)) from None
         return packed
@@ -75,45 +83,55 @@ class _Writer:
     def _prepared(self, value: Any) -> Any:
         """Replace each map of arrays by one extension value, because a model's weights are many arrays."""
         if isinstance(value, list):
-            return [self._prepared(each) for each in value]
-        if isinstance(value, dict) and value and all(isinstance(each, np.ndarray) for each in value.values()):
-            return msgpack.ExtType(_ARRAYS, self._place_all(value))
+            return [self._prepared(item) for item in value]
+        if not isinstance(value, dict) or not value:
+            return value
+        if all(isinstance(item, np.ndarray) for item in value.values()):
+            places = self._place_all(value)
+            return msgpack.ExtType(_ARRAYS, places)
         return value
 
     def _convert(self, value: Any) -> Any:
         """Convert a value of a type that msgpack does not know."""
         if isinstance(value, np.ndarray):
-            return msgpack.ExtType(_ARRAY, self._place_all({"": value}))
+            place = self._place_all({"": value})
+            return msgpack.ExtType(_ARRAY, place)
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             return self._record(type(value), value._asdict())
         if isinstance(value, tuple):
-            return msgpack.ExtType(_TUPLE, self.pack(list(value)))
+            items = self.pack(list(value))
+            return msgpack.ExtType(_TUPLE, items)
         if is_dataclass(value) and not isinstance(value, type):
             constant = _constant(value)
             if constant is not None:
                 return msgpack.ExtType(_CONSTANT, constant)
-            return self._record(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
+            return self._record(type(value), _values_of(value))
         if isinstance(value, FunctionType):
-            return msgpack.ExtType(_FUNCTION, self.pack(_name(value)))
-        raise CannotCrossError(f"a {type(value).__name__} cannot be sent to a worker")
+            name = self.pack(_name(value))
+            return msgpack.ExtType(_FUNCTION, name)
+        kind = type(value).__name__
+        raise CannotCrossError(f"a {kind} cannot be sent to a worker")
 
     def _record(self, kind: type, values: Mapping[str, Any]) -> msgpack.ExtType:
         content = {name: self._prepared(value) for name, value in values.items()}
-        return msgpack.ExtType(_RECORD, self.pack([*_name(kind), content]))
+        record = self.pack([*_name(kind), content])
+        return msgpack.ExtType(_RECORD, record)
 
     def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
-        packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
-        if any(isinstance(each, np.ma.MaskedArray) for each in arrays.values()):
+        layout = tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())
+        packed, places, size = _placed(layout)
+        if any(isinstance(array, np.ma.MaskedArray) for array in arrays.values()):
             raise CannotCrossError("a masked array cannot be sent to a worker")
         start = self.used
-        self.used = self.used + size
+        self.used += size
         self.check(self.used)
-        for array, (_, dtype, shape, place) in zip(arrays.values(), places, strict=True):
+        for array, (_, dtype, shape, offset) in zip(arrays.values(), places, strict=True):
             if array.size:
-                np.frombuffer(self._memory, dtype, array.size, start + place).reshape(shape)[...] = array
-        return start.to_bytes(8, "big") + packed
+                flat = np.frombuffer(self._memory, dtype, array.size, start + offset)
+                flat.reshape(shape)[...] = array
+        return start.to_bytes(_SIZE, "big") + packed
 
 
 class _ArrayReader:
@@ -128,34 +146,46 @@ class _ArrayReader:
         if code == _ARRAYS:
             return self._arrays(data)
         if code == _ARRAY:
-            return self._arrays(data)[""]
+            arrays = self._arrays(data)
+            return arrays[""]
         if code == _CONSTANT:
             return _known(data)
         content = self.unpack(data)
         if code == _TUPLE:
             return tuple(content)
-        thing = _find(*content[:2])
-        return thing if code == _FUNCTION else thing(**content[2])
+        module, name = content[:2]
+        target = _find(module, name)
+        if code == _FUNCTION:
+            return target
+        return target(**content[2])
 
     def _arrays(self, data: bytes) -> dict[str, NDArray[Any]]:
-        start = int.from_bytes(data[:8], "big")
-        found = {}
-        for name, dtype, shape, place in _placed(_layout(data[8:]))[1]:
+        start = int.from_bytes(data[:_SIZE], "big")
+        layout = _layout(data[_SIZE:])
+        _, places, _ = _placed(layout)
+        arrays = {}
+        for name, dtype, shape, offset in places:
             count = math.prod(shape)
             if count:
-                view = np.frombuffer(self._memory, dtype, count, start + place)
+                flat = np.frombuffer(self._memory, dtype, count, start + offset)
             else:
-                view = np.empty(0, dtype)
+                flat = np.empty(0, dtype)
+            array = flat.reshape(shape)
             if self._copy:
-                found[name] = view.reshape(shape).copy()
-            else:
-                found[name] = view.reshape(shape)
-        return found
+                array = array.copy()
+            arrays[name] = array
+        return arrays
+
+
+def _values_of(value: Any) -> dict[str, Any]:
+    """The values of a dataclass by its fields."""
+    names = [field.name for field in fields(value)]
+    return {name: getattr(value, name) for name in names}
 
 
 @functools.lru_cache(maxsize=256)
-def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...], int]], int]:
-    """A layout as msgpack, the name, type, shape and place of each array, and the number of bytes of all arrays."""
+def _placed(layout: Layout) -> tuple[bytes, list[_Place], int]:
+    """A layout as msgpack, the name, type, shape and offset of each array, and the number of bytes of all arrays."""
     places = []
     end = 0
     for name, code, shape in layout:
@@ -163,13 +193,16 @@ def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple
         if dtype.hasobject or dtype.kind == "V":  # structured: its code has no names
             raise CannotCrossError(f"an array of {dtype} cannot be sent to a worker")
         places.append((name, dtype, shape, end))
-        end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+        size = math.prod(shape) * dtype.itemsize
+        blocks = -(-size // _ALIGNMENT)  # rounded up
+        end += blocks * _ALIGNMENT
     return msgpack.packb(layout), places, end
 
 
 @functools.lru_cache(maxsize=256)
 def _layout(packed: bytes) -> Layout:
-    return tuple((name, code, tuple(shape)) for name, code, shape in msgpack.unpackb(packed))
+    arrays = msgpack.unpackb(packed)
+    return tuple((name, code, tuple(shape)) for name, code, shape in arrays)
 
 
 _constants: dict[int, tuple[Any, bytes]] = {}  # by identity: equal ones may differ in type, as 1 and 1.0
@@ -178,12 +211,15 @@ _constants: dict[int, tuple[Any, bytes]] = {}  # by identity: equal ones may dif
 def _constant(value: Any) -> bytes | None:
     """The msgpack of a constant; None if the value, a dataclass, is none."""
     if id(value) in _constants:
-        return _constants[id(value)][1]
+        _, known = _constants[id(value)]
+        return known
     kind = type(value)
-    if not kind.__dataclass_params__.frozen or not kind.__module__.startswith("node."):
+    if not kind.__dataclass_params__.frozen:
+        return None
+    if not kind.__module__.startswith("node."):
         return None  # a plug-in may be replaced by another one of the same name
-    values = {field.name: getattr(value, field.name) for field in fields(value)}
-    if not all(type(each) in _PLAIN for each in values.values()):
+    values = _values_of(value)
+    if not all(type(item) in _PLAIN for item in values.values()):
         return None
     packed: bytes = msgpack.packb([*_name(kind), values])
     if len(_constants) >= _REMEMBERED:
@@ -195,16 +231,18 @@ def _constant(value: Any) -> bytes | None:
 @functools.lru_cache(_REMEMBERED)
 def _known(packed: bytes) -> Any:
     module, name, values = msgpack.unpackb(packed)
-    return _find(module, name)(**values)
+    kind = _find(module, name)
+    return kind(**values)
 
 
-def _name(thing: Callable[..., Any]) -> list[str]:
-    ours = thing.__module__.startswith("node.") or is_of_plugin(thing.__module__)
-    if not ours or "<" in thing.__qualname__:
-        raise CannotCrossError(
-            f"{thing.__module__}.{thing.__qualname__} is not a named function or class of `node` or of a plug-in"
-        )
-    return [thing.__module__, thing.__qualname__]
+def _name(target: Callable[..., Any]) -> list[str]:
+    """The module and the name of a function or class. CannotCrossError if a worker cannot find it by them."""
+    module = target.__module__
+    name = target.__qualname__
+    is_known = module.startswith("node.") or is_of_plugin(module)
+    if not is_known or "<" in name:
+        raise CannotCrossError(f"{module}.{name} is not a named function or class of `node` or of a plug-in")
+    return [module, name]
 
 
 def _find(module: str, name: str) -> Any:
@@ -214,7 +252,7 @@ def _find(module: str, name: str) -> Any:
 @functools.lru_cache(maxsize=256)
 def _found(module: Any, name: str) -> Any:
     """By the module itself: the module of a plug-in that has changed is another one of the same name."""
-    found = module
+    target = module
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target

@@ -18,7 +18,9 @@ def cost_of(model: Model, x: Any, batch_size: int) -> StepCost:
     ``batch_size``."""
     with torch.inference_mode():
         features = model.eval().extractor(x)
-    return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))
+    whole = _cost(model, x, batch_size)
+    classifier = _cost(model.classifier, features, batch_size)
+    return replace(whole, classifier=classifier)
 
 
 def _cost(model: nn.Module, x: Any, batch_size: int) -> StepCost:

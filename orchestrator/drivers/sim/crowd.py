@@ -1,10 +1,10 @@
 """The clients of a population under the simulation: they are nodes only while they take part.
 
 The node ``population`` stands for all of them. The cloud's role asks it for clients
-(`node.messaging.selection.Selector`). It sees who is there, selects, and gives each selected client a role, a learner,
-a link and a seed of its own. Such a client connects, gets the model, trains and answers like any other node. Its part
-ends with the round, or earlier if it goes away. If the algorithm is asynchronous, it ends when the cloud has its
-answer, and another client takes its place. Only what a client kept in a checkpoint is left of it then.
+(`node.messaging.selection.Selector`). It finds the available clients, selects, and gives each selected client a role, a
+learner, a link and a seed of its own. Such a client connects, gets the model, trains and answers like any other node.
+Its part ends with the round, or earlier if it goes away. If the algorithm is asynchronous, it ends when the cloud has
+its answer, and another client takes its place. Only what a client kept in a checkpoint is left of it then.
 """
 
 from __future__ import annotations
@@ -48,9 +48,20 @@ from orchestrator.population.selection import ClientHistory, UniformSelection, s
 from orchestrator.together import within
 
 EVENT = "client"
-LOOK = 60.0  # s until the next look, if too few clients are there
-_CLIENTS_WITH_LOSS, _LOSSES = "clients_with_loss", "losses"  # arrays of a checkpoint
+LOOK = 60.0  # s until the next look, if too few clients are available
+# Arrays of a checkpoint
+_CLIENTS_WITH_LOSS = "clients_with_loss"
+_LOSSES = "losses"
 LONGEST_NIGHT = 7 * 24 * 3600.0  # s without any client, after which the run ends
+
+
+def _losses_of(parts: Iterable[Participation]) -> dict[int, float]:
+    """By client, the losses of the trainings that counted."""
+    losses = {}
+    for part in parts:
+        if part.outcome == COUNTED and part.loss is not None:
+            losses[part.client] = part.loss
+    return losses
 
 
 class Crowd:
@@ -90,7 +101,7 @@ class Crowd:
         self._round = 0
         self._draws: Counter[int] = Counter()  # selections of each round, of this incarnation of the cloud
         self._changed = asyncio.Event()  # a place may be free
-        self._looked: tuple[float, NDArray[np.bool_]] | None = None  # when, and who was there
+        self._looked: tuple[float, NDArray[np.bool_]] | None = None  # when, and the clients that were available
         self._moved: list[Traffic] = []  # of all clients so far
         self._began: float | None = None  # when training began here, on the loop's clock
         self._passed = 0.0  # s of training before that, in a run that is continued
@@ -126,7 +137,7 @@ class Crowd:
     # The cloud
 
     def transport(self, assignment: Assignment) -> MemoryTransport:
-        """A transport for the cloud, whose peers are the clients that take part."""
+        """A transport for the cloud. Its peers are the clients that take part."""
         return CloudTransport(self._network, assignment, self.answered, self.lost)
 
     def serve(self, role: Role, transport: MemoryTransport) -> None:
@@ -147,25 +158,31 @@ class Crowd:
         self._keep(round - 1)
         self._round = round
         if by_rounds:
-            self.select(await self.vacancy(), round)
+            count = await self.vacancy()
+            self.select(count, round)
 
     async def vacancy(self) -> int:
         """See `node.messaging.selection.Selector`. RunError if there was none for a week, and no client took part."""
-        latest = self._now()  # when somebody took part
+        latest = self._now()  # when a client took part
         while True:
             self._changed.clear()
-            await self._end(part for part in self._parts.values() if part.over)
-            self._record(part for part in self._parts.values() if part.ended and part.outcome is not None)
-            busy = sum(not part.over for part in self._parts.values())
+            over = [part for part in self._parts.values() if part.over]
+            await self._end(over)
+            ended = [part for part in self._parts.values() if part.ended and part.outcome is not None]
+            self._record(ended)
+            busy = len([part for part in self._parts.values() if not part.over])
             places = 0 if self.stopped else self._population.asked - busy
-            count = min(places, int(np.count_nonzero(self._free(self._there()))))
+            free = self._free(self._there())
+            count = min(places, int(np.count_nonzero(free)))
             if count > 0:
                 return count
             if busy:
                 latest = self._now()
-            if self._now() - latest > LONGEST_NIGHT:
+            idle = self._now() - latest
+            if idle > LONGEST_NIGHT:
                 raise RunError(self._nobody())
-            await within(LOOK if places > 0 else None, self._changed.wait())
+            patience = LOOK if places > 0 else None
+            await within(patience, self._changed.wait())
 
     def select(self, count: int, round: int) -> Sequence[str]:
         """See `node.messaging.selection.Selector`."""
@@ -174,8 +191,16 @@ class Crowd:
         draw = self._draws[round]
         self._draws[round] += 1
         self.seen.look(there)
-        free = self._free(there)
-        chosen = select(population.selection, population.seed, round, count, free, population.speeds, self.seen, draw)
+        chosen = select(
+            population.selection,
+            population.seed,
+            round,
+            count,
+            self._free(there),
+            population.speeds,
+            self.seen,
+            draw,
+        )
         for client in chosen:
             self._begin(client, round)
         names = [client_name(client) for client in chosen]
@@ -217,23 +242,35 @@ class Crowd:
     def lost(self, name: str) -> None:
         """Release a client that went away or fell silent, unless it may come back before the round ends."""
         part = self._parts.get(name)
-        if self._population.asynchronous and part is not None and part.arrived is None:
-            part.outcome, part.left = AWAY, self._now() if part.left is None else part.left
+        if part is None or not self._population.asynchronous:
+            return
+        if part.arrived is None:
+            self._note_away(part)
             self.release([name])
 
     # Clients
 
+    def _note_away(self, part: Participation) -> None:
+        part.outcome = AWAY
+        if part.left is None:
+            part.left = self._now()
+
     def _there(self) -> NDArray[np.bool_]:
-        """Who is there now. Asked once for a vacancy and again for its selection, at one time."""
+        """The clients that are available now. Read once for a vacancy and again for its selection, at one time."""
         now = self._now()
-        if self._looked is None or self._looked[0] != now:
-            self._looked = now, self._population.availability.there(now)
-        return self._looked[1]
+        if self._looked is not None:
+            time, there = self._looked
+            if time == now:
+                return there
+        there = self._population.availability.there(now)
+        self._looked = (now, there)
+        return there
 
     def _free(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those of the clients that have no part, nor an answer that may still count."""
+        busy = [part.client for part in self._parts.values()]
         free = there.copy()
-        free[[part.client for part in self._parts.values()]] = False
+        free[busy] = False
         return free
 
     def _nobody(self) -> str:
@@ -251,34 +288,44 @@ class Crowd:
         now = self._now()
         assert self._transport is not None
         link = population.links[int(population.link_numbers[client])]
-        self._fabric.admit(name, self._cloud, link, population.crossings(name), population.seed, round)
+        crossings = population.crossings(name)
+        self._fabric.admit(name, self._cloud, link, crossings, population.seed, round)
         self._transport.admit(name)
         speed = float(population.speeds[client])
-        assignment = replace(self._template, node=name, index=client + 1, hardware=Hardware(speed=speed))
+        assignment = replace(
+            self._template,
+            node=name,
+            index=client + 1,
+            hardware=Hardware(speed=speed),
+        )
         transport = self._network.transport(name, [self._cloud], timeouts=assignment.timeouts)
         part = Participation(client, name, round, now, transport)
-        role = load_role(assignment)(
+        role_of = load_role(assignment)
+        checkpoint = checkpoint_path(assignment.checkpoint_directory, name)
+        role = role_of(
             assignment,
             transport,
             ModelledCompute(self._workers, self._cost, speed),
             ClientReporter(part, self.reporter),
             params=self._params,
             learner=self._learner_of(name),
-            restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
+            restored=load(checkpoint, assignment.stop.rounds),
         )
         role.lasting = False
         part.task = asyncio.create_task(role.perform(), name=name)
         part.task.add_done_callback(lambda task: self._ended(name, task))
         until = population.availability.until(client, now)
         if until < float("inf"):
-            part.leaving = asyncio.get_running_loop().call_later(until - now, self._leave, part)
+            loop = asyncio.get_running_loop()
+            part.leaving = loop.call_later(until - now, self._leave, part)
         self._parts[name] = part
 
     def _leave(self, part: Participation) -> None:
         """Let a client go away. The cloud notices it as with any node that vanishes."""
         if part.arrived is not None:
             return
-        part.outcome, part.left = AWAY, self._now()
+        part.outcome = AWAY
+        part.left = self._now()
         part.task.cancel()
         assert self._role is not None
         if part.name not in self._role.present:
@@ -287,9 +334,12 @@ class Crowd:
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         """An error of a client is one of the model or the algorithm: it ends the run."""
-        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            return
+        error = task.exception()
         if isinstance(error, Exception) and not self._over.done():
-            self._over.set_exception(RunError(f"{name}: {described(error)}"))
+            failure = RunError(f"{name}: {described(error)}")
+            self._over.set_exception(failure)
 
     async def _end(self, parts: Iterable[Participation]) -> None:
         """Let these clients be nodes no longer."""
@@ -298,8 +348,9 @@ class Crowd:
             return
         for part in ending:
             part.stop()
-        await asyncio.gather(*(part.task for part in ending), return_exceptions=True)
-        ending = [part for part in ending if not part.ended]  # others may have waited for the same
+        tasks = [part.task for part in ending]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        ending = [part for part in ending if not part.ended]  # another call may have ended the same
         names = [part.name for part in ending]
         assert self._role is not None
         assert self._transport is not None
@@ -311,61 +362,83 @@ class Crowd:
 
     async def _end_round(self) -> None:
         """End the parts that are over, record them, and note what the cloud has seen of the clients in this round."""
-        await self._end(part for part in self._parts.values() if part.over)
-        self._record(part for part in self._parts.values() if part.ended)
+        over = [part for part in self._parts.values() if part.over]
+        await self._end(over)
+        ended = [part for part in self._parts.values() if part.ended]
+        self._record(ended)
         recorded = self._recorded
         self._recorded = []
         if not recorded:
             return
         now = self._now()
-        self.seen.end_round(self._round, [(part.client, part.seconds(now), self._utility(part)) for part in recorded])
-        losses = {part.client: part.loss for part in recorded if part.outcome == COUNTED and part.loss is not None}
+        observations = []
+        for part in recorded:
+            seconds = part.seconds(now)
+            utility = self._utility(part)
+            observations.append((part.client, seconds, utility))
+        self.seen.end_round(self._round, observations)
+        losses = _losses_of(recorded)
         self._losses |= losses
         if losses and self.reporter is not None:
-            mean = sum(self._losses.values()) / len(self._losses)
-            self.reporter.metric(self._round, {"scope": "train", "loss": mean, CLIENTS: len(self._losses)})
+            number = len(self._losses)
+            mean = sum(self._losses.values()) / number
+            metric = {"scope": "train", "loss": mean, CLIENTS: number}
+            self.reporter.metric(self._round, metric)
 
     def _record(self, parts: Iterable[Participation]) -> None:
         """Record parts that have ended."""
         late = UNFINISHED if self._population.asynchronous else SLOW
         for part in list(parts):
-            part.outcome = part.outcome or (late if part.arrived is None else UNUSED)
-            self._recorded.append(self._parts.pop(part.name))
-            self._moved = summed([*self._moved, *part.transport.traffic()], self._cloud)
+            if not part.outcome:
+                part.outcome = late if part.arrived is None else UNUSED
+            del self._parts[part.name]
+            self._recorded.append(part)
+            traffic = [*self._moved, *part.transport.traffic()]
+            self._moved = summed(traffic, self._cloud)
             if self.reporter is not None:
-                self.reporter.event(EVENT, round=part.round, **part.event_fields(self._population, self._now()))
+                fields = part.event_fields(self._population, self._now())
+                self.reporter.event(EVENT, round=part.round, **fields)
 
     def _utility(self, part: Participation) -> float | None:
         """The utility of its answer, if it counted."""
         if part.outcome != COUNTED or part.loss is None:
             return None
-        return int(self._population.sample_counts[part.client]) * part.loss
+        samples = int(self._population.sample_counts[part.client])
+        return samples * part.loss
 
     def _keep(self, round: int) -> None:
         """Write down what was seen until after ``round``, for a run that is continued."""
-        uniform = isinstance(self._population.selection, UniformSelection)  # then selection does not depend on it
-        arrays = {} if uniform else dict(self.seen.arrays)
-        arrays[_CLIENTS_WITH_LOSS] = np.array([*self._losses], np.int64)
-        arrays[_LOSSES] = np.array([*self._losses.values()], np.float64)
+        arrays = {}
+        if not isinstance(self._population.selection, UniformSelection):  # which does not depend on it
+            arrays = dict(self.seen.arrays)
+        clients = list(self._losses)
+        losses = list(self._losses.values())
+        arrays[_CLIENTS_WITH_LOSS] = np.array(clients, np.int64)
+        arrays[_LOSSES] = np.array(losses, np.float64)
         fields = {
             "t": self._now(),
             "looks": self.seen.looks,
             "gained": self.seen.gained,
             "first": self.seen.first,
         }
-        checkpoints.write(self._kept, checkpoints.packed(self._template.node, round, arrays, fields))
+        packed = checkpoints.packed(self._template.node, round, arrays, fields)
+        checkpoints.write(self._kept, packed)
 
     def _restore(self, kept: Checkpoint | None) -> None:
-        if kept is not None:
-            self._passed = float(kept.fields["t"])
-            self.seen.looks, self.seen.gained = int(kept.fields["looks"]), list(kept.fields["gained"])
-            self.seen.first = list(kept.fields["first"])
-            arrays = dict(kept.tensors)
-            clients = arrays.pop(_CLIENTS_WITH_LOSS)
-            losses = arrays.pop(_LOSSES)
-            self._losses.update(zip(clients.tolist(), losses.tolist(), strict=True))
-            for name, array in arrays.items():
-                self.seen.arrays[name][:] = array
+        if kept is None:
+            return
+        fields = kept.fields
+        self._passed = float(fields["t"])
+        self.seen.looks = int(fields["looks"])
+        self.seen.gained = list(fields["gained"])
+        self.seen.first = list(fields["first"])
+        arrays = dict(kept.tensors)
+        clients = arrays.pop(_CLIENTS_WITH_LOSS).tolist()
+        losses = arrays.pop(_LOSSES).tolist()
+        for client, loss in zip(clients, losses, strict=True):
+            self._losses[client] = loss
+        for name, array in arrays.items():
+            self.seen.arrays[name][:] = array
 
     def _now(self) -> float:
         """Seconds of training."""

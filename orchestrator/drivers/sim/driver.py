@@ -41,23 +41,25 @@ class SimDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         handle = NodeHandle(next(self._ids))
         try:
-            made = self._nodes.make(node.name)
+            simulated = self._nodes.make(node.name)
         except Exception as error:
             # The model or algorithm may be the user's. A node's process would end with this error too.
             note_failure(log, error)
             self._control.leave(node.name)
             self.exits.put_nowait(Exit(node.name, handle, FAILED))
             return handle
-        task = asyncio.create_task(made.live(log), name=node.name)
-        task.add_done_callback(partial(self._ended, node.name, handle))
-        self._alive[node.name] = made, task
+        task = asyncio.create_task(simulated.live(log), name=node.name)
+        ended = partial(self._ended, node.name, handle)
+        task.add_done_callback(ended)
+        self._alive[node.name] = simulated, task
         return handle
 
     def after_move(self, device: str, edge: str) -> None:
         self._nodes.after_move(device, edge)
 
     async def kill(self, node: str) -> None:
-        self._find(node)[1].cancel()
+        _, task = self._find(node)
+        task.cancel()
 
     async def pause(self, node: str) -> None:
         self._freeze(node, True)
@@ -66,7 +68,8 @@ class SimDriver:
         self._freeze(node, False)
 
     def notes(self) -> list[str]:
-        return [*self._nodes.notes, *notes_here(self._nodes.accelerators)]
+        of_accelerators = notes_here(self._nodes.accelerators)
+        return [*self._nodes.notes, *of_accelerators]
 
     async def close(self) -> None:
         tasks = [task for _, task in self._alive.values()]
@@ -87,8 +90,8 @@ class SimDriver:
         self.exits.put_nowait(Exit(node, handle, code))
 
     def _freeze(self, node: str, frozen: bool) -> None:
-        made, _ = self._find(node)
-        made.compute.freeze(frozen)
+        simulated, _ = self._find(node)
+        simulated.compute.freeze(frozen)
         self._network.freeze(node, frozen)
 
     def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[int]]:

@@ -19,7 +19,9 @@ from orchestrator.record.directory import RunDirectory
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for PyTorch and accelerators: a simulation needs nothing else."""
-    return [] if plan is None else missing_here(plan.accelerators)
+    if plan is None:
+        return []
+    return missing_here(plan.accelerators)
 
 
 async def open_environment(

@@ -1,4 +1,4 @@
-"""The life of a simulated node: it runs a role as `node.process.main` does, but without a process."""
+"""Simulated nodes: each runs a role as `node.process.main` does, but without a process."""
 
 from __future__ import annotations
 
@@ -63,45 +63,55 @@ class Nodes:
         self._model_pools: dict[str, ModelPool] = {}
         self._costs: dict[str, StepCost] = {}
         self._learners: dict[str, Learner] = {}
-        for each in assignments.values():
-            key = each.model_kind
+        for assignment in assignments.values():
+            key = assignment.model_kind
             if key not in self._model_pools:
-                self._model_pools[key] = model_pool = model_pool_of(each, self._data)
-                self._costs[key] = cost_of(model_pool.sample, inputs_of(self._data.zeros(1)), self._params.batch_size)
+                model_pool = model_pool_of(assignment, self._data)
+                self._model_pools[key] = model_pool
+                inputs = inputs_of(self._data.zeros(1))
+                self._costs[key] = cost_of(model_pool.sample, inputs, self._params.batch_size)
         self.accelerators = plan.accelerators
         if self.accelerators:
             make_deterministic()
         self.notes: list[str] = []
         most = self._at_once(plan)
-        if plan.population is None:
-            self._shards = None
-        else:
+        self._shards: ClientShards | None = None
+        kept = None
+        if plan.population is not None:
             self._shards = _client_shards(plan.population, self._data)
-        if plan.population is None:
-            kept = None
-        else:
             kept = _restored(assignments[POPULATION])
         self.workers = Workers(workers, self.learner)
-        self._pool: Pool = Batches(self.workers, most) if most > 1 else self.workers
-        if plan.population is None:
-            self._crowd = None
-        else:
+        self._pool: Pool = self.workers
+        if most > 1:
+            self._pool = Batches(self.workers, most)
+        self._crowd: Crowd | None = None
+        if plan.population is not None:
             self._crowd = self._make_crowd(plan.population, fabric, kept)
 
+    def _obstacle(self) -> str | None:
+        """Why clients cannot train as one batch; None if they can."""
+        if self._params.gradient_checkpointing:
+            return "gradient_checkpointing is on"
+        for pool in self._model_pools.values():
+            reason = hindrance(pool.sample, self._data)
+            if reason:
+                return f"of the model, {reason}"
+        return None
+
     def _at_once(self, plan: Plan) -> int:
-        """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with
-        workers, and one if a model does not allow it. A note says so."""
+        """How many clients train as one batch: the configured number, fewer if their models do not fit in the memory
+        shared with workers, and one if a model does not allow it. A note gives the reason."""
         requested = plan.clients_at_once
         if requested == 1:
             return 1
-        reasons = ["gradient_checkpointing is on"] if self._params.gradient_checkpointing else []
-        found = (hindrance(pool.sample, self._data) for pool in self._model_pools.values())
-        reasons = reasons or [f"of the model, {reason}" for reason in found if reason]
-        if reasons:
-            self.notes.append(f"clients train one by one, not {requested} at a time: {reasons[0]}")
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            self.notes.append(f"clients train one by one, not {requested} at a time: {obstacle}")
             return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
-        fitting = max(1, SLOT_BYTES // ((8 if plan.precision else 4) * max(1, plan.model_bytes)))
+        copies = 8 if plan.precision else 4
+        bytes_of_client = copies * max(1, plan.model_bytes)
+        fitting = max(1, SLOT_BYTES // bytes_of_client)
         if fitting < requested:
             why = "more models are too large for a worker"
             self.notes.append(f"{fitting} clients train at a time, not {requested}: {why}")
@@ -114,7 +124,7 @@ class Nodes:
         if name not in self._learners:
             shards = self._plan.shards
             assignment = self._assignments[name]
-            self._learners[name] = Learner(
+            learner = Learner(
                 self._model_pools[assignment.model_kind],
                 self._data,
                 assignment.seed,
@@ -125,19 +135,26 @@ class Nodes:
                 shards.personal.get(name),
                 assignment.data.class_metrics,
             )
+            self._learners[name] = learner
         return self._learners[name]
 
     def after_move(self, device: str, edge: str) -> None:
         """Give later incarnations of all nodes their assignments after a move."""
-        self._assignments = {name: each.after_move(device, edge) for name, each in self._assignments.items()}
+        moved = {}
+        for name, assignment in self._assignments.items():
+            moved[name] = assignment.after_move(device, edge)
+        self._assignments = moved
 
     def make(self, name: str) -> SimulatedNode:
-        """Make an incarnation of a node that has not begun."""
+        """Make an incarnation of a node that has not started."""
         assignment = self._assignments[name].in_place
-        compute = ModelledCompute(self._pool, self._costs[assignment.model_kind], assignment.hardware.speed)
+        cost = self._costs[assignment.model_kind]
+        compute = ModelledCompute(self._pool, cost, assignment.hardware.speed)
         if self._crowd is None:
             return self._make_node(assignment, compute)
-        return (self._stand_in if name == POPULATION else self._make_cloud)(assignment, compute, self._crowd)
+        if name == POPULATION:
+            return self._stand_in(assignment, compute, self._crowd)
+        return self._make_cloud(assignment, compute, self._crowd)
 
     def _make_node(self, assignment: Assignment, compute: ModelledCompute) -> SimulatedNode:
         reporter = self._control.open(assignment.node)
@@ -153,7 +170,12 @@ class Nodes:
         transport = crowd.transport(alone)
         role = self._role(alone, transport, compute, reporter)
         crowd.serve(role, transport)
-        return SimulatedNode(role, compute, reporter, lambda: _rows(summed(transport.traffic(), POPULATION)))
+
+        def traffic() -> list[dict[str, Any]]:
+            total = summed(transport.traffic(), POPULATION)
+            return _rows(total)
+
+        return SimulatedNode(role, compute, reporter, traffic)
 
     def _stand_in(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
         """Make the node that stands for a population."""
@@ -168,7 +190,8 @@ class Nodes:
         compute: ModelledCompute,
         reporter: MemoryReporter,
     ) -> Role:
-        return load_role(assignment)(
+        role_of = load_role(assignment)
+        return role_of(
             assignment,
             transport,
             compute,
@@ -181,16 +204,27 @@ class Nodes:
     def _make_crowd(self, population: Population, fabric: ModelFabric, kept: Checkpoint | None) -> Crowd:
         template = self._assignments[POPULATION]
         (cloud,) = template.related("parent")
-        cost = self._costs[template.model_kind]
-        return Crowd(population, template, cloud, fabric, self.learner, self._pool, cost, self._params, kept)
+        return Crowd(
+            population,
+            template,
+            cloud,
+            fabric,
+            self.learner,
+            self._pool,
+            self._costs[template.model_kind],
+            self._params,
+            kept,
+        )
 
     def _learner_of_client(self, name: str) -> Learner:
         assert self._shards is not None
         assert self._plan.population is not None
         client = client_number(name)
         template = self._assignments[POPULATION]
-        held = self._shards.of(client, int(self._plan.population.sample_counts[client]))
-        return Learner(self._model_pools[template.model_kind], self._data, template.seed, name, held, None, False)
+        samples = int(self._plan.population.sample_counts[client])
+        shard = self._shards.of(client, samples)
+        model_pool = self._model_pools[template.model_kind]
+        return Learner(model_pool, self._data, template.seed, name, shard, None, False)
 
 
 class SimulatedNode:
@@ -228,16 +262,16 @@ class SimulatedNode:
 
     async def _obey(self) -> None:
         while True:
-            self._orders.obey(await self._reporter.inbox.get())
+            order = await self._reporter.inbox.get()
+            self._orders.obey(order)
 
 
 def note_failure(log: Path, error: Exception) -> None:
     """Append the traceback of an error to a node's log."""
-    with (
-        contextlib.suppress(OSError),
-        log.open("a", encoding="utf-8", errors="backslashreplace") as file,
-    ):  # a full disk
-        file.writelines(traceback.format_exception(error))
+    lines = traceback.format_exception(error)
+    # A full disk must not end the run.
+    with contextlib.suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(lines)
 
 
 def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
@@ -246,11 +280,14 @@ def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
 
 def _restored(assignment: Assignment) -> Checkpoint | None:
     """A node's checkpoint. CheckpointError if it is damaged."""
-    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds)
+    path = checkpoint_path(assignment.checkpoint_directory, assignment.node)
+    return load(path, assignment.stop.rounds)
 
 
 def _client_shards(population: Population, data: Prepared) -> ClientShards:
     """The data of all clients, ready before processes are forked that will share it."""
-    shards = ClientShards(population.seed, np.array(data.train_labels), population.alpha)
-    shards.of(0, int(population.sample_counts[0]))
+    labels = np.array(data.train_labels)
+    shards = ClientShards(population.seed, labels, population.alpha)
+    samples_of_first = int(population.sample_counts[0])
+    shards.of(0, samples_of_first)
     return shards

@@ -1,4 +1,4 @@
-"""A client's part in a round or, of an asynchronous algorithm, from a model to its answer; and who observes it.
+"""A client's part in a round or, of an asynchronous algorithm, from a model to its answer; and what observes it.
 
 The record has an event ``client`` for each part. Messages and bytes of clients are those of the node ``population``.
 """
@@ -60,28 +60,33 @@ class Participation:
         moved: Counter[str] = Counter()
         for row in self.transport.traffic():
             moved[row.direction] += row.bytes
-        if not population.asynchronous:
-            staleness = {}
-        else:
-            staleness = {"staleness": self.staleness}
-        return {
+        speed = float(population.speeds[self.client])
+        link_number = int(population.link_numbers[self.client])
+        event = {
             "client": self.name,
             "outcome": self.outcome,
             "began": round(self.began, 6),
             "seconds": round(self.seconds(now), 6),
-            "speed": round(float(population.speeds[self.client]), 6),
+            "speed": round(speed, 6),
             "hardware": population.hardware_name(self.client),
-            "link": population.links[int(population.link_numbers[self.client])].name,
+            "link": population.links[link_number].name,
             "samples": int(population.sample_counts[self.client]),
             "loss": self.loss,
             "sent": moved["sent"],
             "received": moved["received"],
-            **staleness,
         }
+        if population.asynchronous:
+            event["staleness"] = self.staleness
+        return event
 
     def seconds(self, now: float) -> float:
         """How long it took until it went away or its answer arrived, or has taken until ``now``."""
-        return next((t for t in (self.left, self.arrived) if t is not None), now) - self.began
+        end = now
+        if self.left is not None:
+            end = self.left
+        elif self.arrived is not None:
+            end = self.arrived
+        return end - self.began
 
     @property
     def staleness(self) -> int | None:
@@ -128,7 +133,7 @@ class CloudTransport(MemoryTransport):
 
 
 class CloudReporter(MemoryReporter):
-    """The cloud's side of the control plane. That clients come and go is told by the events of their parts."""
+    """The cloud's side of the control plane. The events of their parts report that clients come and go."""
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
         if name not in PRESENCE:
@@ -137,17 +142,20 @@ class CloudReporter(MemoryReporter):
 
 @dataclass(frozen=True)
 class ClientReporter:
-    """Keeps the loss of a client's training, and hands on what its algorithm notes."""
+    """Keeps the loss of a client's training, and passes the events of its algorithm on."""
 
     part: Participation
     population: MemoryReporter | None
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
-        if name not in _OWN and self.population is not None:
-            self.population.event(name, round=round, **{"client": self.part.name} | fields)
+        if name in _OWN or self.population is None:
+            return
+        fields = {"client": self.part.name} | fields
+        self.population.event(name, round=round, **fields)
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
-        if values.get("scope", "train") == "train" and "loss" in values:
+        scope = values.get("scope", "train")
+        if scope == "train" and "loss" in values:
             self.part.loss = float(values["loss"])
 
 
@@ -155,6 +163,11 @@ def summed(rows: Sequence[Traffic], peer: str) -> list[Traffic]:
     """Traffic with any peers as traffic with ``peer``."""
     sums: dict[tuple[str, Direction], tuple[int, int]] = {}
     for row in rows:
-        messages, size = sums.get((row.kind, row.direction), (0, 0))
-        sums[row.kind, row.direction] = messages + row.messages, size + row.bytes
-    return [Traffic(peer, kind, way, *sums[kind, way]) for kind, way in sorted(sums)]
+        key = (row.kind, row.direction)
+        messages, size = sums.get(key, (0, 0))
+        sums[key] = (messages + row.messages, size + row.bytes)
+    total = []
+    for kind, direction in sorted(sums):
+        messages, size = sums[kind, direction]
+        total.append(Traffic(peer, kind, direction, messages, size))
+    return total

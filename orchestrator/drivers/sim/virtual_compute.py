@@ -1,9 +1,9 @@
 """The work of simulated nodes: a few workers really do it, and its time on the virtual clock is computed.
 
-The duration of a step is known in advance (`orchestrator.drivers.sim.cost`). So a worker gets the step at once, and the
-simulation processes events up to the virtual time of its end. Only there it waits for the result: conservative parallel
-simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results and their order do
-not depend on the number of workers.
+The duration of a step is known in advance (`orchestrator.drivers.sim.cost`). So a worker gets the step immediately, and
+the simulation processes events up to the virtual time of its end. Only then it waits for the result: conservative
+parallel simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results and their
+order do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class ModelledCompute:
         samples: int,
         mode: Mode,
     ) -> Any:
-        seconds = self._cost(samples, mode) / (self._speed * self.slow)
+        speed = self._speed * self.slow
+        seconds = self._cost(samples, mode) / speed
         if seconds == 0:
             return fn(*args)
         async with self._turn:
@@ -71,13 +72,13 @@ class ModelledCompute:
                 try:
                     return work.result()
                 except InterruptedError:
-                    await asyncio.sleep(INTERRUPTED_STEP)  # the run ends meanwhile
+                    await asyncio.sleep(INTERRUPTED_STEP)  # the run ends in this time
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
         fn(*args)
 
     def freeze(self, frozen: bool) -> None:
-        """Freeze the node or let it continue. While a node is frozen, its steps stand still."""
+        """Freeze the node or let it continue. While a node is frozen, its steps are paused."""
         now = asyncio.get_running_loop().time()
         if frozen:
             self._frozen_since = now
@@ -91,7 +92,8 @@ class ModelledCompute:
         end = loop.time() + seconds
         frozen = self._frozen
         while True:
-            await asyncio.sleep(end - loop.time())
+            remaining = end - loop.time()
+            await asyncio.sleep(remaining)
             await self._running.wait()
             end = end + self._frozen - frozen
             frozen = self._frozen

@@ -6,28 +6,34 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+Inbox = asyncio.Queue[dict[str, Any]]
+Outbox = asyncio.Queue[tuple[str, dict[str, Any]]]  # with the name of the sender
+
 
 class MemoryControl:
     """Both sides of the plane. The orchestrator reads `messages` and sends. Nodes send, and read their own `inbox`."""
 
     def __init__(self) -> None:
-        self._said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self._inboxes: dict[str, asyncio.Queue[dict[str, Any]]] = {}
+        self._messages: Outbox = asyncio.Queue()
+        self._inboxes: dict[str, Inbox] = {}
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield each message with the name of its sender, for ever."""
         while True:
-            yield await self._said.get()
+            yield await self._messages.get()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         """Send a message to a node. A node that does not run misses it."""
-        if node in self._inboxes:
-            self._inboxes[node].put_nowait(dict(message))
+        inbox = self._inboxes.get(node)
+        if inbox is not None:
+            inbox.put_nowait(dict(message))
 
     def open(self, node: str, side: type[MemoryReporter] | None = None) -> MemoryReporter:
-        """Open the plane for a node that begins, and return the node's side."""
-        self._inboxes[node] = asyncio.Queue()
-        return (side or MemoryReporter)(node, self._said, self._inboxes[node])
+        """Open the plane for a node that starts, and return the node's side."""
+        inbox: Inbox = asyncio.Queue()
+        self._inboxes[node] = inbox
+        kind = side or MemoryReporter
+        return kind(node, self._messages, inbox)
 
     def leave(self, node: str) -> None:
         """Close the plane for a node that has ended."""
@@ -37,18 +43,19 @@ class MemoryControl:
 class MemoryReporter:
     """A node's side of the plane, as its `node.messaging.control.Reporter`."""
 
-    def __init__(
-        self, node: str, said: asyncio.Queue[tuple[str, dict[str, Any]]], inbox: asyncio.Queue[dict[str, Any]]
-    ) -> None:
+    def __init__(self, node: str, outbox: Outbox, inbox: Inbox) -> None:
         self.inbox = inbox
         self._node = node
-        self._said = said
+        self._outbox = outbox
 
     def say(self, type: str, **fields: Any) -> None:
-        self._said.put_nowait((self._node, {"type": type, **fields}))
+        message = {"type": type, **fields}
+        self._outbox.put_nowait((self._node, message))
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
-        self.say("event", name=name, **({} if round is None else {"round": round}), **fields)
+        if round is not None:
+            fields = {"round": round, **fields}
+        self.say("event", name=name, **fields)
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
         self.say("metric", round=round, values=dict(values))

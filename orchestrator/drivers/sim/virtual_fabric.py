@@ -18,7 +18,7 @@ from orchestrator.drivers.sim.media.channels import SharedMedia
 from orchestrator.drivers.sim.media.clients import ClientFlow, FlowClass
 from orchestrator.drivers.sim.media.links import SharedFlow
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle, plus
+from orchestrator.fabric.base import ChannelRow, Counted, LinkChange, LinkRow, NodeHandle, plus
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.population import LinkShare, Ways
 from orchestrator.scenario.sections.topology import POPULATION, Ends
@@ -43,7 +43,7 @@ class ModelFabric:
     engine = "model"
 
     def __init__(self, timeouts: Timeouts) -> None:
-        self._timeouts = timeouts.beat, timeouts.lost_after
+        self._timeouts = (timeouts.beat, timeouts.lost_after)
         self.tcp: Mapping[str, str] = {}
         self.network = MemoryNetwork(self._flow, processing)
         self._seeds: dict[Ends, int] = {}
@@ -73,9 +73,13 @@ class ModelFabric:
         self._media.share(channels)
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            ways = (*self._crossings[ends], *self._crossings[ends[::-1]])
-            if isinstance(flow, SharedFlow) and any(crossing.channel in channels for crossing in ways):
-                flow.change(now, *self._both_ways(ends), self._crossings[ends])
+            if not isinstance(flow, SharedFlow):
+                continue
+            back = ends[::-1]
+            crossings = (*self._crossings[ends], *self._crossings[back])
+            if any(crossing.channel in channels for crossing in crossings):
+                forward, backward = self._both_ways(ends)
+                flow.change(now, forward, backward, self._crossings[ends])
         for client in self._clients.values():
             if isinstance(client, ClientFlow):
                 client.change(now, channels)
@@ -86,7 +90,7 @@ class ModelFabric:
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
-            ends = link.source, link.target
+            ends = (link.source, link.target)
             self._check(ends, link.crossings)
             self._seeds[ends] = link.seed
             self._crossings[ends] = link.crossings
@@ -98,14 +102,16 @@ class ModelFabric:
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         errors: list[Exception | None] = []
         for change in changes:
-            ends = change.source, change.target
+            ends = (change.source, change.target)
             try:
                 if change.crossings is not None:
                     await self.reroute(*ends, change.crossings)
                 elif change.profile is not None:
                     await self.change(*ends, change.profile)
+                elif change.cut:
+                    await self.cut(*ends)
                 else:
-                    await (self.cut if change.cut else self.restore)(*ends)
+                    await self.restore(*ends)
                 errors.append(None)
             except FabricError as error:
                 errors.append(error)
@@ -117,15 +123,18 @@ class ModelFabric:
         for ends in ((source, target), (target, source)):  # acknowledgements go the other way
             line = self.network.line(*ends)
             flow = self._flows[ends]
+            forward, backward = self._both_ways(ends)
             if isinstance(flow, SharedFlow):
-                flow.change(now, *self._both_ways(ends), self._crossings[ends])
+                flow.change(now, forward, backward, self._crossings[ends])
             else:
-                line.reschedule(flow.reshape(now, *self._both_ways(ends)))
+                arrivals = flow.reshape(now, forward, backward)
+                line.reschedule(arrivals)
 
     async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
         self._check((source, target), crossings)
         self._crossings[source, target] = crossings
-        await self.change(source, target, self._profiles[source, target])
+        profile = self._profiles[source, target]
+        await self.change(source, target, profile)
 
     async def cut(self, source: str, target: str) -> None:
         self.network.cut(source, target)
@@ -137,12 +146,16 @@ class ModelFabric:
         rows: list[LinkRow] = []
         now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            counted = (flow if isinstance(flow, Flow) else flow.flow).counted(now)
+            connection = flow if isinstance(flow, Flow) else flow.flow
+            counted = connection.counted(now)
             if self._counted.get(ends) != counted:
                 self._counted[ends] = counted
                 rows.append(_row(ends, counted))
         rows += self._passed.values()
-        return Counted(links=rows, channels=self._media.rows(now) if self._media else ())
+        channels: Sequence[ChannelRow] = ()
+        if self._media is not None:
+            channels = self._media.rows(now)
+        return Counted(links=rows, channels=channels)
 
     async def watch(self) -> None:
         """Wait for ever: nothing can break."""
@@ -161,69 +174,101 @@ class ModelFabric:
         round: int,
     ) -> None:
         """Give a client of a population its link for one round, with the channels that it crosses up and down."""
-        (there, back), media = crossings, self._media
+        up, down = crossings
+        self._admit(
+            (client, cloud),
+            (link.up, link.down),
+            (up, down),
+            derive_seed(seed, "link", client, cloud, str(round)),
+        )
+        self._admit(
+            (cloud, client),
+            (link.down, link.up),
+            (down, up),
+            derive_seed(seed, "link", cloud, client, str(round)),
+        )
+
+    def _admit(
+        self,
+        ends: Ends,
+        link: tuple[LinkProfile, LinkProfile],
+        crossings: Ways,
+        seed: int,
+    ) -> None:
+        """Make one direction of a client's link. ``link`` and ``crossings``: of this direction, then of the other."""
+        media = self._media
         if media is None:
-            alone = (link.up, link.down)
+            self._clients[ends] = Flow(*link, seed, *self._timeouts, resume=False)
+            return
+        own, back = link
+        way, way_back = crossings
+        forward = media.alone(own, way)
+        backward = media.alone(back, way_back)
+        flow = Flow(forward, backward, seed, *self._timeouts, resume=True)
+        if way:
+            move = partial(self._move, ends)
+            self._clients[ends] = ClientFlow(media, self._classes, link, crossings, flow, seed, move)
         else:
-            alone = (media.alone(link.up, there), media.alone(link.down, back))
-        for ends, ways, own, limited in (
-            ((client, cloud), (there, back), (link.up, link.down), alone),
-            ((cloud, client), (back, there), (link.down, link.up), alone[::-1]),
-        ):
-            seed_of_link = derive_seed(seed, "link", *ends, str(round))
-            flow = Flow(*limited, seed_of_link, *self._timeouts, resume=media is not None)
             self._clients[ends] = flow
-            if ways[0] and media is not None:
-                move = partial(self._move, ends)
-                self._clients[ends] = ClientFlow(media, self._classes, own, ways, flow, seed_of_link, move)
 
     def _move(self, ends: Ends, arrivals: list[float]) -> None:
-        self.network.line(*ends).reschedule(arrivals)
+        line = self.network.line(*ends)
+        line.reschedule(arrivals)
 
     def dismiss(self, client: str, cloud: str) -> None:
         """Take the link of a client away. Its counters are added to those of the links of the population."""
-        for ends, total in (((client, cloud), (POPULATION, cloud)), ((cloud, client), (cloud, POPULATION))):
-            now = asyncio.get_running_loop().time()
-            flow = self._clients.pop(ends)
-            row = _row(total, flow.counted(now))
-            if isinstance(flow, ClientFlow):
-                flow.close()
-            if total in self._passed:
-                self._passed[total] = plus(row, self._passed[total])
-            else:
-                self._passed[total] = row
+        self._dismiss((client, cloud), total=(POPULATION, cloud))
+        self._dismiss((cloud, client), total=(cloud, POPULATION))
+
+    def _dismiss(self, ends: Ends, total: Ends) -> None:
+        """Take one direction away. ``total``: the link of the population that gets its counters."""
+        now = asyncio.get_running_loop().time()
+        flow = self._clients.pop(ends)
+        row = _row(total, flow.counted(now))
+        if isinstance(flow, ClientFlow):
+            flow.close()
+        if total in self._passed:
+            row = plus(row, self._passed[total])
+        self._passed[total] = row
 
     def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
-        ends = source, target
+        ends = (source, target)
         if ends in self._clients:
             return self._clients[ends]
         seed = self._seeds[ends]
-        beats = self._beat_seeds.setdefault(source, seed)
-        (forward, backward), media = self._both_ways(ends), self._media
+        beat_seed = self._beat_seeds.setdefault(source, seed)
+        forward, backward = self._both_ways(ends)
+        media = self._media
         if media is None:
-            self._flows[ends] = self._lockstep.flow(forward, backward, seed, *self._timeouts, beats)
-        else:
-            crossings = self._crossings[ends]
-            move = partial(self._move, ends)
-            alone = media.alone(forward, crossings)
-            flow = Flow(alone, backward, seed, *self._timeouts, resume=True, beat_seed=beats)
-            self._flows[ends] = SharedFlow(media, forward, backward, crossings, seed, flow, move)
-        return self._flows[ends]
+            lockstep = self._lockstep.flow(forward, backward, seed, *self._timeouts, beat_seed)
+            self._flows[ends] = lockstep
+            return lockstep
+        crossings = self._crossings[ends]
+        move = partial(self._move, ends)
+        alone = media.alone(forward, crossings)
+        flow = Flow(alone, backward, seed, *self._timeouts, resume=True, beat_seed=beat_seed)
+        shared = SharedFlow(media, forward, backward, crossings, seed, flow, move)
+        self._flows[ends] = shared
+        return shared
 
     def _check(self, ends: Ends, crossings: Sequence[Crossing]) -> None:
+        source, target = ends
         for crossing in crossings:
-            if self._media is None or not self._media.has(crossing.channel):
-                raise FabricError(
-                    f"link {ends[0]} -> {ends[1]}: there is no channel {crossing.channel!r}; share it first"
-                )
+            channel = crossing.channel
+            if self._media is None or not self._media.has(channel):
+                raise FabricError(f"link {source} -> {target}: there is no channel {channel!r}; share it first")
 
     def _both_ways(self, ends: Ends) -> tuple[LinkProfile, LinkProfile]:
         """A link's own profile, and the one that acknowledgements meet."""
         back = ends[::-1]
-        if self._media is None:
-            return self._profiles[ends], self._profiles[back]
-        return self._profiles[ends], self._media.alone(self._profiles[back], self._crossings[back])
+        forward = self._profiles[ends]
+        backward = self._profiles[back]
+        if self._media is not None:
+            backward = self._media.alone(backward, self._crossings[back])
+        return forward, backward
 
 
 def _row(ends: Ends, counted: Counters) -> LinkRow:
-    return {"source": ends[0], "target": ends[1], **{name: getattr(counted, name) for name in _COUNTERS}}
+    source, target = ends
+    counts = {name: getattr(counted, name) for name in _COUNTERS}
+    return {"source": source, "target": target, **counts}

@@ -47,7 +47,10 @@ class WorkerStep:
     def __init__(self, workers: Workers, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.fn = fn
         self.args = args
-        self.done = self.failed = self.orphaned = self.cancelled = False
+        self.done = False
+        self.failed = False
+        self.orphaned = False
+        self.cancelled = False
         self.value: Any = None
         self.problem: str | None = None
         self._workers = workers
@@ -70,12 +73,24 @@ class WorkerStep:
     def cancel(self) -> None:
         self.cancelled = True
 
+    def orphan(self) -> None:
+        """Note that no worker will do this step, because one was killed."""
+        self.done = True
+        self.orphaned = True
+
+
+def _slot() -> list[memoryview]:
+    """The shared memory of a slot: one part for steps, one for results."""
+    steps = mmap.mmap(-1, SLOT_BYTES)
+    results = mmap.mmap(-1, SLOT_BYTES)
+    return [memoryview(steps), memoryview(results)]
+
 
 class _Worker:
     """One forked process, and its slots."""
 
     def __init__(self, learner_of: Callable[[str], Learner]) -> None:
-        self.memory = [[memoryview(mmap.mmap(-1, SLOT_BYTES)) for _ in range(2)] for _ in range(SLOTS)]  # in and out
+        self.memory = [_slot() for _ in range(SLOTS)]
         self.free = deque(range(SLOTS))
         self.doing: dict[int, WorkerStep] = {}
         self.socket, theirs = socket.socketpair()
@@ -101,12 +116,15 @@ class _Worker:
         if isinstance(owner, Learner):
             task = [owner.node, fn.__name__]
         elif isinstance(owner, Crew):
-            task = [[each.node for each in owner.learners], fn.__name__]
-        head = write([draws, *task, *step.args], self.memory[slot][0])
+            nodes = [learner.node for learner in owner.learners]
+            task = [nodes, fn.__name__]
+        steps, _ = self.memory[slot]
+        head = write([draws, *task, *step.args], steps)
         self.free.popleft()
         self.doing[slot] = step
+        token = _TOKEN.pack(slot, head)
         with contextlib.suppress(ConnectionError):  # `collect` detects it
-            self.socket.sendall(_TOKEN.pack(slot, head))
+            self.socket.sendall(token)
 
     def collect(self) -> bool:
         """Read the result of a step that is done. Returns whether the process lives."""
@@ -115,16 +133,17 @@ class _Worker:
             token = self.socket.recv(_TOKEN.size, socket.MSG_WAITALL)
         if len(token) < _TOKEN.size:
             for step in self.doing.values():
-                step.done = step.orphaned = True
+                step.orphan()
             return False
         slot, head = _TOKEN.unpack(token)
         step = self.doing.pop(slot)
-        if head >= 0 and not step.cancelled:
-            step.value = read(self.memory[slot][1], head, copy=True)
+        _, results = self.memory[slot]
         if head < 0:
-            step.problem = read(self.memory[slot][1], -1 - head, copy=True)
+            step.failed = True
+            step.problem = read(results, -1 - head, copy=True)
+        elif not step.cancelled:
+            step.value = read(results, head, copy=True)
         step.done = True
-        step.failed = head < 0
         self.free.append(slot)
         return True
 
@@ -145,27 +164,29 @@ class Workers:
     def warn(self, problem: str) -> None:
         """Warn of a step that failed in a worker but not here; once, because it may be every step."""
         if not self._warned:
-            words = "a step failed in a worker and was repeated in the main process, which is slow: %s"
-            log.warning(words, problem)
+            text = "a step failed in a worker and was repeated in the main process, which is slow: %s"
+            log.warning(text, problem)
         self._warned = True
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> WorkerStep:
         """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""
         step = WorkerStep(self, fn, args)
-        step.done = step.orphaned = self._broken
-        if not step.done and (self._waiting or not self._start(step)):
+        if self._broken:
+            step.orphan()
+        elif self._waiting or not self._start(step):
             self._waiting.append(step)
         return step
 
     def collect(self, wait: float = 0.0) -> None:
         """Read the results that are ready, and give the workers more steps. ``wait``: seconds to wait for a result."""
         for key, _ in self._selector.select(wait):
-            if not key.data.collect():
+            lives = key.data.collect()
+            if not lives:
                 self._selector.unregister(key.fileobj)
                 self._broken = True
         if self._broken:
             for step in self._waiting:
-                step.done = step.orphaned = True
+                step.orphan()
             self._waiting.clear()
         while self._waiting:
             step = self._waiting[0]
@@ -184,13 +205,14 @@ class Workers:
 
     def _start(self, step: WorkerStep) -> bool:
         """Start a step. False if no worker is free. True if a worker took it, or if it runs in this process later."""
-        worker: _Worker = max(self._workers, key=lambda each: len(each.free))
+        worker: _Worker = max(self._workers, key=lambda worker: len(worker.free))
         if not worker.free:
             return False
         try:
             worker.start(step)
         except CannotCrossError:
-            step.done = step.failed = True  # `WorkerStep.result` runs it in this process
+            step.done = True
+            step.failed = True  # `WorkerStep.result` runs it in this process
         return True
 
 
@@ -211,19 +233,34 @@ def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Lear
     """The learner of a node, or those of several that train together."""
     if isinstance(nodes, str):
         return learner_of(nodes)
-    return Crew([learner_of(each) for each in nodes])
+    learners = [learner_of(node) for node in nodes]
+    return Crew(learners)
+
+
+def _run(step: list[Any], learner_of: Callable[[str], Learner]) -> Any:
+    """Run a step that was read from a slot, see `_Worker.start`."""
+    draws, node, name = step[:3]
+    arguments = step[3:]
+    fn = name
+    if node is not None:
+        owner = _owner(node, learner_of)
+        fn = getattr(owner, name)
+    if draws is not None:
+        fn = Seeded(fn, *draws)
+    return fn(*arguments)
 
 
 def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:
-    while len(token := link.recv(_TOKEN.size, socket.MSG_WAITALL)) == _TOKEN.size:
+    while True:
+        token = link.recv(_TOKEN.size, socket.MSG_WAITALL)
+        if len(token) != _TOKEN.size:
+            return
         slot, head = _TOKEN.unpack(token)
+        steps, results = memory[slot]
         try:
-            draws, node, name, *args = read(memory[slot][0], head, copy=False)
-            if node is None:
-                fn = name
-            else:
-                fn = getattr(_owner(node, learner_of), name)
-            answer = write((fn if draws is None else Seeded(fn, *draws))(*args), memory[slot][1])
+            step = read(steps, head, copy=False)
+            answer = write(_run(step, learner_of), results)
         except Exception as error:
-            answer = -1 - write(f"{type(error).__name__}: {error}"[:1000], memory[slot][1])
+            problem = f"{type(error).__name__}: {error}"
+            answer = -1 - write(problem[:1000], results)
         link.sendall(_TOKEN.pack(slot, answer))

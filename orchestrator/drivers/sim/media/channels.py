@@ -1,6 +1,6 @@
 """Shared channels in a simulation: links that send at the same time divide the rates of their channels.
 
-The model is one of flows. When a link starts or stops sending, or a channel or its cross traffic changes, all links
+The model is a fluid one. When a link starts or stops sending, or a channel or its cross traffic changes, all links
 that share channels with it, directly or through others, get new rates by `netem.media.allocation`. The
 `netem.tcp.flow.Flow` of each continues at its new rate, with the buffer of its fullest channel. What a link's window
 does not allow it to use, for example in slow start, goes to the others until the window changes.
@@ -99,22 +99,27 @@ class _Channel:
     def catch_up(self, now: float) -> None:
         """Count the cross traffic until now."""
         if self.traffic is not None:
-            size = self.traffic.carry(now, self.traffic_most) / 8
-            self.count(CROSS_TRAFFIC, size / FULL_FRAME, size)
+            bits = self.traffic.carry(now, self.traffic_most)
+            size = bits / 8
+            packets = size / FULL_FRAME
+            self.count(CROSS_TRAFFIC, packets, size)
 
     def free(self) -> float:
         """The fraction of its time for which links compete; with rules other than ``fifo`` cross traffic does too."""
         if self.traffic is None or self.profile.rule.own_queues:
             return 1.0
-        return max(LEAST, 1 - self.traffic.rate / self.profile.rate)
+        occupied = self.traffic.rate / self.profile.rate
+        return max(LEAST, 1 - occupied)
 
     def queue(self, now: float) -> float:
         """The seconds that a packet of another link would wait."""
         if self.profile.rule.own_queues:
             return 0.0
+        buffer = self.profile.buffer
         if self.traffic is not None and self.traffic.rate >= self.profile.rate:
-            return self.profile.buffer
-        return STANDING * max(0.0, min(self.profile.buffer, now - self.full_since))
+            return buffer
+        filled = min(buffer, now - self.full_since)
+        return STANDING * max(0.0, filled)
 
 
 class SharedMedia:
@@ -131,11 +136,12 @@ class SharedMedia:
         for flow in self.flows:
             flow.count(now)
         for name, profile in channels.items():
-            if name in self._channels:
-                self._channels[name].catch_up(now)
-                self._channels[name].profile = profile
-            else:
+            channel = self._channels.get(name)
+            if channel is None:
                 self._channels[name] = _Channel(name, profile, self._touch)
+            else:
+                channel.catch_up(now)
+                channel.profile = profile
             self._touch(name)
 
     def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int) -> None:
@@ -159,7 +165,10 @@ class SharedMedia:
         """The profile of a link that has its channels for itself."""
         if not crossings:
             return profile
-        rates = {each.channel: self._channels[each.channel].profile.rate_of(each.member) for each in crossings}
+        rates = {}
+        for channel, member in crossings:
+            shared = self._channels[channel].profile
+            rates[channel] = shared.rate_of(member)
         slowest = min(rates, key=rates.__getitem__)
         return self.shaped(profile, rates[slowest], slowest)
 
@@ -169,13 +178,16 @@ class SharedMedia:
             return profile
         shared = self._channels[channel].profile
         rate = max(1.0, rate)
-        part = min(shared.buffer, HEADROOM * shared.buffer * rate / shared.rate)  # s at the channel's rate
-        return replace(profile, rate=rate, buffer=part * shared.rate / rate, buffer_bytes=None)
+        own_part = HEADROOM * shared.buffer * rate / shared.rate
+        part = min(shared.buffer, own_part)  # s at the channel's rate
+        buffer = part * shared.rate / rate
+        return replace(profile, rate=rate, buffer=buffer, buffer_bytes=None)
 
     def wait(self, crossings: Sequence[Crossing]) -> float:
         """The seconds that the first packet of a link waits behind those of others."""
         now = self.arrivals.loop.time()
-        return sum(self._channels[crossing.channel].queue(now) for crossing in crossings)
+        channels = [self._channels[crossing.channel] for crossing in crossings]
+        return sum(channel.queue(now) for channel in channels)
 
     def note(self, flow: Sharing) -> None:
         """Note that a link starts or stops sending."""
@@ -208,45 +220,49 @@ class SharedMedia:
         for flow in self.flows:
             flow.count(now)
             for channel, member in flow.crossings:
-                queued[channel, member] += flow.queued(now) if channel == flow.waits_in else 0
+                if channel == flow.waits_in:
+                    queued[channel, member] += flow.queued(now)
         rows: list[ChannelRow] = []
         for name, state in self._channels.items():
             state.catch_up(now)
             for member, count in state.counts.items():
-                rows.append(
-                    {
-                        "channel": name,
-                        "member": member,
-                        "packets": round(count.packets),
-                        "bytes": round(count.bytes),
-                        "seconds": count.seconds,
-                        "overflowed": count.overflowed,
-                        "queued_bytes": queued[name, member],
-                    }
-                )
+                row: ChannelRow = {
+                    "channel": name,
+                    "member": member,
+                    "packets": round(count.packets),
+                    "bytes": round(count.bytes),
+                    "seconds": count.seconds,
+                    "overflowed": count.overflowed,
+                    "queued_bytes": queued[name, member],
+                }
+                rows.append(row)
         return rows
 
     def _touch(self, channel: str) -> None:
         """Recompute the shares of a channel's links, after all changes of this turn of the event loop."""
         if not self._changed:
-            self.arrivals.loop.call_soon(self._share_anew)
+            self.arrivals.loop.call_soon(self._update_shares)
         self._changed[channel] = None
 
-    def _share_anew(self) -> None:
+    def _update_shares(self) -> None:
         now = self.arrivals.loop.time()
         channels, flows = self._connected(self._changed)
         self._changed = {}
         sending = [flow for flow in flows if flow.crossings and not flow.is_silent(now)]
         profiles = {name: channel.profile for name, channel in channels.items()}
-        links = Counter(crossing for flow in sending for crossing in flow.crossings)
-        transfers: dict[Hashable, Transfer] = {flow: flow.transfer(profiles, links) for flow in sending}
+        crossings = [crossing for flow in sending for crossing in flow.crossings]
+        links = Counter(crossings)
+        transfers: dict[Hashable, Transfer] = {}
+        for flow in sending:
+            transfers[flow] = flow.transfer(profiles, links)
         for name, channel in channels.items():
             channel.catch_up(now)
             if channel.traffic is not None and channel.profile.rule.own_queues:
-                transfers[name] = Transfer({name: use_of(channel.profile, CROSS_TRAFFIC)}, channel.traffic.rate)
+                use = use_of(channel.profile, CROSS_TRAFFIC)
+                transfers[name] = Transfer({name: use}, channel.traffic.rate)
         free = {name: channel.free() for name, channel in channels.items()}
         shares = allocate(transfers, free)
-        wakes = {name: math.inf for name in channels}
+        wakes = dict.fromkeys(channels, math.inf)
         limited = transfers.copy()
         for flow in sending:
             demand, until = flow.demand(now)
@@ -254,11 +270,15 @@ class SharedMedia:
                 limited[flow] = replace(transfers[flow], most=demand)
                 first = flow.crossings[0].channel
                 wakes[first] = min(wakes[first], until)
-        rates = allocate(limited, free) if limited != transfers else shares
+        if limited == transfers:
+            rates = shares
+        else:
+            rates = allocate(limited, free)
         used: defaultdict[str, float] = defaultdict(float)
-        for each, transfer in transfers.items():
+        for sender, transfer in transfers.items():
+            rate = rates[sender]
             for name, use in transfer.uses.items():
-                used[name] += rates[each] * use.seconds / free[name]
+                used[name] += rate * use.seconds / free[name]
         for name, channel in channels.items():
             self._expect(channel, rates.get(name), wakes[name])
             if used[name] > FULL:
@@ -266,8 +286,9 @@ class SharedMedia:
             else:
                 channel.full_since = math.inf
         for flow in sending:
-            fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel]).channel
-            flow.limit(now, max(rates[flow], shares[flow]), fullest)
+            fullest = max(flow.crossings, key=lambda crossing: used[crossing.channel])
+            limit = max(rates[flow], shares[flow])
+            flow.limit(now, limit, fullest.channel)
 
     def _expect(self, channel: _Channel, rate: float | None, wake: float) -> None:
         """Set what cross traffic gets, and when the shares change next."""
@@ -289,8 +310,11 @@ class SharedMedia:
         waiting = list(names)
         while waiting:
             name = waiting.pop()
-            if name not in channels:
-                channels[name] = self._channels[name]
-                flows |= channels[name].sending
-                waiting += [each.channel for flow in channels[name].sending for each in flow.crossings]
+            if name in channels:
+                continue
+            channel = self._channels[name]
+            channels[name] = channel
+            flows |= channel.sending
+            for flow in channel.sending:
+                waiting += [crossing.channel for crossing in flow.crossings]
         return channels, flows

@@ -64,15 +64,18 @@ class _Part:
         """Set the phases: slow start, whose window doubles in each round trip, then the rate of its own link. With
         losses there is one, with the mean rate."""
         self.behind = behind
-        round_trip = round_trip + behind
+        if _loses(own):
+            self.phases.append((self.bits, self.mean))
+            return
+        round_trip += behind
         left = self.bits
         window = self.window
-        lossy = _loses(own)
-        peak = self.mean if lossy else own.rate or FASTEST
-        while not lossy and window < min(left, peak * round_trip):
-            self.phases.append((window, window / round_trip))
-            left = left - window
-            window = 2 * window
+        peak = own.rate or FASTEST
+        while window < min(left, peak * round_trip):
+            rate = window / round_trip
+            self.phases.append((window, rate))
+            left -= window
+            window *= 2
         self.phases.append((left, peak))
 
 
@@ -97,7 +100,8 @@ class FlowClass:
         self._media = media
         self._most = most
         self._weight = weight
-        self.rate = self._given = 0.0  # bit/s and bits of each transfer
+        self.rate = 0.0  # bit/s of each transfer
+        self._given = 0.0  # bits of each transfer
         self._at = media.arrivals.loop.time()
         self._waiting: list[tuple[float, int, _Part, ClientFlow]] = []  # a heap
         self._numbers = count()
@@ -107,8 +111,10 @@ class FlowClass:
 
     def add(self, part: _Part, flow: ClientFlow) -> None:
         self._advance()
-        part.end = self._given + part.phases[0][0]
-        heappush(self._waiting, (part.end, next(self._numbers), part, flow))
+        bits, _ = part.phases[0]
+        part.end = self._given + bits
+        number = next(self._numbers)
+        heappush(self._waiting, (part.end, number, part, flow))
         self._resize(1)
 
     def remove(self, part: _Part) -> None:
@@ -127,8 +133,11 @@ class FlowClass:
         self._advance()
         done = []
         given = self._given + self.rate * TICK
-        while self._waiting and (self._waiting[0][0] <= given or self._waiting[0][2].end == math.inf):
-            end, _, part, flow = heappop(self._waiting)
+        while self._waiting:
+            end, _, part, flow = self._waiting[0]
+            if end > given and part.end != math.inf:
+                break
+            heappop(self._waiting)
             if part.end == end:
                 part.end = math.inf
                 done.append(flow)
@@ -147,8 +156,10 @@ class FlowClass:
         uses = {}
         for channel, member in self.crossings:
             profile = profiles[channel]
-            use = use_of(profile, member, 1.0 if profile.rule.own_queues else self._weight)
-            uses[channel] = use._replace(seconds=self._transfers * use.seconds)
+            weight = 1.0 if profile.rule.own_queues else self._weight
+            use = use_of(profile, member, weight)
+            seconds = self._transfers * use.seconds
+            uses[channel] = use._replace(seconds=seconds)
         return Transfer(uses, self._most)
 
     def limit(self, now: float, rate: float, channel: str | None) -> None:
@@ -157,22 +168,32 @@ class FlowClass:
         self.waits_in = channel if rate < self._most else None
         self.plan += 1
         if self._waiting and rate > 0:
-            self._media.arrivals.add(now + max(0.0, self._waiting[0][0] - self._given) / rate, self)
+            end = self._waiting[0][0]
+            left = max(0.0, end - self._given)
+            self._media.arrivals.add(now + left / rate, self)
 
     def count(self, now: float) -> None:
         self._advance()
         size = self._uncounted / 8
+        packets = size / FULL_FRAME
         self._uncounted = 0.0
         for channel, member in self.crossings:
-            self._media.count(channel, member, size / FULL_FRAME, size)
+            self._media.count(channel, member, packets, size)
 
     def queued(self, now: float) -> int:
         """The bytes with which TCP fills its part of the buffer, as far as the transfers have so many left."""
         if self.waits_in is None:
             return 0
         self._advance()
-        most = STANDING * self._media.profile(self.waits_in).buffer * self.rate
-        return round(sum(min(most, end - self._given) for end, _, part, _ in self._waiting if part.end == end) / 8)
+        channel = self._media.profile(self.waits_in)
+        most = STANDING * channel.buffer * self.rate
+        queued = []
+        for end, _, part, _ in self._waiting:
+            if part.end == end:
+                left = end - self._given
+                queued.append(min(most, left))
+        bits = sum(queued)
+        return round(bits / 8)
 
     def _advance(self) -> None:
         """Give all transfers their bits until now."""
@@ -186,7 +207,8 @@ class FlowClass:
         self._transfers += by
         if not self._transfers:
             self._waiting.clear()
-            self.rate = self._given = 0.0
+            self.rate = 0.0
+            self._given = 0.0
         self.sending = self._transfers > 0
         self._media.note(self)
 
@@ -210,13 +232,14 @@ class ClientFlow:
         self._classes = classes
         self._flow = flow
         self._moved = moved
-        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in ways[0])
-        self._both_ways = tuple(zip(link, ways, strict=True))
+        self._link, self._link_back = link
+        self._way, self._way_back = ways
+        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in self._way)
         self._limited: tuple[LinkProfile, LinkProfile] | None = None  # by the channels, once these have changed
-        self._link = link[0]
-        self._round_trip = link[0].latency + link[1].latency
+        self._round_trip = self._link.latency + self._link_back.latency
         self._weight = 1.0
-        if not all(media.profile(crossing.channel).rule.own_queues for crossing in ways[0]):
+        channels = [media.profile(crossing.channel) for crossing in self._way]
+        if not all(channel.rule.own_queues for channel in channels):
             luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
             self._weight = fifo_weight(*link) * math.exp(FIFO_SPREAD * luck)
         self._parts: deque[_Part] = deque()  # not yet sent
@@ -229,42 +252,54 @@ class ClientFlow:
 
     def send(self, now: float, size: int) -> float:
         self._forget(now)
-        before = max(now, self._parts[-1].alone if self._parts else now)
+        before = now
+        if self._parts:
+            before = max(now, self._parts[-1].alone)
         alone = self._flow.send(now, size)
         if alone == math.inf:
             self._arrivals.append(alone)
             return alone
-        bits = 8 * (size + (-(-size // SEGMENT) or 1) * (FULL_FRAME - SEGMENT))
-        mean = bits / max(alone - before - self._link.latency, 1e-6)
+        segments = -(-size // SEGMENT) or 1  # rounded up
+        headers = segments * (FULL_FRAME - SEGMENT)
+        bits = 8 * (size + headers)
+        seconds = max(alone - before - self._link.latency, 1e-6)
+        mean = bits / seconds
+        window = math.inf
         if self._round_trip:
-            window = self._flow.demand(now)[0] * self._round_trip
-        else:
-            window = math.inf
+            rate, _ = self._flow.demand(now)
+            window = rate * self._round_trip
         self._parts.append(_Part(bits, alone, mean, window))
         self._arrivals.append(LATER)
         if self._class is None:
             self._start()
         return LATER
 
+    def _crosses(self, channels: Container[str]) -> bool:
+        """Whether the link crosses one of these channels, in either direction."""
+        return any(crossing.channel in channels for crossing in (*self._way, *self._way_back))
+
     def change(self, now: float, channels: Container[str]) -> None:
         """Take the new profiles of these channels. Their rate limits when messages can arrive, and with losses also the
         most that they use."""
-        if not any(crossing.channel in channels for _, way in self._both_ways for crossing in way):
+        if not self._crosses(channels):
             return
-        forward, backward = (self._media.alone(profile, way) for profile, way in self._both_ways)
+        forward = self._media.alone(self._link, self._way)
+        backward = self._media.alone(self._link_back, self._way_back)
         if (forward, backward) == self._limited:
             return
-        self._limited = forward, backward
+        self._limited = (forward, backward)
         old = [part.alone for part in self._parts]
-        found = self._flow.reshape(now, forward, backward)
+        arrivals = self._flow.reshape(now, forward, backward)
         parts = reversed(self._parts)
-        for alone, arrival in zip(reversed(found), reversed(self._arrivals), strict=False):  # some have arrived
+        for alone, arrival in zip(reversed(arrivals), reversed(self._arrivals), strict=False):  # some have arrived
             if arrival == LATER:
-                next(parts).alone = alone
+                part = next(parts)
+                part.alone = alone
         if not _loses(self._link):
             return
         latency = self._link.latency
-        before = after = now + latency
+        before = now + latency
+        after = now + latency
         for part, alone in zip(self._parts, old, strict=True):
             if alone > before and after + TICK < part.alone < math.inf:
                 part.mean *= (alone - before) / (part.alone - after)
@@ -272,7 +307,8 @@ class ClientFlow:
             after = max(after, part.alone + latency)
         if self._class is not None:
             part = self._parts[0]
-            part.phases = deque([(self._class.left(part), part.mean)])
+            left = self._class.left(part)
+            part.phases = deque([(left, part.mean)])
             self._class.remove(part)
             self._start()
 
@@ -285,14 +321,18 @@ class ClientFlow:
     def sent(self) -> None:
         """The first phase of the first message is over."""
         self._class = None
-        self._parts[0].phases.popleft()
-        if not self._parts[0].phases:
-            part = self._parts.popleft()
+        part = self._parts[0]
+        part.phases.popleft()
+        if not part.phases:
+            self._parts.popleft()
             now = self._media.arrivals.loop.time()
             self._forget(now)
             place = self._arrivals.index(LATER)
-            before = self._arrivals[place - 1] if place else now
-            self._arrivals[place] = max(now + part.behind + self._link.latency, part.alone, before)
+            before = now
+            if place:
+                before = self._arrivals[place - 1]
+            arrival = now + part.behind + self._link.latency
+            self._arrivals[place] = max(arrival, part.alone, before)
             self._moved(list(self._arrivals))
         if self._parts:
             self._start()
@@ -303,7 +343,8 @@ class ClientFlow:
         left = 0.0
         if self._class is not None:
             first, *others = self._parts
-            left = self._class.left(first) + sum(bits for bits, _ in list(first.phases)[1:])
+            _, *later_phases = first.phases
+            left = self._class.left(first) + sum(bits for bits, _ in later_phases)
             left += sum(part.bits for part in others)
         size = min(int(left / 8), counted.delivered_bytes)
         packets = min(size // FULL_FRAME, counted.delivered)
@@ -325,20 +366,28 @@ class ClientFlow:
         """Start the next phase, or the last one, if the window does not hold the transfer back."""
         part = self._parts[0]
         if not part.phases:
-            part.start(self._link, self._round_trip, self._media.wait(self._crossings))
-        *slow, last = part.phases
-        final = self._class_of(last[1])
-        if slow and final.rate and final.rate < slow[0][1]:
-            part.phases = deque([(sum(bits for bits, _ in part.phases), last[1])])
-        self._class = self._class_of(part.phases[0][1])
+            wait = self._media.wait(self._crossings)
+            part.start(self._link, self._round_trip, wait)
+        _, rate = part.phases[0]
+        _, final_rate = part.phases[-1]
+        final = self._class_of(final_rate)
+        is_slow = len(part.phases) > 1
+        if is_slow and final.rate and final.rate < rate:
+            bits = sum(bits for bits, _ in part.phases)
+            part.phases = deque([(bits, final_rate)])
+            rate = final_rate
+        self._class = self._class_of(rate)
         self._class.add(part, self)
 
     def _class_of(self, most: float) -> FlowClass:
         step = math.ceil(math.log(most) / math.log(STEP))
-        key = self._crossings, step, self._weight
-        if key not in self._classes:
-            self._classes[key] = FlowClass(self._media, self._crossings, STEP**step, self._weight)
-        return self._classes[key]
+        key = (self._crossings, step, self._weight)
+        flow_class = self._classes.get(key)
+        if flow_class is None:
+            upper = STEP**step
+            flow_class = FlowClass(self._media, self._crossings, upper, self._weight)
+            self._classes[key] = flow_class
+        return flow_class
 
     def _forget(self, now: float) -> None:
         while self._arrivals and self._arrivals[0] <= now:

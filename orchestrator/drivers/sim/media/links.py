@@ -24,14 +24,15 @@ random. It is drawn whenever a link starts to send. Fitted likewise."""
 
 SAME = 0.02
 """Shares that differ by less than this fraction count as the same. Computing the rest of a transfer again takes
-longer than all else. Without this, the time would grow with the square of the number of links that send."""
+longer than everything else. Without this, the time would grow with the square of the number of links that send."""
 
 SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
 
 
 def fifo_weight(forward: LinkProfile, backward: LinkProfile) -> float:
     """The weight of a link in a channel with the rule ``fifo``."""
-    return math.pow(max(forward.latency + backward.latency, SHORTEST), -FIFO_EXPONENT)
+    round_trip = max(forward.latency + backward.latency, SHORTEST)
+    return math.pow(round_trip, -FIFO_EXPONENT)
 
 
 class SharedFlow:
@@ -48,20 +49,24 @@ class SharedFlow:
         flow: Flow,
         moved: Callable[[list[float]], None],
     ) -> None:
-        self.forward, self.backward, self.crossings = forward, backward, tuple(crossings)
+        self.forward = forward
+        self.backward = backward
+        self.crossings = tuple(crossings)
         self.sending = False
         self.plan = 0
         self.share = math.inf  # bit/s, and the channel in which packets wait: see `limit`
         self.narrowest: str | None = None
         self.waits_in: str | None = None  # the same, unless the link's own rate is the narrowest
         self.luck = 1.0  # in channels with one queue for all
-        self.behind = self._waits = 0.0  # s that the link's packets wait behind those of others, and as shaped
+        self.behind = 0.0  # s that the link's packets wait behind those of others
+        self._waits = 0.0  # the same, as shaped
         self._before = Counters()  # what has been added to the channels' counters
         self._media = media
         self._moved = moved
-        self._draw = Random(f"{seed} luck").lognormvariate
-        self._shaped: tuple[LinkProfile, LinkProfile] | None  # what the flow has, without silence
-        self._shaped = media.alone(forward, crossings), backward
+        draws = Random(f"{seed} luck")
+        self._draw = draws.lognormvariate
+        alone = media.alone(forward, crossings)
+        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # of the flow, without silence
         self._given = forward
         self._silent_until = -math.inf
         self.flow = flow
@@ -105,11 +110,14 @@ class SharedFlow:
             self._silent_until = now + forward.silence
             self._shaped = None
         self.count(now)
-        if tuple(crossings) != self.crossings:
+        crossings = tuple(crossings)
+        if crossings != self.crossings:
             self._set(False)
             self.share = math.inf
             self.narrowest = None
-        self.forward, self.backward, self.crossings = replace(forward, silence=0.0), backward, tuple(crossings)
+        self.forward = replace(forward, silence=0.0)
+        self.backward = backward
+        self.crossings = crossings
         self._shape(now)
         self._look(now)
         self._media.touch(self.crossings)
@@ -120,8 +128,9 @@ class SharedFlow:
     def limit(self, now: float, rate: float, channel: str | None) -> None:
         """Send at most at ``rate`` bit/s; packets wait in ``channel``. A change by less than `SAME` has to wait for
         others."""
-        if channel == self.narrowest and self.behind == self._waits and math.isclose(rate, self.share, rel_tol=SAME):
-            return
+        if channel == self.narrowest and self.behind == self._waits:
+            if math.isclose(rate, self.share, rel_tol=SAME):
+                return
         self.share = rate
         self.narrowest = channel
         self._shape(now)
@@ -130,8 +139,9 @@ class SharedFlow:
         """Let the flow have its share; without one it has its channels for itself."""
         rate = self.share
         channel = self.narrowest
+        own_rate = self.forward.rate
         self._waits = self.behind
-        if self.forward.rate is not None and self.forward.rate <= rate:
+        if own_rate is not None and own_rate <= rate:
             self.waits_in = None
         else:
             self.waits_in = channel
@@ -140,13 +150,18 @@ class SharedFlow:
         else:
             forward = self._media.shaped(self.forward, rate, channel)
         if self.behind:
-            forward = replace(forward, latency=forward.latency + self.behind)
-        if (forward, self.backward) != self._shaped:
-            self._shaped = forward, self.backward
-            if self.is_silent(now):
-                forward = replace(forward, silence=self._silent_until - now)
-            self._moved(self.flow.reshape(now, forward, self.backward))
-            self._look(now)
+            latency = forward.latency + self.behind
+            forward = replace(forward, latency=latency)
+        shaped = (forward, self.backward)
+        if shaped == self._shaped:
+            return
+        self._shaped = shaped
+        if self.is_silent(now):
+            silence = self._silent_until - now
+            forward = replace(forward, silence=silence)
+        arrivals = self.flow.reshape(now, forward, self.backward)
+        self._moved(arrivals)
+        self._look(now)
 
     def demand(self, now: float) -> tuple[float, float]:
         """See `netem.tcp.flow.Flow.demand`."""
@@ -158,22 +173,25 @@ class SharedFlow:
         uses = {}
         for crossing in self.crossings:
             profile = profiles[crossing.channel]
-            if not profile.rule.own_queues:
-                weight = self.luck * fifo_weight(self.forward, self.backward)
-            else:
+            if profile.rule.own_queues:
                 weight = 1 / links[crossing]
+            else:
+                weight = self.luck * fifo_weight(self.forward, self.backward)
             uses[crossing.channel] = use_of(profile, crossing.member, weight)
-        return Transfer(uses, self.forward.rate or math.inf)
+        most = self.forward.rate or math.inf
+        return Transfer(uses, most)
 
     def count(self, now: float) -> None:
         """Count what the link has sent over its channels since the last call."""
         counted = self.flow.counted(now)
         before = self._before
+        offered = counted.offered - before.offered
+        duplicated = counted.duplicated - before.duplicated
+        lost = counted.lost - before.lost
         overflowed = counted.overflowed - before.overflowed
-        packets = counted.offered - before.offered + counted.duplicated - before.duplicated
-        packets -= counted.lost - before.lost + overflowed
+        packets = offered + duplicated - lost - overflowed
         size = counted.offered_bytes - before.offered_bytes
-        size += FULL_FRAME * (packets - (counted.offered - before.offered))
+        size += FULL_FRAME * (packets - offered)
         if packets < 0 or size < 0:  # losses are known later than what left the queue
             return
         self._before = counted
@@ -189,15 +207,17 @@ class SharedFlow:
         """Note whether the link sends, and when it will stop. A connection that would give up at its present share
         sends, too: it may get more."""
         leaves = self.flow.leaves()
-        self._set(now < leaves and not self.flow.is_cut)
+        sending = now < leaves and not self.flow.is_cut
+        self._set(sending)
         if self.sending and leaves < math.inf:
             self._media.arrivals.add(leaves, self)
 
     def _set(self, sending: bool) -> None:
         self.plan += 1
-        if sending != self.sending:
-            self.sending = sending
-            if sending:
-                self.luck = self._draw(0.0, FIFO_SPREAD)
-                self.behind = self._media.wait(self.crossings)
-            self._media.note(self)
+        if sending == self.sending:
+            return
+        self.sending = sending
+        if sending:
+            self.luck = self._draw(0.0, FIFO_SPREAD)
+            self.behind = self._media.wait(self.crossings)
+        self._media.note(self)

@@ -41,7 +41,8 @@ def judged(directory: RunDirectory, reason: str, error: str | None) -> Conclusio
         with contextlib.closing(History.open(directory.path)) as history:
             result = summary(history)
             if result["ended"] is None:  # the disk had no room even for the outcome
-                result |= {"ended": reason, "error": error}
+                result["ended"] = reason
+                result["error"] = error
             try:
                 _write_down(directory, history, result)
             except RecordError as refusal:
@@ -49,14 +50,18 @@ def judged(directory: RunDirectory, reason: str, error: str | None) -> Conclusio
     except RecordError as damage:
         raise RunError(error or str(damage)) from damage
     code = exit_code(reason, result["checks"])
-    return Conclusion(result, code if unwritten is None or code == INTERRUPTED else 1, unwritten)
+    if unwritten is not None and code != INTERRUPTED:
+        code = 1
+    return Conclusion(result, code, unwritten)
 
 
 def exit_code(reason: str, checks: Sequence[Check]) -> int:
     """The exit code of a run, from the reason of its end and from its checks."""
     if reason == "interrupted":
         return INTERRUPTED
-    return 1 if reason == "failed" else EXIT_CODES[overall(checks)]
+    if reason == "failed":
+        return 1
+    return EXIT_CODES[overall(checks)]
 
 
 def judge(directory: RunDirectory) -> dict[str, Any]:
@@ -69,8 +74,9 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
 
 def _write_down(directory: RunDirectory, history: History, result: dict[str, Any]) -> None:
     """Write summary.json and report.html. RecordError if there is no room for them."""
+    text = strict_json(result, indent=2) + "\n"
     try:
-        write_whole(directory.summary, strict_json(result, indent=2) + "\n")
+        write_whole(directory.summary, text)
     except OSError as error:
         raise RecordError(
             f"{directory.summary} cannot be written ({error.strerror}): free space, then `report {directory.run}`"

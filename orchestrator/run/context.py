@@ -18,7 +18,7 @@ from orchestrator.scenario.sections.drivers import kind_of
 
 
 class RunClock:
-    """Seconds since the run began. In a continued run the clock stands still during setup, so the record has no gap."""
+    """Seconds since the run began. In a continued run the clock is paused during setup, so the record has no gap."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
         self._loop = loop
@@ -26,10 +26,13 @@ class RunClock:
         self._since = None if past else loop.time()
 
     def __call__(self) -> float:
-        return self._before + (self._loop.time() - self._since if self._since is not None else 0.0)
+        elapsed = 0.0
+        if self._since is not None:
+            elapsed = self._loop.time() - self._since
+        return self._before + elapsed
 
     def start(self) -> None:
-        """Start the clock if it stands still."""
+        """Start the clock if it is paused."""
         if self._since is None:
             self._since = self._loop.time()
 

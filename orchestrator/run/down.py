@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from orchestrator.record.directory import RunDirectory, is_run, paths_in
 from orchestrator.results.history import History
 from orchestrator.scenario.sections.drivers import kind_of
 
-ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
+ORDERLY = 20.0  # s for a running orchestrator to end its run by itself
 CGROUP_PATIENCE = 5.0
 TRACKERS_PATIENCE = 10.0  # s for trackers to write what a run left to write
 
@@ -31,7 +32,7 @@ class Removed:
     """The traces of one run that `down` found, removed, or could not remove (``left``)."""
 
     run: str
-    stopped: bool = False  # its living orchestrator ended the run in order
+    stopped: bool = False  # its running orchestrator ended the run in order
     hosts: list[str] = field(default_factory=list)  # of a swarm, whose agents were ended
     containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
@@ -40,7 +41,9 @@ class Removed:
 
     @property
     def anything(self) -> bool:
-        return self.stopped or bool(self.hosts or self.containers or self.processes or self.cgroups)
+        if self.stopped:
+            return True
+        return bool(self.hosts or self.containers or self.processes or self.cgroups)
 
     def describe(self) -> str:
         """The result in one line."""
@@ -48,11 +51,18 @@ class Removed:
             return f"{self.run}: could not remove {', '.join(self.left)}"
         if not self.anything:
             return f"{self.run}: nothing of it is left on this host"
-        parts = ["ended in order"] if self.stopped else []
-        parts += [f"ended its agents on {', '.join(self.hosts)}"] if self.hosts else []
-        parts += [f"removed {text.count(len(self.containers), 'container')}"] if self.containers else []
-        parts += [f"ended {len(self.processes)} process{'es' * (len(self.processes) != 1)}"] if self.processes else []
-        parts += [f"removed {text.count(len(self.cgroups), 'cgroup')}"] if self.cgroups else []
+        parts = []
+        if self.stopped:
+            parts.append("ended in order")
+        if self.hosts:
+            parts.append(f"ended its agents on {', '.join(self.hosts)}")
+        if self.containers:
+            parts.append(f"removed {text.count(len(self.containers), 'container')}")
+        if self.processes:
+            number = len(self.processes)
+            parts.append(f"ended {number} process" if number == 1 else f"ended {number} processes")
+        if self.cgroups:
+            parts.append(f"removed {text.count(len(self.cgroups), 'cgroup')}")
         return f"{self.run}: {', '.join(parts)}; nothing of it is left on this host"
 
 
@@ -69,18 +79,20 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
             if not stopped and _signal_holder(directory, signal.SIGKILL):
                 _wait_released(directory, 5.0)
     result = clear(run, directory, stopped=stopped)
+    hosts: Sequence[str] = []
     if directory is not None:
         hosts = _hosts(directory)
-    else:
-        if result.hosts or not result.anything:
-            hosts = agents.hosts()
-        else:
-            hosts = []
+    elif result.hosts or not result.anything:
+        hosts = agents.hosts()
     if hosts and not result.left:
-        away = agents.sweep(run, Path() if directory is None else directory.path, hosts)
-        result.left += [f"what it may have left on the host {host} ({reason})" for host, reason in sorted(away.items())]
-    if directory is not None and (holder := directory.holder()) is not None:
-        result.left.append(f"process {holder}, which holds {directory.lock}")
+        folder = Path() if directory is None else directory.path
+        away = agents.sweep(run, folder, hosts)
+        for host, reason in sorted(away.items()):
+            result.left.append(f"what it may have left on the host {host} ({reason})")
+    if directory is not None:
+        holder = directory.holder()
+        if holder is not None:
+            result.left.append(f"process {holder}, which holds {directory.lock}")
     return result
 
 
@@ -100,24 +112,32 @@ def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
     return False
 
 
-def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, trackers: bool = True) -> Removed:
+def clear(
+    run: str,
+    directory: RunDirectory | None,
+    *,
+    stopped: bool = False,
+    trackers: bool = True,
+) -> Removed:
     """Remove everything of a run without an orchestrator. ``trackers``: also those that do not end themselves."""
     result = Removed(run, stopped)
     result.hosts, away = agents.stop_agents(run)
-    result.left += [f"what runs on the host {host}: its agent does not answer" for host in away]
+    for host in away:
+        result.left.append(f"what runs on the host {host}: its agent does not answer")
     if directory is not None:
         _stop_agents(run, directory, result)
     _remove_containers(run, directory, result)
     everything = processes.run_processes(run)
-    found = [each for each in everything if each.part != processes.TRACKER]
-    left = processes.end(found)
+    ended = [process for process in everything if process.part != processes.TRACKER]
+    left = processes.end(ended)
     if trackers:
-        following = [each for each in everything if each.part == processes.TRACKER]
+        following = [process for process in everything if process.part == processes.TRACKER]
         left += processes.end(following, patience=TRACKERS_PATIENCE)
-    result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
+    result.processes = [f"{process.part} {process.command} ({process.pid})" for process in ended]
     result.left += [f"process {process.pid} ({process.command})" for process in left]
     result.cgroups = [str(group) for group in cgroups.left_behind(run)]
-    result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
+    remaining = remove(result.cgroups, CGROUP_PATIENCE)
+    result.left += [f"cgroup {group}" for group in remaining]
     if directory is not None:
         directory.remove_keys()
     return result
@@ -138,9 +158,10 @@ def _stop_agents(run: str, directory: RunDirectory, result: Removed) -> None:
 def _remove_containers(run: str, directory: RunDirectory | None, result: Removed) -> None:
     with leftovers.engine() as engine:
         if engine is not None:
-            found = engine.containers(run)
-            result.containers = [each.node for each in found]
-            result.left += [f"container of {each.node}" for each in engine.remove(found)]
+            containers = engine.containers(run)
+            result.containers = [container.node for container in containers]
+            remaining = engine.remove(containers)
+            result.left += [f"container of {container.node}" for container in remaining]
         elif directory is not None and _had_containers(directory):
             result.left.append("containers: the Docker Engine, which lists them, is not running")
 
@@ -149,7 +170,8 @@ def _had_containers(directory: RunDirectory) -> bool:
     """Whether a run may have left containers: it ended without an outcome, for example when it was killed."""
     try:
         with History.open(directory.path) as history:
-            return kind_of(history.driver).images and history.outcome is None
+            has_images = kind_of(history.driver).images
+            return has_images and history.outcome is None
     except RecordError:
         return False
 
@@ -158,7 +180,8 @@ def _hosts(directory: RunDirectory) -> list[str]:
     """The hosts of a swarm that a run was on."""
     with contextlib.suppress(RecordError), History.open(directory.path) as history:
         if kind_of(history.driver).images:  # other agents keep all in this directory
-            return [host["name"] for host in history.plan.get("hosts", [])]
+            hosts = history.plan.get("hosts", [])
+            return [host["name"] for host in hosts]
     return []
 
 
@@ -172,23 +195,31 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of this user that has a trace on this host: a living orchestrator, a process, a container, a cgroup, or
-    the secret keys of a run below ``runs`` whose orchestrator was killed."""
-    found: dict[str, RunDirectory | None] = {}
-    labelled = [(each.run, each.directory) for each in processes.run_processes()]
-    labelled += [(each.run, each.directory) for each in leftovers.listed()]
+    """Every run of this user that has a trace on this host: a running orchestrator, a process, a container, a cgroup,
+    or the secret keys of a run below ``runs`` with a killed orchestrator."""
+    directories: dict[str, RunDirectory | None] = {}
+    labelled = [(process.run, process.directory) for process in processes.run_processes()]
+    labelled += [(container.run, container.directory) for container in leftovers.listed()]
     labelled += agents.runs().items()
     for run, path in labelled:
         if not os.path.exists(path) or RunDirectory(path).is_ours:
-            found[run] = _known(path)
+            directories[run] = _known(path)
     for group in cgroups.left_behind():
         run = group.name.removeprefix(cgroups.PREFIX)
-        found.setdefault(run, _known((runs / run).resolve()))
+        path = (runs / run).resolve()
+        directories.setdefault(run, _known(path))
     for path in paths_in(runs):
         directory = RunDirectory(path.resolve())
-        if directory.is_ours and directory.lock.exists() and (directory.nodes.exists() or directory.holder()):
-            found[directory.run] = directory
-    return found
+        if directory.is_ours and _has_traces(directory):
+            directories[directory.run] = directory
+    return directories
+
+
+def _has_traces(directory: RunDirectory) -> bool:
+    """Whether the orchestrator of a run holds its directory, or was killed and has left the keys of the nodes."""
+    if not directory.lock.exists():
+        return False
+    return directory.nodes.exists() or bool(directory.holder())
 
 
 def _known(path: Path) -> RunDirectory | None:

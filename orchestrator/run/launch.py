@@ -45,18 +45,18 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
     """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
     Registers the scenario's plug-ins again, because another scenario may have been read since."""
     use(scenario.plugins)
+    labels = None
     if scenario.algorithm is not None:
-        data = PreparedLabels.read(prepare_data(scenario.data, file.parent))
-    else:
-        data = None
+        data = prepare_data(scenario.data, file.parent)
+        labels = PreparedLabels.read(data)
     entry = entry_of(scenario.driver)
+    inventory = None
     if isinstance(entry, KnowsHosts):
         inventory = entry.inventory()
-    else:
-        inventory = None
+    folder = file.parent.absolute()
     if scenario.programs and inventory is not None:
-        refuse_large(file.parent.absolute())
-    return make_plan(scenario, data, str(file.parent.absolute()), inventory)
+        refuse_large(folder)
+    return make_plan(scenario, labels, str(folder), inventory)
 
 
 def launch(
@@ -126,14 +126,16 @@ def kept_origin(
     """
     with History.open(directory.path) as history:
         meta = history.meta
-        file = Path(folder or meta.get("folder", "."), Path(meta["scenario"]).name)
-        overrides = [str(each) for each in meta["overrides"]]
+        name = Path(meta["scenario"]).name
+        file = Path(folder or meta.get("folder", "."), name)
+        overrides = [str(override) for override in meta["overrides"]]
         files = kept_files(history.plan, directory.path)
     try:
         text = directory.scenario.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{directory.run} cannot be continued: {directory.scenario} cannot be read ({error})") from None
-    return Origin(parse(text, str(file), overrides, files, plugins), file, overrides, text, files=files)
+    scenario = parse(text, str(file), overrides, files, plugins)
+    return Origin(scenario, file, overrides, text, files=files)
 
 
 def _plan_of(directory: RunDirectory) -> Plan:
@@ -142,11 +144,14 @@ def _plan_of(directory: RunDirectory) -> Plan:
         planned = history.plan
     origin = kept_origin(directory)
     plan = prepared_plan(origin.scenario, origin.file)
-    away = sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts})
-    if away:
+    planned_hosts = {host["name"] for host in planned.get("hosts", ())}
+    present_hosts = {host.name for host in plan.hosts}
+    missing = sorted(planned_hosts - present_hosts)
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
         raise RunError(
-            f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(away)} "
-            f"{'is' if len(away) == 1 else 'are'} not among those that nodes would run on now: see `hosts`"
+            f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(missing)} "
+            f"{verb} not among those that nodes would run on now: see `hosts`"
         )
     differing = [key for key, value in plan.recorded.items() if planned.get(key) != value]
     if differing:
@@ -158,15 +163,19 @@ def _plan_of(directory: RunDirectory) -> Plan:
 
 
 def _run(
-    driver: str, directory: RunDirectory, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Ending]]
+    driver: str,
+    directory: RunDirectory,
+    open_view: OpenView,
+    start: Callable[[View], Coroutine[Any, Any, Ending]],
 ) -> Conclusion:
     """Run the coroutine from ``start`` on the clock of the driver, and judge the run."""
-    view = SafeView(lambda: open_view(DRIVERS[driver].simulated))
+    virtual = DRIVERS[driver].simulated
+    view = SafeView(lambda: open_view(virtual))
     try:
         view.line(f"run {directory.run}")
         ending = on_clock(driver, start(view))
     finally:
         view.close()
     # 8. Judge the run from its record alone, and write the report.
-    with collecting_seldom():  # what a simulation leaves behind is still there
+    with collecting_seldom():  # the objects of a simulation still exist
         return judged(directory, ending.reason, ending.error)

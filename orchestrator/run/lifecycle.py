@@ -1,7 +1,7 @@
 """One run, from a plan to its end. ``execute`` is the lifecycle. Everything else here belongs to one of its steps.
 
-What judges the run afterwards (`orchestrator.report.judgement`) is not imported: a host that carries out a run
-for another one does not judge it.
+The judgement of the run afterwards (`orchestrator.report.judgement`) is not imported: a host that executes a run for
+another one does not judge it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def execute(
     view: View,
     past: Past | None = None,
 ) -> Ending:
-    """Carry out a plan in a run directory, and leave nothing on the host except that directory.
+    """Execute a plan in a run directory, and leave nothing on the host except that directory.
 
     ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
     the directory's lock. It is closed when the run has ended.
@@ -74,10 +74,11 @@ async def execute(
 
     def write_outcome(ending: Ending) -> None:
         wall = past_wall + time.monotonic() - started
-        record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
+        facts = {"ended": ending.reason, "error": ending.error, "wall_seconds": wall}
+        record.outcome(clock(), facts)
 
     def end_at_once() -> None:
-        clear(directory.run, directory, trackers=False)  # they go on until this process has ended
+        clear(directory.run, directory, trackers=False)  # they continue until this process has ended
         with contextlib.suppress(RecordError):
             write_outcome(INTERRUPTION)
             record.close()
@@ -85,12 +86,15 @@ async def execute(
 
         judge(directory)
 
-    with interruption.handled_by(loop, lambda: _resolve(early, INTERRUPTION), end_at_once):
+    def end_in_order() -> None:
+        _resolve(early, INTERRUPTION)
+
+    with interruption.handled_by(loop, end_in_order, end_at_once):
         # 1. The record exists, so everything that happens next is recorded.
         try:
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
-                ending = await _carry_out(run, clock, early, options)
+                ending = await _execute_steps(run, clock, early, options)
                 if interruption.asked and ending.reason == "failed":  # Slurm signals all processes of a job
                     ending = INTERRUPTION
                 write_outcome(ending)
@@ -106,7 +110,12 @@ def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:
         early.set_result(ending)
 
 
-async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[Ending], options: RunOptions) -> Ending:
+async def _execute_steps(
+    run: RunContext,
+    clock: RunClock,
+    early: asyncio.Future[Ending],
+    options: RunOptions,
+) -> Ending:
     """Steps 2 to 7. An error, or the ending ``early`` at any time, closes everything and ends the run."""
     plan = run.plan
     view = run.view
@@ -115,45 +124,43 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
-            opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, options.processes, view.line)
+            entry = entry_of(plan.driver)
+            opening = entry.open_environment(plan, run.directory, stack, options.processes, view.line)
             environment = await _unless(early, opening)
             if environment is None:
                 return early.result()
             began = True
-            driver = environment.driver
             fabric = environment.fabric
             run.record.engine(fabric.engine, fabric.tcp)
             # 3. Shape the links, then start, attach and register every node.
             session = Session(run, environment)
             stack.push_async_callback(session.close)
             session.listen()
-            early.add_done_callback(lambda _: session.finish(early.result().reason, early.result().error))
-            loop = asyncio.get_running_loop()
-            pacing = None
-            if isinstance(loop, VirtualLoop):
-                loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
-                pacing = Pacing(loop)
-                session.round_began = pacing.round_began
-                session.ended.add_done_callback(pacing.end)
-            await stack.enter_async_context(accept_commands(run, Commands(run, session, pacing).of))
+
+            def finish_early(early: asyncio.Future[Ending]) -> None:
+                ending = early.result()
+                session.finish(ending.reason, ending.error)
+
+            early.add_done_callback(finish_early)
+            pacing = _pacing_of(session)
+            commands = Commands(run, session, pacing)
+            await stack.enter_async_context(accept_commands(run, commands.of))
             await _unless(session.ended, session.media.open())
             await _unless(session.ended, fabric.shape(plan.links))
             await _unless(session.ended, session.moves.begin(run.past))
-            if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
-                run.note("note", {"text": f"before the nodes started, {busy}"})
-                view.line(f"{busy}: nodes and links may be late")
+            if not DRIVERS[plan.driver].simulated:
+                _note_other_load(run, others)
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
                 await _unless(session.ended, session.processes.bring_up_all())
             finally:  # some limits of this host show only when nodes start
-                refused = tcp.notes(fabric.tcp)
-                for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes(), *refused):
-                    run.note("note", {"text": note})
+                _note_limits(run, environment)
             # 4. Measure the links before anything else uses them.
-            if (plan.probe or options.calibrate) and environment.prober is not None and not session.ended.done():
-                measuring = probe_links(
-                    run, session, environment.prober, fabric.engine, environment.network, quick=not options.calibrate
-                )
+            prober = environment.prober
+            measured = plan.probe or options.calibrate
+            if measured and prober is not None and not session.ended.done():
+                quick = not options.calibrate
+                measuring = probe_links(run, session, prober, fabric.engine, environment.network, quick=quick)
                 await _unless(session.ended, measuring)
             if options.calibrate:
                 session.finish("calibrated")
@@ -170,8 +177,41 @@ async def _carry_out(run: RunContext, clock: RunClock, early: asyncio.Future[End
         return ending_after(error, run.directory)
 
 
+def _pacing_of(session: Session) -> Pacing | None:
+    """The pace of the clock if it is virtual; the session then follows it."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualLoop):
+        return None
+    loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
+    pacing = Pacing(loop)
+    session.round_began = pacing.round_began
+    session.ended.add_done_callback(pacing.end)
+    return pacing
+
+
+def _note_other_load(run: RunContext, others: Others) -> None:
+    """Record and show other programs that load this host."""
+    own = pids_of(run.directory.run)
+    busy = others.busy(own)
+    if busy:
+        run.note("note", {"text": f"before the nodes started, {busy}"})
+        run.view.line(f"{busy}: nodes and links may be late")
+
+
+def _note_limits(run: RunContext, environment: Environment) -> None:
+    """Record what the readers of the report should know about this run and its hosts."""
+    fabric = environment.fabric
+    refused = tcp.notes(fabric.tcp)
+    notes = [*run.past.notes(), *run.plan.notes()]
+    notes += environment.driver.notes()
+    notes += [*fabric.notes(), *refused]
+    for note in notes:
+        run.note("note", {"text": note})
+
+
 async def _train(run: RunContext, session: Session, environment: Environment) -> Ending:
-    virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    loop = asyncio.get_running_loop()
+    virtual = isinstance(loop, VirtualLoop)
     async with (
         watch(run, session, environment.fabric, environment.network, virtual=virtual),
         sensed(run, session, environment.driver, virtual=virtual),
@@ -179,15 +219,17 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
         if not session.ended.done():
             await session.start_training()
             run.note("training", {})
-            run.record.flush()  # a simulation may stand still from now on
+            run.record.flush()  # a simulation may pause from now on
             run.view.line("training")
             after = run.plan.stop.after
             if after is not None:
-                asyncio.get_running_loop().call_later(max(0.0, after - run.past.training), session.finish, "after")
+                remaining = max(0.0, after - run.past.training)
+                loop.call_later(remaining, session.finish, "after")
         ending = await session.ended
         # 6. Ask the nodes to end. Their last messages are the final counts.
         graces = [program.stop_grace + LAST_STEPS for program in run.plan.programs]
-        await session.stop_nodes(max([STOP_GRACE + STOP_GRACE_EACH * len(run.plan.nodes), *graces]))
+        grace_of_nodes = STOP_GRACE + STOP_GRACE_EACH * len(run.plan.nodes)
+        await session.stop_nodes(max([grace_of_nodes, *graces]))
     # 7. Closing the stack closes everything, in the reverse order of opening.
     return ending
 

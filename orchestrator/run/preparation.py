@@ -34,7 +34,6 @@ T = TypeVar("T")
 def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     """Write the shards, the scenario and the plan into the directory. RunError or RecordError if there is no room."""
     file = origin.file
-    text = origin.text
     facts = {
         "scenario": str(file),
         "folder": str(file.parent.absolute()),
@@ -44,7 +43,11 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     }
     try:
         plan.shards.write(directory.shards)
-        directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())
+        if origin.text is None:
+            content = file.read_bytes()
+        else:
+            content = origin.text.encode()
+        directory.scenario.write_bytes(content)
     except OSError as error:
         raise RunError(
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
@@ -52,7 +55,8 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     planned = plan.to_json()
     keep_files(planned, file.parent, directory.path, origin.files)
     keep_plugins(plan.plugins, directory.plugins)
-    return Record.create(directory.path, json.dumps(planned, indent=1) + "\n", facts)
+    plan_text = json.dumps(planned, indent=1) + "\n"
+    return Record.create(directory.path, plan_text, facts)
 
 
 def on_clock(driver: str, work: Coroutine[Any, Any, T]) -> T:
@@ -83,11 +87,12 @@ def require(plan: Plan, workers: int) -> None:
     """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
     it has too little memory, or that this process may not open as many files as the run needs."""
     entry = entry_of(plan.driver)
-    found = entry.missing(plan)
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise HostError("\n".join(str(error) for error in found))
+    missing = entry.missing(plan)
+    if len(missing) == 1:
+        raise missing[0]
+    if missing:
+        sentences = [str(error) for error in missing]
+        raise HostError("\n".join(sentences))
     require_room(plan, workers)
 
 
@@ -96,18 +101,24 @@ def require_room(plan: Plan, workers: int = 1) -> None:
     files."""
     kind = DRIVERS[plan.driver]
     clients = models_of_a_round(plan)
+    nodes = 0
     if kind.node_bytes and plan.algorithm:
         nodes = len(plan.nodes)
-    else:
-        nodes = 0
-    needed = nodes * kind.node_bytes + clients * plan.model_bytes
-    if not kind.several_hosts and needed > (memory := host_memory()):
-        what = f"{text.count(nodes, 'node')} and the models" if nodes else "the models"
-        raise HostError(
-            f"{what} of {text.count(clients, 'client')} in a round take at least {text.size(needed)}, and this host has"
-            f" {text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
-        )
+    if not kind.several_hosts:
+        needed = nodes * kind.node_bytes + clients * plan.model_bytes
+        _require_memory(needed, nodes, clients)
     provide(open_files(plan, workers))
+
+
+def _require_memory(needed: int, nodes: int, clients: int) -> None:
+    memory = host_memory()
+    if needed <= memory:
+        return
+    what = f"{text.count(nodes, 'node')} and the models" if nodes else "the models"
+    raise HostError(
+        f"{what} of {text.count(clients, 'client')} in a round take at least {text.size(needed)}, and this host has"
+        f" {text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
+    )
 
 
 def open_files(plan: Plan, workers: int) -> int:
@@ -116,7 +127,10 @@ def open_files(plan: Plan, workers: int) -> int:
     gate's view, and ZeroMQ's own signalling."""
     if DRIVERS[plan.driver].simulated:
         return FILES + 4 * workers
-    return FILES + 4 * len(plan.nodes) + 2 * len(plan.programs) + 4 * len(plan.hosts)
+    of_nodes = 4 * len(plan.nodes)
+    of_programs = 2 * len(plan.programs)
+    of_hosts = 4 * len(plan.hosts)
+    return FILES + of_nodes + of_programs + of_hosts
 
 
 def models_of_a_round(plan: Plan) -> int:
@@ -128,7 +142,8 @@ def models_of_a_round(plan: Plan) -> int:
     if plan.population is not None:
         return plan.population.selected
     clients = sum(node.samples > 0 for node in plan.nodes)
-    return math.ceil(clients * float(plan.params.get("participation", 1.0)))
+    participation = float(plan.params.get("participation", 1.0))
+    return math.ceil(clients * participation)
 
 
 def host_memory() -> int:

@@ -44,7 +44,9 @@ class Past:
             return []
         first = min(self.kept)
         last = max(self.kept)
-        rounds = f"round {first}" if first == last else f"rounds {first} to {last} of the leading nodes"
+        rounds = f"round {first}"
+        if first != last:
+            rounds = f"rounds {first} to {last} of the leading nodes"
         return [
             f"continued after {rounds}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
             "a checkpoint restarted, and messages in transit were lost"
@@ -61,8 +63,11 @@ class Past:
         return self._hit_by("join")
 
     def _hit_by(self, action: str) -> set[str]:
-        hit = [span for span in self.faults if span.action == action and span.start is not None]
-        return {node for span in hit for node in span.nodes}
+        nodes: set[str] = set()
+        for span in self.faults:
+            if span.action == action and span.start is not None:
+                nodes.update(span.nodes)
+        return nodes
 
 
 NOTHING = Past()
@@ -72,29 +77,41 @@ def past_of(directory: RunDirectory) -> Past:
     """The past of a run that ended early. RunError if the run is complete or has no checkpoint."""
     with History.open(directory.path) as history:
         outcome = history.outcome
-        if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):
+        ended = "killed"
+        wall_seconds = None
+        if outcome is not None:
+            ended = outcome.ended
+            wall_seconds = outcome.wall
+        if outcome is not None and ended in (*COMPLETE, "calibrated"):
             rounds = text.count(history.rounds_done(), "round")
-            raise RunError(f"{directory.run} is complete ({rounds}, ended by {outcome.ended}): nothing to continue")
+            raise RunError(f"{directory.run} is complete ({rounds}, ended by {ended}): nothing to continue")
         kept = _kept(directory, history.leaders, history.rounds_planned)
-        begun = [each for each in history.rounds() if each.node in history.leaders]
+        rounds_begun = [begun.round for begun in history.rounds() if begun.node in history.leaders]
         seconds = history.seconds
-        began_at = history.training_began
+        training_began = history.training_began
+        training = 0.0
+        if training_began is not None:
+            training = seconds - training_began
+        device_bytes = [sum(by_kind.values()) for by_kind in bytes_by_device(history).values()]
         return Past(
             seconds=seconds,
-            training=0.0 if began_at is None else seconds - began_at,
-            round=max((each.round for each in begun), default=0),
+            training=training,
+            round=max(rounds_begun, default=0),
             kept=kept,
             faults=tuple(history.faults()),
-            ended=outcome.ended if outcome is not None else "killed",
-            wall_seconds=(outcome.wall if outcome is not None else None) or 0.0,
-            device_bytes=sum(sum(of.values()) for of in bytes_by_device(history).values()),
+            ended=ended,
+            wall_seconds=wall_seconds or 0.0,
+            device_bytes=sum(device_bytes),
         )
 
 
 def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None) -> tuple[int, ...]:
     """The round in each leading node's checkpoint, 0 without a checkpoint. RunError if no leading node has one."""
+    checkpoints = []
     try:
-        checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node), rounds) for node in leaders]
+        for node in leaders:
+            path = checkpoint_path(directory.checkpoints_of(node), node)
+            checkpoints.append(load(path, rounds))
     except (CheckpointError, OSError) as error:
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     if not any(checkpoints):
@@ -102,4 +119,7 @@ def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None)
             f"{directory.run} cannot be continued: {text.some(leaders)} had no checkpoint yet; start its scenario "
             "again with `up`"
         )
-    return tuple(0 if checkpoint is None else checkpoint.round for checkpoint in checkpoints)
+    kept = []
+    for checkpoint in checkpoints:
+        kept.append(0 if checkpoint is None else checkpoint.round)
+    return tuple(kept)

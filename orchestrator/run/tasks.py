@@ -37,8 +37,9 @@ def ending_after(error: Exception, directory: RunDirectory) -> Ending:
         what = f"{error.filename}: " if error.filename else ""
         return Ending("failed", f"{what}{error.strerror}: this host has run out of what {directory.run} needs")
     log = directory.logs / "orchestrator.log"
+    lines = traceback.format_exception(error)
     with contextlib.suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.writelines(traceback.format_exception(error))
+        file.writelines(lines)
     return Ending("failed", f"{type(error).__name__}: {error} (a bug of edgebed: please report {log})")
 
 

@@ -1,4 +1,4 @@
-"""Destinations that follow a run: one process for each, beside the run (`orchestrator.exports.follow`)."""
+"""Destinations that follow a run: one process for each, during the run (`orchestrator.exports.follow`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Ite
     finally:
         for process in processes.values():
             assert process.stdin is not None
-            process.stdin.close()  # tells it that the run has ended
+            process.stdin.close()  # the signal that the run has ended
             process.stdin = None
         for destination, process in processes.items():
             problem = _problem(process)
@@ -41,25 +41,29 @@ def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Ite
 
 
 def _problem(process: subprocess.Popen[str]) -> str | None:
-    """Wait for the end of a tracker. What it said if it failed; None if it did not."""
+    """Wait for the end of a tracker. Its error message if it failed; None if it did not."""
     try:
-        said, _ = process.communicate(timeout=FINISH)
+        output, _ = process.communicate(timeout=FINISH)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         return f"the rest was not written within {FINISH} s"
-    return said.strip() if process.returncode else None
+    if process.returncode == 0:
+        return None
+    return output.strip()
 
 
 def _start(directory: RunDirectory, destination: Destination) -> subprocess.Popen[str]:
+    command = module("orchestrator.exports.follow", str(directory.path), str(destination))
+    own_labels = labels(directory.run, directory.path, TRACKER)
     with _log(directory, destination).open("ab") as errors:
         return subprocess.Popen(
-            module("orchestrator.exports.follow", str(directory.path), str(destination)),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, **labels(directory.run, directory.path, TRACKER)},
+            env={**os.environ, **own_labels},
             start_new_session=True,  # Ctrl-C in a terminal reaches only the orchestrator
         )
 

@@ -92,13 +92,13 @@ def _told_twice() -> None:
     """A node is told to begin twice."""
     from orchestrator.run.nodes.processes import NodeProcesses
 
-    go = NodeProcesses._go
+    go = NodeProcesses._start_training
 
     async def twice(self: NodeProcesses, state: Any) -> None:
         await go(self, state)
         await go(self, state)
 
-    NodeProcesses._go = twice  # type: ignore[method-assign]
+    NodeProcesses._start_training = twice  # type: ignore[method-assign]
 
 
 def _half_counted() -> None:

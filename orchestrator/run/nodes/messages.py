@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -33,7 +33,7 @@ ORCHESTRATORS = frozenset(
 """Events that only the orchestrator may record; readers of the record trust them."""
 
 EVENT = "bad_message"
-TOLD = 10  # bad messages of one node that are recorded one by one; after that only when their number has doubled
+MOST_SINGLE = 10  # bad messages of one node that are recorded one by one; after that only when their number has doubled
 
 Predicate = Callable[[Any], bool]
 
@@ -83,7 +83,9 @@ def _fits(value: Any) -> bool:
 
 def _real(value: Any) -> bool:
     """A real number; NumPy numbers are allowed, because simulated nodes send them unconverted."""
-    return type(value) in (float, int) or (isinstance(value, Real) and not isinstance(value, bool))
+    if type(value) in (float, int):
+        return True
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _values(value: Any) -> bool:
@@ -91,14 +93,21 @@ def _values(value: Any) -> bool:
 
 
 def _shares(value: Any) -> bool:
-    return isinstance(value, dict) and all(_name(peer) and _seconds(share) for peer, share in value.items())
+    if not isinstance(value, dict):
+        return False
+    return all(_name(peer) and _seconds(share) for peer, share in value.items())
 
 
 def _queue(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _name(peer) and isinstance(of, (list, tuple)) and len(of) == 4 and all(map(_number, of))
-        for peer, of in value.items()
-    )
+    if not isinstance(value, dict):
+        return False
+    return all(_name(peer) and _four_numbers(numbers) for peer, numbers in value.items())
+
+
+def _four_numbers(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 4:
+        return False
+    return all(map(_number, value))
 
 
 def _flag(value: Any) -> bool:
@@ -153,6 +162,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "not_finite": {"what": _name, "at": _or_none(_text)},
     "peers": {"shares": _shares, "queue": _queue},
 }
+_COLUMNS = ("type", "name", "round")  # of an event, which are not among its data
 _ROW: Mapping[str, Predicate] = {
     "peer": _name,
     "kind": _name,
@@ -165,22 +175,23 @@ _ROW: Mapping[str, Predicate] = {
 def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
     """Why a message is bad, in words; None if it is good. ``nodes`` are the names of all nodes."""
     kind = message.get("type")
+    checks = None
     if type(kind) is str:
         checks = _MESSAGES.get(kind)
-    else:
-        checks = None
     if checks is None:
         return f"there is no message of type {_shown(kind)}"
     if kind == UNREADABLE:
         return f"unreadable: {_cut(message.get('reason'))}"
     wrong = _first_wrong(message, checks, f"a message of type '{kind}'")
-    if wrong is None and kind == "event":
+    if wrong is not None:
+        return wrong
+    if kind == "event":
         return _event_problem(message)
-    if wrong is None and kind == "metric":
-        return next((why for name, of in message["values"].items() if (why := _metric_problem(name, of))), None)
-    if wrong is None and kind == "traffic":
+    if kind == "metric":
+        return _metrics_problem(message["values"])
+    if kind == "traffic":
         return _traffic_problem(message.get("peers"), nodes)
-    return wrong
+    return None
 
 
 def _event_problem(event: Mapping[str, Any]) -> str | None:
@@ -195,16 +206,30 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
     return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
 
 
+def _metrics_problem(values: Mapping[Any, Any]) -> str | None:
+    for name, value in values.items():
+        wrong = _metric_problem(name, value)
+        if wrong:
+            return wrong
+    return None
+
+
 def _metric_problem(name: Any, value: Any) -> str | None:
     if not _name(name):
         return f"a metric has the name {_shown(name)}, which is not a text of 1 to {LONGEST_NAME} characters"
     if name == "scope":
-        return None if _name(value) else f"the scope of metrics is {_shown(value)}: write a text, such as global"
-    if value is not None and not _number(value):
+        if _name(value):
+            return None
+        return f"the scope of metrics is {_shown(value)}: write a text, such as global"
+    if value is None:
+        return None
+    if not _number(value):
         return f"the metric '{name}' is {_shown(value)}: write a number"
-    if name in SHARES and value is not None and (value < 0 or value > 1):
-        right = f": write {value / 100:g} for {value:g} %" if 1 < value <= 100 else ""
-        return f"the metric '{name}' is {value:g}, and it is a share from 0 to 1{right}"
+    if name in SHARES and (value < 0 or value > 1):
+        wrong = f"the metric '{name}' is {value:g}, and it is a share from 0 to 1"
+        if 1 < value <= 100:
+            wrong += f": write {value / 100:g} for {value:g} %"
+        return wrong
     return None
 
 
@@ -224,8 +249,11 @@ def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
 
 def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Predicate], what: str) -> str | None:
     for name, check in checks.items():
-        if not check(fields.get(name)):
-            return f"{what} has {name} {_shown(fields[name])}" if name in fields else f"{what} has no {name}"
+        if check(fields.get(name)):
+            continue
+        if name not in fields:
+            return f"{what} has no {name}"
+        return f"{what} has {name} {_shown(fields[name])}"
     return None
 
 
@@ -237,23 +265,29 @@ def _flaw(value: Any, levels: int) -> str | None:
         return None
     if levels == 0:
         return f"is nested more than {DEEPEST} levels deep"
-    within = itertools.chain(value, value.values()) if isinstance(value, dict) else value
-    return next((flaw for each in within if (flaw := _flaw(each, levels - 1))), None)
+    contents: Iterable[Any] = value
+    if isinstance(value, dict):
+        contents = itertools.chain(value, value.values())
+    for content in contents:
+        flaw = _flaw(content, levels - 1)
+        if flaw:
+            return flaw
+    return None
 
 
 def _shown(value: Any) -> str:
     """A value as text for an error message. A large value is described by its type and length."""
     if isinstance(value, str | bytes):
-        return repr(value[:40]) + ("…" if len(value) > 40 else "")
+        ellipsis = "…" if len(value) > 40 else ""
+        return repr(value[:40]) + ellipsis
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length():,} bits"
     if value is None or isinstance(value, int | float):
         return repr(value)
+    kind = type(value).__name__
     if isinstance(value, dict | list | tuple):
-        size = f" of {len(value)}"
-    else:
-        size = ""
-    return f"{type(value).__name__}{size}"
+        return f"{kind} of {len(value)}"
+    return kind
 
 
 def _cut(value: Any) -> str:
@@ -285,33 +319,42 @@ class MessageRecorder:
                 record.resources(t, node, 0.0, 0)
                 record.traffic_from_zero(node)
             case "beat":
-                record.resources(t, node, message["cpu"], message["rss"], message.get("memory_pss"))
+                memory = message.get("memory_pss")
+                record.resources(t, node, message["cpu"], message["rss"], memory)
             case "event":
-                data = {key: value for key, value in message.items() if key not in ("type", "name", "round")}
+                data = {key: value for key, value in message.items() if key not in _COLUMNS}
                 record.event(t, node, message["name"], message.get("round"), data)
             case "metric":
-                scope = message["values"].get("scope", "train")
-                for name, value in message["values"].items():
-                    if name != "scope" and value is not None:
-                        record.metric(t, node, message.get("round"), scope, name, float(value))
+                self._record_metrics(t, node, message)
             case "traffic":
                 record.traffic(t, node, message["peers"])
             case "failed":
-                record.event(t, node, "failed", None, {"error": message["error"][:LONGEST_TEXT]})
+                error = message["error"][:LONGEST_TEXT]
+                record.event(t, node, "failed", None, {"error": error})
         return True
+
+    def _record_metrics(self, t: float, node: str, message: Mapping[str, Any]) -> None:
+        round = message.get("round")
+        scope = message["values"].get("scope", "train")
+        for name, value in message["values"].items():
+            if name != "scope" and value is not None:
+                self._record.metric(t, node, round, scope, name, float(value))
 
     def end(self) -> None:
         """Record the total number of bad messages of each node, if the record does not have it yet."""
         for node, count in self.bad.items():
             if count > self._reported[node]:
-                self._tell(node)
+                self._report(node)
 
     def _refuse(self, node: str, reason: str) -> None:
         self.bad[node] += 1
         self._reasons[node] = reason
-        if self.bad[node] <= TOLD or self.bad[node] >= 2 * self._reported[node]:
-            self._tell(node)
+        count = self.bad[node]
+        if count <= MOST_SINGLE or count >= 2 * self._reported[node]:
+            self._report(node)
 
-    def _tell(self, node: str) -> None:
-        self._reported[node] = self.bad[node]
-        self._record.event(self._clock(), node, EVENT, None, {"reason": self._reasons[node], "count": self.bad[node]})
+    def _report(self, node: str) -> None:
+        count = self.bad[node]
+        self._reported[node] = count
+        data = {"reason": self._reasons[node], "count": count}
+        self._record.event(self._clock(), node, EVENT, None, data)

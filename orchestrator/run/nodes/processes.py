@@ -1,4 +1,4 @@
-"""The processes of a run's nodes: how they begin, how they end, and which are restarted.
+"""The processes of a run's nodes: how they start, how they end, and which are restarted.
 
 The restart policy of the scenario decides about a node that ended unexpectedly. Faults act on nodes here
 (orchestrator/run/control/injection.py). Every change of a node's state is recorded.
@@ -65,19 +65,21 @@ class NodeState:
 
 
 class NodeProcesses:
-    """The nodes of a run by name, and what begins and ends their processes."""
+    """The nodes of a run by name, and the start and end of their processes."""
 
     def __init__(self, run: RunContext, environment: Environment, works: Works) -> None:
         self._plan = run.plan
         self._past = run.past
-        gone = run.past.left
-        self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in run.plan.nodes}
+        self.nodes: dict[str, NodeState] = {}
+        for node in run.plan.nodes:
+            state = "left" if node.name in run.past.left else "planned"
+            self.nodes[node.name] = NodeState(node, state)
         self._training = False  # whether training has begun
         self._works = works
         self._directory = run.directory
         self._record = run.record
         self._clock = run.clock
-        self._say = run.view.line
+        self._show = run.view.line
         self._control = environment.control
         self._driver = environment.driver
         self._fabric = environment.fabric
@@ -88,20 +90,27 @@ class NodeProcesses:
 
     def watch(self) -> None:
         """Start to watch the driver, and the exits of processes."""
-        self._works.spawn(self._hear_exits())
-        self._works.spawn(self._hear_driver())
+        self._works.spawn(self._handle_exits())
+        self._works.spawn(self._handle_breakdown())
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
         left = self._past.left
         joined = self._past.joined
-        present = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
+        present = []
+        for node in self._plan.nodes:
+            has_joined = node.joins is None or node.name in joined
+            if has_joined and node.name not in left:
+                present.append(node)
+
+        def all_settled() -> bool:
+            return all(self.nodes[node.name].state not in ("restarting", "starting") for node in present)
+
         tasks = Tasks()
         try:
-            await asyncio.gather(
-                *(tasks.start(self.bring_up(node)) for node in self._plan.nodes if node.name in present)
-            )
-            await self._until(lambda: all(self.nodes[name].state not in ("restarting", "starting") for name in present))
+            starts = [tasks.start(self.bring_up(node)) for node in present]
+            await asyncio.gather(*starts)
+            await self._until(all_settled)
         finally:
             await tasks.cancel()
 
@@ -112,15 +121,15 @@ class NodeProcesses:
             await self._changed.wait()
 
     async def train(self) -> None:
-        """Tell every registered node to start training. Nodes that register later start at once."""
+        """Let every registered node start training. Nodes that register later start immediately."""
         self._training = True
         for state in self.nodes.values():
             if state.state == "registered":
-                await self._go(state)
+                await self._start_training(state)
 
     async def stop(self, grace: float) -> None:
-        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others, and at
-        once those that have not registered: nothing can be asked of them."""
+        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others, and
+        immediately those that have not registered: they take no requests."""
         for state in self.nodes.values():
             state.expected_end = True
             if state.state == "paused" and isinstance(self._driver, CanPause):
@@ -128,7 +137,11 @@ class NodeProcesses:
                     await self._driver.resume(state.plan.name)
             if state.up:
                 await self._control.send(state.plan.name, {"type": "stop"})
-        await within(grace, self._until(lambda: not any(state.ending for state in self.nodes.values())))
+
+        def all_ended() -> bool:
+            return not any(state.ending for state in self.nodes.values())
+
+        await within(grace, self._until(all_ended))
 
     async def bring_up(self, node: NodePlan) -> None:
         """Start a node and wait until it has registered. If it ends before, the restart policy decides."""
@@ -137,49 +150,58 @@ class NodeProcesses:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
-            state.expected_end = state.without_power = False
+            state.expected_end = False
+            state.without_power = False
             state.error = ""
             state.log_size = tail.size(log)
             self._set(state, "starting")
             state.handle = await self._driver.start(node, assignment, log)
             self._hold(state)
             try:
-                self._keep_stack(node, await self._fabric.attach(node, state.handle))
+                stack = await self._fabric.attach(node, state.handle)
+                self._record_stack(node, stack)
             except OrchestratorError:
-                if not await within(EXIT_NOTICE, state.gone.wait()):
-                    raise  # the node lives, so the error is the link engine's
-            if not await within(REGISTER_TIMEOUT, state.settled.wait()):
+                has_ended = await within(EXIT_NOTICE, state.gone.wait())
+                if not has_ended:
+                    raise  # the node runs, so the error is the link engine's
+            has_settled = await within(REGISTER_TIMEOUT, state.settled.wait())
+            if not has_settled:
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
                 )
-            if state.handle is not None and not state.expected_end and state.state == "starting":
+            runs = state.handle is not None and not state.expected_end
+            if runs and state.state == "starting":
                 self._set(state, "registered")
         if self._training and state.state == "registered":
-            await self._go(state)
+            await self._start_training(state)
 
     def _hold(self, state: NodeState) -> None:
         if isinstance(self._control, Programs):
             self._control.hold(state.plan.name, state.handle)
 
-    def _keep_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
+    def _record_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
         """Record the TCP settings in force at a node with settings of its own, and what its kernel refused."""
-        if stack:
-            self._record.event(self._clock(), None, tcp.STACK, None, {"node": node.name, **stack})
-            for each in tcp.refused(node.stack, stack):
-                note = f"TCP of {node.name} has {each}, which its kernel refuses"
-                self._record.event(self._clock(), None, "note", None, {"text": note})
+        if not stack:
+            return
+        in_force = {"node": node.name, **stack}
+        self._record.event(self._clock(), None, tcp.STACK, None, in_force)
+        for refused in tcp.refused(node.stack, stack):
+            note = f"TCP of {node.name} has {refused}, which its kernel refuses"
+            self._record.event(self._clock(), None, "note", None, {"text": note})
 
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:
         """The file with a node's assignment, which no host keeps after the start."""
-        with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
+        assignment = self._assignments.get(node)
+        path = self._directory.nodes / f"{node}.json"
+        with handed_out(assignment, path) as file:
             try:
                 yield file
             finally:
                 if isinstance(self._driver, UsesHosts):
                     await self._driver.forget(node)
 
-    async def _go(self, state: NodeState) -> None:
+    async def _start_training(self, state: NodeState) -> None:
         await self._control.send(state.plan.name, {"type": "start"})
         if state.slowness:
             await self._set_slowness(state)
@@ -198,28 +220,28 @@ class NodeProcesses:
             return  # the orchestrator has not asked it to stop: its exit is judged later
         state.expected_end = True
         self._set(state, "done")
-        if state.plan.leads:
-            if self._stop_reason not in (
-                "accuracy",
-                "target",
-            ):  # one of several leaders may reach it before all rounds are done
-                self._stop_reason = reason
-            self._finish_without_leaders()
+        if not state.plan.leads:
+            return
+        # One of several leaders may reach the accuracy or the target before all rounds are done.
+        if self._stop_reason not in ("accuracy", "target"):
+            self._stop_reason = reason
+        self._finish_without_leaders()
 
     def _finish_without_leaders(self) -> None:
-        leaders = [each for each in self.nodes.values() if each.plan.leads]
-        if all(each.state in ("done", "left") for each in leaders):
+        leaders = [state for state in self.nodes.values() if state.plan.leads]
+        if all(leader.state in ("done", "left") for leader in leaders):
             self._works.finish(self._stop_reason)
 
     # Exits of processes
 
-    async def _hear_driver(self) -> None:
+    async def _handle_breakdown(self) -> None:
         await self._driver.lost.wait()
         self._works.finish("failed", f"the process that runs the nodes has ended: {self._driver.breakdown}")
 
-    async def _hear_exits(self) -> None:
+    async def _handle_exits(self) -> None:
         while True:
-            self._ended(await self._driver.exits.get())
+            exit = await self._driver.exits.get()
+            self._ended(exit)
 
     def _ended(self, exit: Exit) -> None:
         state = self.nodes[exit.node]
@@ -234,30 +256,34 @@ class NodeProcesses:
             if exit.code != 0:
                 self._set(state, "crashed", self._detail(state, exit))
             return
-        self._works.spawn(self._detach(state, exit.handle, lingers=not state.without_power))
+        detaching = self._detach(state, exit.handle, lingers=not state.without_power)
+        self._works.spawn(detaching)
         if state.state == "done":
             return
         if state.expected_end:
             if state.state not in ("crashed", "left", "restarting"):
-                self._set(state, "left" if exit.code == 0 else "crashed", "fault")
+                ended = "left" if exit.code == 0 else "crashed"
+                self._set(state, ended, "fault")
         elif exit.code == 0 and state.up:
-            self._works.spawn(self._hear_out(state, exit))
+            self._works.spawn(self._wait_for_last_message(state, exit))
         else:
             self._failed(state, exit)
 
-    async def _hear_out(self, state: NodeState, exit: Exit) -> None:
+    async def _wait_for_last_message(self, state: NodeState, exit: Exit) -> None:
         """Wait for the last message of a node that exited with code 0. Without it, the node has failed."""
-        await within(LAST_WORD, self._until(lambda: state.state == "done"))
+        done = self._until(lambda: state.state == "done")
+        await within(LAST_WORD, done)
         if state.up and state.handle is None:
             self._failed(state, exit)
 
     def _failed(self, state: NodeState, exit: Exit) -> None:
+        name = state.plan.name
         detail = self._detail(state, exit)
         if exit.out_of_memory:
             limit = {"limit": state.plan.hardware.memory}
-            self._record.event(self._clock(), state.plan.name, OUT_OF_MEMORY, None, limit)
+            self._record.event(self._clock(), name, OUT_OF_MEMORY, None, limit)
         self._set(state, "crashed", detail)
-        self._say(f"{state.plan.name} ended unexpectedly ({detail})")
+        self._show(f"{name} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)
 
     def _detail(self, state: NodeState, exit: Exit) -> str:
@@ -273,14 +299,15 @@ class NodeProcesses:
         return self._directory.logs / f"{state.plan.name}.log"
 
     async def _detach(self, state: NodeState, handle: NodeHandle, *, lingers: bool) -> None:
-        if isinstance(self._fabric, KeepsNetworks) and lingers:
-            await within(LINGER, self._let_send(self._fabric, state, handle))
+        fabric = self._fabric
+        if isinstance(fabric, KeepsNetworks) and lingers:
+            await within(LINGER, self._let_send(fabric, state, handle))
         async with state.busy:
             if state.handle is None:
-                await self._fabric.detach(state.plan)
-        if isinstance(self._fabric, KeepsNetworks):
+                await fabric.detach(state.plan)
+        if isinstance(fabric, KeepsNetworks):
             with contextlib.suppress(OrchestratorError):  # then the namespace ends with the run
-                await self._fabric.forget(handle)
+                await fabric.forget(handle)
 
     async def _let_send(self, fabric: KeepsNetworks, state: NodeState, handle: NodeHandle) -> None:
         """Wait until a node that has ended has sent what its kernel holds, or starts again."""
@@ -303,13 +330,17 @@ class NodeProcesses:
         if state.plan.leads or not self._training:
             self._works.finish("failed", why)
         else:
-            self._say(f"{state.plan.name} stays away")
+            self._show(f"{state.plan.name} stays away")
 
     async def _restart(self, state: NodeState) -> None:
+        name = state.plan.name
         await asyncio.sleep(RESTART_DELAY)
-        if isinstance(self._driver, UsesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
-            self._set(state, "crashed", why)
-            self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
+        obstacle = None
+        if isinstance(self._driver, UsesHosts):
+            obstacle = await self._driver.ready(name)
+        if obstacle is not None:
+            self._set(state, "crashed", obstacle)
+            self._give_up(state, f"{name} ended with its host and cannot start again: {obstacle}")
         elif not self._works.ended.done():
             await self.bring_back(state)
 
@@ -394,7 +425,7 @@ class NodeProcesses:
 
     def reassign(self, change: Callable[[Assignment], Assignment]) -> None:
         """Change the assignments that later processes get."""
-        self._assignments = {name: change(each) for name, each in self._assignments.items()}
+        self._assignments = {name: change(assignment) for name, assignment in self._assignments.items()}
 
     def running(self, node: str) -> NodeState:
         """The state of a node that runs; DriverError for any other."""

@@ -1,16 +1,17 @@
-"""What hosts tell about themselves while a run trains, in the record. Not under virtual clocks, which never wait.
+"""The readings of the hosts' sensors while a run trains, in the record. Not under virtual clocks, which never wait.
 
 The agents of a run on several hosts read the sensors of their hosts, under the names of the hosts. The sensors of the
-orchestrator's host are read here, unless nodes live there: then its agent reads them, and nothing is told twice.
+orchestrator's host are read here, unless nodes run there: then its agent reads them, so no reading is recorded twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from orchestrator.drivers.base import Driver, UsesHosts
 from orchestrator.host.sensors.sensing import Sensing
+from orchestrator.host.sensors.sensor import Reading
 from orchestrator.run.context import RunContext
 from orchestrator.run.nodes.session import Session
 
@@ -18,23 +19,34 @@ THIS_HOST = ""
 
 
 @contextlib.asynccontextmanager
-async def sensed(run: RunContext, session: Session, driver: Driver, *, virtual: bool) -> AsyncIterator[None]:
+async def sensed(
+    run: RunContext,
+    session: Session,
+    driver: Driver,
+    *,
+    virtual: bool,
+) -> AsyncIterator[None]:
     """Read the sensors once a second while the body runs, and all of them at its beginning and at its end."""
-    others = driver if isinstance(driver, UsesHosts) else None
+    agents = driver if isinstance(driver, UsesHosts) else None
+    agent_is_here = agents is not None and agents.here
+
+    def record(readings: Sequence[Reading]) -> None:
+        run.record.sensors(run.clock(), THIS_HOST, readings)
+
+    def note(text: str) -> None:
+        run.note("note", {"text": text})
+
     here = None
-    if not virtual and (others is None or not others.here):
-        here = Sensing(
-            lambda readings: run.record.sensors(run.clock(), THIS_HOST, readings),
-            lambda said: run.note("note", {"text": said}),
-        )
+    if not virtual and not agent_is_here:
+        here = Sensing(record, note)
         await here.begin()
         session.spawn(here.forever())
-    if others is not None:
-        await others.sense()
+    if agents is not None:
+        await agents.sense()
     try:
         yield
     finally:
         if here is not None:
             await here.sense(everything=True)
-        if others is not None:
-            await others.sense()
+        if agents is not None:
+            await agents.sense()

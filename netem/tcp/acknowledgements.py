@@ -1,4 +1,4 @@
-"""What a sender of Linux does whose acknowledgements are lost, or small packets that nothing follows.
+"""What a sender of Linux does if acknowledgements are lost, or small packets that nothing follows.
 
 Used for links with loss only. Acknowledgements and beats of both ends advance the chains of losses of their direction,
 which ends long bursts.
@@ -7,6 +7,7 @@ which ends long bursts.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from netem.tcp.path import Path
 from netem.tcp.sender import GIVE_UP, SETUP_ROUND_TRIPS, Beats, Sender, lost_at_end
@@ -27,23 +28,38 @@ def acknowledge(
     """
     if path.acknowledgements is None or sender.probing:
         return
-    first, expected, each = _expected(sender, arrived, hole)
+    first, expected, packets_each = _expected(sender, arrived, hole)
     lost = path.acknowledgements.draw(expected)
     silent = lost_at_end(lost, 0, expected)
     if silent < expected:
-        leading = next(n for n, place in enumerate((*lost, -1)) if place != n)
-        apart = bool(sender.acks)  # followed one by one, every second and the last
-        sender.unheard = silent * each + (0 if apart else sender.pending)
-        sender.next += (leading * each + (0 if apart else first)) * path.pace
+        late = _lost_at_start(lost) * packets_each
+        sender.unheard = silent * packets_each
+        if not sender.acks:  # otherwise followed one by one, every second and the last
+            sender.unheard += sender.pending
+            late += first
+        sender.next += late * path.pace
         return
-    before = sender.window, sender.threshold
+    window = sender.window
+    threshold = sender.threshold
     at = sender.released + sender.probe_timeout(2)
-    if not path.reaches()[1]:
+    _, acknowledged = path.reaches()
+    if not acknowledged:
         at = _retry(sender, path, period, at, arrived=True)
     if 1 < sender.backoff <= GIVE_UP:
-        sender.window, sender.threshold = before
+        sender.window = window
+        sender.threshold = threshold
         sender.backoff = 1
     sender.next = max(sender.next, at + path.round_trip)
+
+
+def _lost_at_start(lost: Sequence[int]) -> int:
+    """The number of lost ones before the first that arrives; ``lost``: their indices."""
+    leading = 0
+    for place in lost:
+        if place != leading:
+            break
+        leading += 1
+    return leading
 
 
 def _expected(sender: Sender, arrived: int, hole: bool) -> tuple[int, int, int]:
@@ -52,12 +68,13 @@ def _expected(sender: Sender, arrived: int, hole: bool) -> tuple[int, int, int]:
     tcp_incr_quickack) and after a hole (RFC 5681)."""
     single = sender.quick > 0 or hole or arrived == 1
     sender.quick -= arrived
-    arrived += sender.pending
-    first = 0 if single or sender.pending else 1
-    sender.pending = 0 if single else arrived % 2
+    waiting = arrived + sender.pending
     if single:
-        return (first, arrived, 1)
-    return (first, arrived // 2, 2)
+        sender.pending = 0
+        return 0, waiting, 1
+    first = 0 if sender.pending else 1
+    sender.pending = waiting % 2
+    return first, waiting // 2, 2
 
 
 def beat(
@@ -68,23 +85,26 @@ def beat(
     patience: float,
 ) -> float:
     """Send the beats that are due before ``now``, in turn with acknowledgements of the peer's; returns when a message
-    written at ``now`` can be released, infinity if never. A peer that hears nothing for ``patience`` s begins a new
+    written at ``now`` can be released, infinity if never. A peer that receives nothing for ``patience`` s starts a new
     connection."""
-    there = path.losses
+    forward = path.losses
     back = path.acknowledgements
-    if there is None or back is None or not sender.sent or now <= sender.next:
+    if forward is None or back is None:
+        return now
+    if not sender.sent or now <= sender.next:
         return now
     at = beats.after(sender.written)
     while at < now:
-        undisturbed = int(min(there.clear / 2, back.clear / 2, (now - at) // beats.period + 1))
+        due = (now - at) // beats.period + 1
+        undisturbed = int(min(forward.clear / 2, back.clear / 2, due))
         if undisturbed:
-            there.draw(2 * undisturbed)
+            forward.draw(2 * undisturbed)
             back.draw(2 * undisturbed)
             at += undisturbed * beats.period
             continue
-        lost = 1 in there.draw(2)
-        unheard = 1 in back.draw(2)
-        if not lost and not unheard:
+        lost = 1 in forward.draw(2)
+        unacknowledged = 1 in back.draw(2)
+        if not lost and not unacknowledged:
             at += beats.period
             continue
         free = _miss_beat(sender, path, beats.period, at, now, arrived=not lost)
@@ -108,19 +128,19 @@ def _miss_beat(
     """React to a beat that left at ``at`` and was lost, or ``arrived`` and its acknowledgement was lost; returns when
     the sender is free for a message written at ``now``.
 
-    A message reveals the loss. Without one, a probe repairs it, or the timer. The acknowledgement of the probe tells
+    A message reveals the loss. Without one, a probe repairs it, or the timer. The acknowledgement of the probe shows
     whether the beat had arrived (DSACK, RFC 2883). If that is unknown, the window shrinks (RFC 8985, section 7.4.2).
     """
     at += sender.probe_timeout(1)
-    arrives, heard = path.reaches()
-    if at >= now or heard:
+    probe_arrives, acknowledged = path.reaches()
+    if at >= now or acknowledged:
         if not arrived:
             sender.shrink()
         return min(at, now)
     if at + sender.timeout >= now:
         sender.shrink()
         return now
-    at = _retry(sender, path, period, at, arrived or arrives)
+    at = _retry(sender, path, period, at, arrived or probe_arrives)
     if sender.backoff == 1:
         sender.shrink()
     elif sender.backoff <= GIVE_UP:
@@ -140,12 +160,13 @@ def _retry(
     If the packet has ``arrived``, beats of the peer acknowledge it too."""
     while sender.backoff <= GIVE_UP:
         wait = sender.timeout
-        if path.hears(round(wait / period)) and arrived:
+        beats = round(wait / period)
+        if path.hears(beats) and arrived:
             return at + min(wait, period)
         at += wait
         sender.time_out()
-        arrives, heard = path.reaches()
-        arrived = arrived or arrives
-        if heard:
+        copy_arrives, acknowledged = path.reaches()
+        arrived = arrived or copy_arrives
+        if acknowledged:
             return at
     return math.inf

@@ -77,7 +77,7 @@ class Flow:
 
     ``resume``: after a change of the profiles, packets that have been released stay in their round and in step with
     the acknowledgements, so that changes to the same profile change times by less than 2 % unless the buffer drops
-    packets. Otherwise they begin a new round.
+    packets. Otherwise they start a new round.
     """
 
     def __init__(
@@ -94,11 +94,12 @@ class Flow:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
         self._sender = Sender(self._path.round_trip)
-        beats = Random(f"{seed if beat_seed is None else beat_seed} beats")
-        if beat == math.inf:
-            phase = 0.0
-        else:
-            phase = beats.uniform(0.0, beat / 2)
+        if beat_seed is None:
+            beat_seed = seed
+        phases = Random(f"{beat_seed} beats")
+        phase = 0.0
+        if beat != math.inf:
+            phase = phases.uniform(0.0, beat / 2)
         self._beats = Beats(beat, phase)
         self._patience = patience
         self._resume = resume
@@ -110,12 +111,13 @@ class Flow:
         self._silent_until = -math.inf
 
     def copy(self, now: float, random: Random | None = None) -> Flow:
-        """An equal flow at ``now``, whose later draws may come from another generator."""
+        """An equal flow at ``now``. Its later draws may come from another generator."""
         self._forget(now)
         other = copy(self)
         other._random = random or self._random
         other._sender = copy(self._sender)
-        other._messages, other._rounds = deque(map(copy, self._messages)), deque(map(copy, self._rounds))
+        other._messages = deque(map(copy, self._messages))
+        other._rounds = deque(map(copy, self._rounds))
         return other
 
     def counted(self, now: float) -> Counters:
@@ -127,22 +129,36 @@ class Flow:
         present = vars(self._sender)
         if not rounds:
             return _counters(present)
-        states = [each.state for each in rounds] + [present]
-        arrived = [each.crossed(now) for each in rounds]
-        place = next((n for n, each in enumerate(rounds) if arrived[n] < each.packets), len(rounds))
+        states = [carried.state for carried in rounds]
+        states.append(present)
+        arrived = [carried.crossed(now) for carried in rounds]
+        place = self._first_incomplete(arrived)
         counters = _counters(states[place])
         if place < len(rounds):
             after = _counters(states[place + 1])
-            more = arrived[place]
-            more -= sum(lost < more for lost in rounds[place].lost)
+            crossed = arrived[place]
+            lost = sum(packet < crossed for packet in rounds[place].lost)
+            more = crossed - lost
+            delivered_bytes = counters.delivered_bytes + more * FULL_FRAME
             counters.delivered = min(counters.delivered + more, after.delivered)
-            counters.delivered_bytes = min(counters.delivered_bytes + more * FULL_FRAME, after.delivered_bytes)
-        sent = [int(each.sent(now)) for each in rounds]
-        place = next((n for n, each in enumerate(rounds) if sent[n] < each.packets), len(rounds))
-        more = sent[place] if place < len(rounds) else 0
-        counters.offered = states[place]["offered"] + more
-        counters.offered_bytes = states[place]["offered_bytes"] + more * FULL_FRAME
+            counters.delivered_bytes = min(delivered_bytes, after.delivered_bytes)
+        sent = [int(carried.sent(now)) for carried in rounds]
+        place = self._first_incomplete(sent)
+        state = states[place]
+        more = 0
+        if place < len(rounds):
+            more = sent[place]
+        counters.offered = state["offered"] + more
+        counters.offered_bytes = state["offered_bytes"] + more * FULL_FRAME
         return counters
+
+    def _first_incomplete(self, counts: Sequence[int]) -> int:
+        """The place of the first round with fewer packets in ``counts`` than it has; the number of rounds if all are
+        complete."""
+        for place, carried in enumerate(self._rounds):
+            if counts[place] < carried.packets:
+                return place
+        return len(self._rounds)
 
     @property
     def is_cut(self) -> bool:
@@ -159,26 +175,32 @@ class Flow:
     def demand(self, now: float) -> tuple[float, float]:
         """The bit/s that the window allows on an empty link, and when the window changes next."""
         allowed = math.inf
-        for each in self._rounds:
-            if each.start > now + 1e-9:
-                return allowed, each.start
-            if self._path.round_trip:
-                allowed = 8 * FULL_FRAME * each.state["limit"] / self._path.round_trip
+        round_trip = self._path.round_trip
+        for carried in self._rounds:
+            if carried.start > now + 1e-9:
+                return allowed, carried.start
+            if round_trip:
+                allowed = 8 * FULL_FRAME * carried.state["limit"] / round_trip
             else:
                 allowed = math.inf
         return allowed, math.inf
 
     def queued(self, now: float) -> int:
         """Number of packets that wait in the queue or are being sent."""
-        return sum(max(0, each.let_go(now) - int(each.sent(now))) for each in self._rounds)
+        packets = 0
+        for carried in self._rounds:
+            sent = int(carried.sent(now))
+            packets += max(0, carried.let_go(now) - sent)
+        return packets
 
     def open(self, now: float) -> float:
-        """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
+        """Start a new connection and discard messages in flight; returns the seconds until its first message."""
         counted = self.counted(now)  # without what waits in the queue
         self._messages.clear()
         self._rounds.clear()
         self._sender = Sender(self._path.round_trip)
-        vars(self._sender).update({name: getattr(counted, name) for name in COUNTED})
+        for name in COUNTED:
+            setattr(self._sender, name, getattr(counted, name))
         self._sender.free = self._silent_until
         return SETUP_ROUND_TRIPS * self._path.round_trip
 
@@ -190,8 +212,9 @@ class Flow:
         if self._messages:
             self._forget(now)
         packets = -(-size // SEGMENT) or 1
+        missing = packets * SEGMENT - size
         self._number += 1
-        message = _Message(self._number, now, packets, packets, packets * SEGMENT - size, more)
+        message = _Message(self._number, now, packets, packets, missing, more)
         self._messages.append(message)
         if self._cut_at is None:
             self._carry(message, now)
@@ -204,12 +227,12 @@ class Flow:
         The packet being sent keeps the share of it that has been sent.
         """
         self._forget(now)
-        sent = [each.sent(now) for each in self._rounds]
-        share = next((some % 1 for some, each in zip(sent, self._rounds, strict=True) if some < each.packets), 0.0)
-        if self._cut_at is not None:
-            changed = []
-        else:
-            changed = self._rewind([int(some) for some in sent])
+        sent = [carried.sent(now) for carried in self._rounds]
+        whole = [int(packets) for packets in sent]
+        share = self._share_of_packet(sent)
+        changed: list[_Message] = []
+        if self._cut_at is None:
+            changed = self._rewind(whole)
         self._path = Path(forward, backward, self._random)
         if forward != self._profile:
             self._profile = forward
@@ -219,9 +242,17 @@ class Flow:
         if self._resume and changed:
             self._sender.next = max(self._sender.next, now)  # the queue is not empty: acknowledgements keep coming
         for message in changed:
-            self._carry(message, now - begun, resumed=self._resume and message is changed[0])
+            resumed = self._resume and message is changed[0]
+            self._carry(message, now - begun, resumed=resumed)
             begun = 0.0
         return [message.arrival for message in self._messages]
+
+    def _share_of_packet(self, sent: Sequence[float]) -> float:
+        """The share of the packet being sent that has been sent, of the rounds with so many ``sent`` packets."""
+        for packets, carried in zip(sent, self._rounds, strict=True):
+            if packets < carried.packets:
+                return packets % 1
+        return 0.0
 
     def cut(self, now: float) -> None:
         """Cut the link: packets in flight are lost. Messages may still be sent; they wait."""
@@ -229,8 +260,10 @@ class Flow:
             return
         self._forget(now)
         self._cut_at = now
-        crossed = [each.crossed(now) for each in self._rounds]
-        lost = sum(max(0, each.let_go(now) - there) for each, there in zip(self._rounds, crossed, strict=True))
+        crossed = [carried.crossed(now) for carried in self._rounds]
+        lost = 0
+        for carried, arrived in zip(self._rounds, crossed, strict=True):
+            lost += max(0, carried.let_go(now) - arrived)
         for message in self._rewind(crossed):
             message.arrival = math.inf
         self._sender.offered += lost
@@ -247,7 +280,9 @@ class Flow:
         waiting = [message for message in self._messages if message.arrival == math.inf]
         if self._cut_at is not None and waiting:
             sender = self._sender
-            attempt = max(self._cut_at, waiting[0].written) + sender.probe_timeout(sum(each.rest for each in waiting))
+            packets = sum(message.rest for message in waiting)
+            cut_short = max(self._cut_at, waiting[0].written)
+            attempt = cut_short + sender.probe_timeout(packets)
             while attempt < now:
                 attempt += sender.timeout
                 sender.time_out()
@@ -265,15 +300,18 @@ class Flow:
             messages.popleft()
         if not messages:
             rounds.clear()
-        else:
-            first = messages[0].number
-            while rounds and (rounds[0].number < first or rounds[0].crossed(now) >= rounds[0].packets):
-                rounds.popleft()
+            return
+        number = messages[0].number
+        while rounds:
+            oldest = rounds[0]
+            if oldest.number >= number and oldest.crossed(now) < oldest.packets:
+                return
+            rounds.popleft()
 
     def _rewind(self, kept: Sequence[int]) -> list[_Message]:
         """Undo the rounds from the first one that is not kept completely; returns the messages to send again."""
-        place = next((place for place, each in enumerate(self._rounds) if kept[place] < each.packets), None)
-        if place is None:
+        place = self._first_incomplete(kept)
+        if place == len(self._rounds):
             return []
         undone = self._rounds[place]
         sender = self._sender
@@ -284,11 +322,12 @@ class Flow:
         lost: list[int] = []
         count = kept[place]
         if count:
-            lost = [each for each in undone.lost if each < count]
+            lost = [packet for packet in undone.lost if packet < count]
             undone.packets = count
             undone.dropped = 0
             self._rounds.append(undone)
-            if self._resume and count > sender.limit - sender.used:  # the window grew with these packets
+            room = sender.limit - sender.used
+            if self._resume and count > room:  # the window grew with these packets
                 queued = undone.begin - max(undone.start, self._silent_until)
                 sender.steady(count, undone.begin - queued, undone.begin, path)
             sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
@@ -308,6 +347,8 @@ class Flow:
         path = self._path
         rounds = self._rounds
         pace = path.pace
+        latency = path.latency
+        period = self._beats.period
         number = message.number
         rest = message.rest
         unnoticed = 0  # packets lost at the end of a round, which only those of the next one reveal
@@ -333,21 +374,20 @@ class Flow:
                 if not self._resume:
                     state = vars(sender).copy()
             clocked = sender.train > 0 or count > room
+            lost: Sequence[int] = ()
             if path.losses:
                 lost = path.losses.draw(count)
-            else:
-                lost = ()
+            dropped = 0
             if pace:
                 dropped = sender.overflow(max(0.0, queued), min(count, room), path)
-            else:
-                dropped = 0
-            rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
+            carried = _Round(start, begin, pace, latency, count, clocked, number, rest, lost, dropped, state)
+            rounds.append(carried)
             revealing = unnoticed > 0
-            if lost or dropped:
+            missing = len(lost) + dropped
+            unnoticed = 0
+            if missing:
                 unnoticed = lost_at_end(lost, 0 if sender.train else dropped, count)
-            else:
-                unnoticed = 0
-            rest += len(lost) + dropped - count
+            rest += missing - count
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
             if revealing:
@@ -358,13 +398,15 @@ class Flow:
                 sender.offered_bytes -= message.missing
                 message.arrival = sender.arrived
                 return
-            if lost or dropped:
-                sender.miss(lost, dropped, count, rest > len(lost) + dropped or message.more, path)
+            if missing:
+                more = rest > missing or message.more
+                sender.miss(lost, dropped, count, more, path)
                 if sender.probing:
-                    path.hears(round((sender.next - sender.released) / self._beats.period))
-            acknowledge(sender, path, self._beats.period, count - len(lost) - dropped, bool(lost or dropped))
-            silent = sender.next + path.latency - max(sender.arrived, message.written)
-            if silent > self._patience and (lost or dropped or path.losses):
+                    wait = sender.next - sender.released
+                    path.hears(round(wait / period))
+            acknowledge(sender, path, period, count - missing, missing > 0)
+            silent = sender.next + latency - max(sender.arrived, message.written)
+            if silent > self._patience and (missing or path.losses):
                 sender.backoff = 2 * GIVE_UP
         message.arrival = math.inf
 
@@ -398,9 +440,12 @@ class _Round:
 
     def let_go(self, now: float) -> int:
         """Number of packets that the sender has released by ``now``."""
-        if not self.clocked or not self.pace or now <= self.start:
-            return self.packets if now >= self.start else 0
-        return min(self.packets, int((now - self.start) / self.pace))
+        if now < self.start:
+            return 0
+        if not self.clocked or not self.pace or now == self.start:
+            return self.packets
+        packets = (now - self.start) / self.pace
+        return min(self.packets, int(packets))
 
     def crossed(self, now: float) -> int:
         """Number of packets that have arrived by ``now``."""
@@ -409,8 +454,10 @@ class _Round:
     def sent(self, now: float) -> float:
         """Number of packets that have left the queue by ``now``, with the share of the one being sent."""
         ahead = now - self.begin
-        if not self.pace or ahead < 0:
+        if not self.pace:
             return self.packets if ahead >= 0 else 0
+        if ahead < 0:
+            return 0
         sent = ahead / self.pace + 1e-9
         if sent < self.packets - self.dropped:
             return sent
@@ -419,13 +466,14 @@ class _Round:
 
 def _counters(state: Mapping[str, Any]) -> Counters:
     """Those of a sender in this state, once everything sent has arrived."""
-    gone = state["lost"] + state["overflowed"]
     duplicated = round(state["duplicated"])
+    missing = state["lost"] + state["overflowed"]
+    more = duplicated - missing
     return Counters(
         offered=state["offered"],
         offered_bytes=state["offered_bytes"],
-        delivered=state["offered"] + duplicated - gone,
-        delivered_bytes=state["offered_bytes"] + FULL_FRAME * (duplicated - gone),
+        delivered=state["offered"] + more,
+        delivered_bytes=state["offered_bytes"] + FULL_FRAME * more,
         lost=state["lost"],
         overflowed=state["overflowed"],
         duplicated=duplicated,

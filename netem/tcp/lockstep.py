@@ -16,6 +16,8 @@ from netem.profile import LinkProfile
 from netem.tcp.flow import Flow
 from netem.tcp.path import is_random
 
+_Call = tuple[Flow, str, tuple[int, ...]]  # a flow, a method and its arguments but the time
+
 
 class Flows:
     """Makes the flows of many links."""
@@ -36,7 +38,9 @@ class Flows:
         make = partial(Flow, forward, backward, seed, beat, patience, beat_seed=beat_seed)
         if is_random(forward, backward):
             return make()
-        key = forward, backward, beat, patience, seed if beat_seed is None else beat_seed
+        if beat_seed is None:
+            beat_seed = seed
+        key = (forward, backward, beat, patience, beat_seed)
         if key not in self._groups:
             self._groups[key] = _Group(make)
         return LockstepFlow(self._groups[key], seed)
@@ -67,12 +71,14 @@ class LockstepFlow:
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """See `Flow.reshape`. The flow leaves its group."""
         if self._group is not None:
-            self._group, self.flow = None, self.flow.copy(now, Random(self._seed))
+            self._group = None
+            self.flow = self.flow.copy(now, Random(self._seed))
         return self.flow.reshape(now, forward, backward)
 
     def _call(self, method: str, now: float, *arguments: int) -> Any:
         if self._group is None or self._group.size == 1:
-            return getattr(self.flow, method)(now, *arguments)
+            bound = getattr(self.flow, method)
+            return bound(now, *arguments)
         self.flow, result = self._group.call(self.flow, method, now, *arguments)
         return result
 
@@ -85,7 +91,7 @@ class _Group:
         self.size = 0
         self._make = make
         self._now = 0.0
-        self._calls: dict[tuple[Flow, str, tuple[int, ...]], tuple[Flow, Any]] = {}  # at this time
+        self._calls: dict[_Call, tuple[Flow, Any]] = {}  # at this time
 
     def join(self) -> Flow:
         """The flow of one more member. That of the first one is its own, so it may change as long as it is alone."""
@@ -94,13 +100,20 @@ class _Group:
             self._new = self._make()
         return self._new
 
-    def call(self, flow: Flow, method: str, now: float, *arguments: int) -> tuple[Flow, Any]:
+    def call(
+        self,
+        flow: Flow,
+        method: str,
+        now: float,
+        *arguments: int,
+    ) -> tuple[Flow, Any]:
         """The flow after the call of a method, and what it returned."""
         if now != self._now:
             self._now = now
             self._calls.clear()
-        key = flow, method, arguments
+        key = (flow, method, arguments)
         if key not in self._calls:
             after = flow.copy(now)
-            self._calls[key] = after, getattr(after, method)(now, *arguments)
+            bound = getattr(after, method)
+            self._calls[key] = after, bound(now, *arguments)
         return self._calls[key]

@@ -15,7 +15,10 @@ SEGMENT = 1448
 
 
 def is_lossy(forward: LinkProfile, backward: LinkProfile) -> bool:
-    return any(each.mean_loss or each.corrupt for each in (forward, backward))
+    for profile in (forward, backward):
+        if profile.mean_loss or profile.corrupt:
+            return True
+    return False
 
 
 def is_random(forward: LinkProfile, backward: LinkProfile) -> bool:
@@ -37,11 +40,15 @@ class Path:
         self.latency = forward.latency
         self.jitter = forward.jitter
         self.wavers = bool(forward.jitter or backward.jitter)
-        self.byte = 8 * (1 + forward.duplicate) / forward.rate if forward.rate else 0.0  # s
+        self.byte = 0.0  # s
+        if forward.rate:
+            self.byte = 8 * (1 + forward.duplicate) / forward.rate
         self.pace = max(FULL_FRAME * self.byte, acknowledgement / 2)  # s per packet
         self.round_trip = forward.latency + backward.latency + acknowledgement
+        self.buffer = math.inf  # packets
         limit = forward.buffer_limit
-        self.buffer = math.inf if limit is None else limit / FULL_FRAME  # packets
+        if limit is not None:
+            self.buffer = limit / FULL_FRAME
         lossy = is_lossy(forward, backward)
         self.losses = LossProcess(forward, random) if lossy else None
         self.acknowledgements = LossProcess(backward, random) if lossy else None
@@ -49,16 +56,16 @@ class Path:
         self.duplicate = forward.duplicate
         self.reorder = forward.reorder
         self.odd = bool(forward.duplicate or forward.reorder)
+        self._share = 0.0
         total = forward.mean_loss + forward.corrupt - forward.mean_loss * forward.corrupt
         if total:
             self._share = forward.corrupt * (1 - forward.mean_loss) / total
-        else:
-            self._share = 0.0
 
     def late(self, packets: int) -> float:
         """The largest jitter (s, may be negative) in a burst of ``packets``."""
         if self.pace:
-            packets = min(packets, 1 + int(2 * self.jitter / self.pace))
+            together = 1 + int(2 * self.jitter / self.pace)
+            packets = min(packets, together)
         return _largest_jitter(self._forward, packets, self._random())
 
     def way_back(self) -> float:
@@ -82,7 +89,8 @@ class Path:
         if self.losses is None or self.acknowledgements is None:
             return beats > 0
         self.losses.draw(beats)
-        return len(self.acknowledgements.draw(beats)) < beats
+        lost = self.acknowledgements.draw(beats)
+        return len(lost) < beats
 
     def is_corrupt(self) -> bool:
         """Draw whether a packet that TCP misses was delivered, but corrupt."""
@@ -97,12 +105,19 @@ class LossProcess:
         if not isinstance(chain, GilbertElliott):
             chain = GilbertElliott(p=0.0, r=1.0, loss_good=chain)
         sound = 1 - profile.corrupt
+        good = 1 - (1 - chain.loss_good) * sound
+        bad = 1 - (1 - chain.loss_bad) * sound
         # For the good and the bad state: the probabilities, per packet, of a loss and of leaving the state.
-        self._states = ((1 - (1 - chain.loss_good) * sound, chain.p), (1 - (1 - chain.loss_bad) * sound, chain.r))
+        self._states = ((good, chain.p), (bad, chain.r))
         self._random = random.random
         self._bad = random.random() < chain.bad_fraction
-        self._stay = self._geometric(self._states[self._bad][1]) + 1
+        self._stay = self._draw_stay()
         self.clear = self._next()  # packets before the next lost one
+
+    def _draw_stay(self) -> float:
+        """Number of packets until the chain leaves its state."""
+        _, leaving = self._states[self._bad]
+        return self._geometric(leaving) + 1
 
     def draw(self, count: int) -> Sequence[int]:
         """The indices of the lost ones among the next ``count`` packets."""
@@ -120,7 +135,8 @@ class LossProcess:
     def _next(self) -> float:
         passed = 0.0
         while True:
-            ahead = self._geometric(self._states[self._bad][0])
+            loss, _ = self._states[self._bad]
+            ahead = self._geometric(loss)
             if ahead < self._stay:
                 self._stay -= ahead + 1
                 return passed + ahead
@@ -128,18 +144,20 @@ class LossProcess:
                 return math.inf
             passed += self._stay
             self._bad = not self._bad
-            self._stay = self._geometric(self._states[self._bad][1]) + 1
+            self._stay = self._draw_stay()
 
     def _geometric(self, chance: float) -> float:
         """Number of failed trials before the first success."""
         if chance >= 1:
             return 0
         if chance > 0:
-            return int(math.log(1 - self._random()) / math.log1p(-chance))
+            uniform = 1 - self._random()
+            return int(math.log(uniform) / math.log1p(-chance))
         return math.inf
 
 
 def _largest_jitter(profile: LinkProfile, packets: int, draw: float) -> float:
     """The largest of ``packets`` jitters. Its distribution function is that of one jitter to the power ``packets``."""
     share = max(draw, 1e-12) ** (1 / packets)
-    return max(profile.jitter * quantile(profile.distribution, share), -profile.latency)
+    jitter = profile.jitter * quantile(profile.distribution, share)
+    return max(jitter, -profile.latency)

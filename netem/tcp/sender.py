@@ -33,7 +33,7 @@ SETUP_ROUND_TRIPS = 5.0
 in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
 
 COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
-KEPT = (*COUNTED, "sent", "released", "written", "free", "arrived")  # when a new connection begins
+KEPT = (*COUNTED, "sent", "released", "written", "free", "arrived")  # when a new connection starts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Beats:
         if self.period == math.inf:
             return math.inf
         step = self.period / 2
-        return self.phase + math.ceil((sent + 0.75 * self.period - self.phase) / step) * step
+        idle = sent + 0.75 * self.period
+        steps = math.ceil((idle - self.phase) / step)
+        return self.phase + steps * step
 
 
 class Sender:
@@ -60,46 +62,61 @@ class Sender:
         self.threshold = math.inf  # of slow start
         self.peak = 0.0  # the window before the last loss
         self.epoch = -math.inf  # when CUBIC's curve began; minus infinity: it restarts
-        self.origin = self.inflection = 0.0  # the curve's W_max and K
+        self.origin = 0.0  # the curve's W_max
+        self.inflection = 0.0  # the curve's K
         self.reno = 0.0  # window of Reno in the same situation
-        self.found = False  # HyStart has ended slow start
+        self.left_slow_start = False  # by HyStart
         self.least = math.inf  # shortest round trip seen
-        self.srtt = self.first_rtt = round_trip  # of the latest packet; of this round's first packet
+        self.srtt = round_trip  # of the latest packet
+        self.first_rtt = round_trip  # of this round's first packet
         self.backoff = 1
-        self.start = self.next = -math.inf  # of this round; of the next, at this round's first acknowledgement
+        self.start = -math.inf  # of this round
+        self.next = -math.inf  # start of the next round, at this round's first acknowledgement
         self.limit = INITIAL_WINDOW  # of this round
         self.used = 0
-        self.train = 0  # packets whose acknowledgements release this round, one after the other
+        self.train = 0  # packets: their acknowledgements release this round, one after the other
         self.clock: tuple[float, ...] = ()  # arrival times of those acknowledgements, if delays vary
         self.acks: tuple[float, ...] = ()  # the same for this round's
         self.back = -math.inf  # latest acknowledgement, if delays vary
         self.pressed = False  # whether more packets were waiting when this round began
-        self.lossy = self.recovering = self.probing = False
+        self.lossy = False
+        self.recovering = False
+        self.probing = False
         self.unheard = 0  # packets of the latest round that arrived, but are acknowledged only with the next round
         self.pending = 0  # how many of them the receiver has not acknowledged yet
         self.quick = QUICK  # packets that the receiver will acknowledge one by one
         self.repairs = 0  # packets that were lost at the end of a round and are to be sent again
         self.repair = 0  # how many of them the latest round may send
-        self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
+        self.sent = 0  # packets so far
+        self.recover = 0  # losses before this number of packets count as one
         self.released = -math.inf  # when the latest packet was released
         self.written = -math.inf  # when the send buffer took the end of the latest message
         self.free = -math.inf  # end of the link's queue
         self.arrived = -math.inf  # latest arrival
-        self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
-        self.duplicated = self.reordered = 0.0
+        self.offered = 0
+        self.offered_bytes = 0
+        self.lost = 0
+        self.overflowed = 0
+        self.corrupted = 0
+        self.duplicated = 0.0
+        self.reordered = 0.0
 
     def reconnect(self, round_trip: float) -> None:
-        """Begin a new connection over the same link."""
+        """Start a new connection over the same link."""
         kept = {name: getattr(self, name) for name in KEPT}
-        vars(self).update(vars(Sender(round_trip)) | kept)
+        fresh = Sender(round_trip)
+        vars(self).update(vars(fresh))
+        vars(self).update(kept)
 
     @property
     def timeout(self) -> float:
-        return min((self.srtt + LEAST_TIMEOUT) * self.backoff, LONGEST_TIMEOUT)
+        first = self.srtt + LEAST_TIMEOUT
+        return min(first * self.backoff, LONGEST_TIMEOUT)
 
     def probe_timeout(self, outstanding: int) -> float:
-        """Timeout of the probe (TLP); longer for a single packet, whose acknowledgement may be delayed."""
-        return min(2 * self.srtt + (PROBE_MARGIN if outstanding > 1 else LEAST_TIMEOUT), self.timeout)
+        """Timeout of the probe (TLP); longer for a single packet, because its acknowledgement may be delayed."""
+        margin = PROBE_MARGIN if outstanding > 1 else LEAST_TIMEOUT
+        return min(2 * self.srtt + margin, self.timeout)
 
     def open(self, now: float, path: Path) -> tuple[float, int]:
         """When packets written at ``now`` can be released, and how many of them."""
@@ -120,7 +137,10 @@ class Sender:
         if self.probing:
             room = 1
         else:
-            room = max(min(int(self.window), MAX_WINDOW) - (self.unheard if clocked else 0), 1)
+            room = min(int(self.window), MAX_WINDOW)
+            if clocked:
+                room -= self.unheard
+            room = max(room, 1)
         self.unheard = 0
         if self.repairs > 0 and not self.probing:
             self.repair *= 2
@@ -154,14 +174,16 @@ class Sender:
             if path.jitter:
                 first = max(first + path.late(1), self.arrived)
             self.next = first + path.way_back()
-            self.first_rtt = rtt = self.next - start
-            if rtt < self.least:
-                self.least = rtt
+            self.first_rtt = self.next - start
+            if self.first_rtt < self.least:
+                self.least = self.first_rtt
         if count > room:  # the window moves with the packets
-            self.released = self.next = start + count * pace
+            self.released = start + count * pace
+            self.next = self.released
             self.used = self.limit
         else:
-            self.released = start + min(count, max(0, self.train - self.used)) * pace
+            clocked = min(count, max(0, self.train - self.used))
+            self.released = start + clocked * pace
             self.used += count
         self.free = finish
         at = finish + path.latency
@@ -171,7 +193,13 @@ class Sender:
             self.arrived = at
         self.srtt = max(finish - self.released, 0.0) + path.round_trip
 
-    def _one_by_one(self, start: float, count: int, short: float, path: Path) -> None:
+    def _one_by_one(
+        self,
+        start: float,
+        count: int,
+        short: float,
+        path: Path,
+    ) -> None:
         """Release packets one by one, for delays that vary: each packet and acknowledgement waits for its predecessors.
         A late acknowledgement delays the packets that it releases, and these may wait again."""
         pace = path.pace
@@ -185,7 +213,9 @@ class Sender:
         release = start
         for number in range(1, count + 1):
             if clock:
-                due = clock[min(-(-(self.used + number) * len(clock) // self.limit), len(clock)) - 1]
+                share = (self.used + number) * len(clock)
+                releasing = -(-share // self.limit)  # rounded up
+                due = clock[min(releasing, len(clock)) - 1]
                 release = due if due > start else start
             free = (free if free > release else release) + pace
             if number == count:
@@ -224,27 +254,30 @@ class Sender:
             written = min(beats.after(written), now)
             halvings = math.ceil((written - sent) / self.timeout) - 1
             if halvings > 0:
+                halved = math.ldexp(self.window, -halvings) // 1
                 self.threshold = max(self.threshold, 0.75 * self.window)
-                self.window = max(math.ldexp(self.window, -halvings) // 1, INITIAL_WINDOW)
+                self.window = max(halved, INITIAL_WINDOW)
             sent = max(sent, written)
         self.epoch += now - self.released
         self.quick = QUICK
         self.pending = 0
-        self.next = self.start = -math.inf  # nothing is in flight
+        self.start = -math.inf  # nothing is in flight
+        self.next = -math.inf
 
     def _acknowledge(self, now: float, pace: float) -> None:
         """Acknowledge the packets of the round that ends."""
-        grows = not self.lossy and (not self.recovering or self.window < self.threshold)
+        slow_start = self.window < self.threshold
+        grows = not self.lossy and (not self.recovering or slow_start)
         self.recovering = self.lossy
         self.lossy = False
         acknowledged = self.used
         if not grows or not acknowledged:
             return
         limited = self.pressed or acknowledged >= self.limit
-        if self.window < self.threshold:
+        if slow_start:
             if not limited and 2 * acknowledged < self.window:
                 return
-            if not self.found:
+            if not self.left_slow_start:
                 self._leave_slow_start(acknowledged, pace)
             grown = self.window + acknowledged
             self.window = min(grown, self.threshold)
@@ -259,20 +292,28 @@ class Sender:
         if self.window + acknowledged < HYSTART_WINDOW:
             return
         late = self.first_rtt - self.least
-        if late > min(max(self.least / 8, 0.004), 0.016):
-            self.threshold = max(self.window + min(HYSTART_SAMPLES, acknowledged), HYSTART_WINDOW)
-            self.found = True
-        elif 0 < 2 * pace <= HYSTART_GAP and self._train(acknowledged, pace) > self.least / 2:
-            self.threshold = max(self.window + self.least / 2 / pace, HYSTART_WINDOW)
-            self.found = True
+        tolerated = min(max(self.least / 8, 0.004), 0.016)
+        if late > tolerated:
+            samples = min(HYSTART_SAMPLES, acknowledged)
+            self.threshold = max(self.window + samples, HYSTART_WINDOW)
+            self.left_slow_start = True
+            return
+        close = 0 < 2 * pace <= HYSTART_GAP
+        if close and self._train(acknowledged, pace) > self.least / 2:
+            half_round_trip = self.least / 2 / pace  # packets
+            self.threshold = max(self.window + half_round_trip, HYSTART_WINDOW)
+            self.left_slow_start = True
 
     def _train(self, acknowledged: int, pace: float) -> float:
         """Duration (s) of the unbroken train of acknowledgements from the first one."""
         if not self.acks:
             return acknowledged * pace
-        gaps = zip(self.acks, self.acks[1:], strict=False)
-        last = next((before for before, after in gaps if after - before > HYSTART_GAP), self.acks[-1])
-        return last - self.acks[0]
+        first = self.acks[0]
+        pairs = zip(self.acks, self.acks[1:], strict=False)
+        for before, after in pairs:
+            if after - before > HYSTART_GAP:
+                return before - first
+        return self.acks[-1] - first
 
     def _growth(self, acknowledged: int, now: float) -> float:
         """Growth of CUBIC's window in packets."""
@@ -283,36 +324,54 @@ class Sender:
             self.origin = max(self.peak, window)
             self.inflection = ((self.origin - window) / C) ** (1 / 3)
         ahead = C * (now - self.epoch + self.least - self.inflection) ** 3
-        curve = math.ceil(self.origin + ahead) if ahead < 0 else int(self.origin + ahead)  # whole packets from W_max
+        # Whole packets from W_max.
+        if ahead < 0:
+            curve = math.ceil(self.origin + ahead)
+        else:
+            curve = int(self.origin + ahead)
         self.reno += acknowledged / window * 3 * (1 - BETA) / (1 + BETA)
         target = max(curve, int(self.reno))
         if self.peak:
             growth = climb(window, target, acknowledged)
         else:
-            growth = max(max(target - int(window), 0) * min(acknowledged / window, 1.0), acknowledged / 20)
+            distance = max(target - int(window), 0)
+            growth = distance * min(acknowledged / window, 1.0)
+            growth = max(growth, acknowledged / 20)
         return min(growth, acknowledged / 2)
 
-    def steady(self, packets: int, start: float, begin: float, path: Path) -> bool:
+    def steady(
+        self,
+        packets: int,
+        start: float,
+        begin: float,
+        path: Path,
+    ) -> bool:
         """Whether ``packets`` packets keep the link full without a loss; if so, grow the window as in that time."""
-        if path.losses or not path.pace or self.window < self.threshold or self.used:
+        if path.losses or not path.pace:
+            return False
+        if self.window < self.threshold or self.used:
             return False
         if self.limit * path.pace < path.round_trip or self.recovering or self.lossy:
             return False
-        state = self.epoch, self.origin, self.inflection, self.reno
-        self._growth(0, start)  # begins the curve
-        grown = min(self.window + self._growth(packets, start + packets * path.pace), MAX_WINDOW)
-        if (begin - start) / path.pace + grown - self.window > path.buffer:
-            self.epoch, self.origin, self.inflection, self.reno = state
+        curve = (self.epoch, self.origin, self.inflection, self.reno)
+        self._growth(0, start)  # starts the curve
+        end = start + packets * path.pace
+        grown = min(self.window + self._growth(packets, end), MAX_WINDOW)
+        queue = (begin - start) / path.pace + grown - self.window
+        if queue > path.buffer:
+            self.epoch, self.origin, self.inflection, self.reno = curve
             return False
         self.window = max(grown, self.window)
         return True
 
     def overflow(self, queue: float, count: int, path: Path) -> int:
         """Number of packets that find the buffer full when ``queue`` s of it are occupied."""
-        excess = queue / path.pace + count - max(0, self.train - self.used) - path.buffer
+        clocked = max(0, self.train - self.used)
+        excess = queue / path.pace + count - clocked - path.buffer
         if excess < 1:
             return 0
-        return min(int(excess), count if queue else count - 1)
+        most = count if queue else count - 1
+        return min(int(excess), most)
 
     def miss(
         self,
@@ -323,16 +382,18 @@ class Sender:
         path: Path,
     ) -> None:
         """React to losses among the ``count`` packets just released; ``more``: further packets follow."""
+        missing = len(lost) + dropped
         first = lost[0] if lost else count - dropped
-        everything = len(lost) + dropped == count == self.used
+        first_number = self.sent - count + first
+        everything = missing == count == self.used
         at_the_end = dropped > 0 or lost[-1] == count - 1
         retransmitted = self.recovering
-        if self.sent - count + first >= self.recover and not (everything and retransmitted):
+        if first_number >= self.recover and not (everything and retransmitted):
             if self.window < self.threshold and not self.recovering:
                 self.window += first
             # What is sent until the loss is detected is lost with it.
             if more:
-                self.recover = self.sent - count + first + max(int(self.window), 1)
+                self.recover = first_number + max(int(self.window), 1)
             else:
                 self.recover = self.sent
             self.shrink()
@@ -340,7 +401,9 @@ class Sender:
         if not everything and not at_the_end:
             if not more:
                 self.limit = self.used  # the remaining packets wait until the loss is detected
-                self.next = max(self.next, self._known(self.used - count + first, count - first - 1, path.pace))
+                place = self.used - count + first
+                behind = count - first - 1
+                self.next = max(self.next, self._known(place, behind, path.pace))
             return
         if not everything and more:
             return
@@ -352,23 +415,26 @@ class Sender:
             self.stall(known + self.timeout)
             self.time_out()
         else:
-            self.stall(known + self.probe_timeout(len(lost) + dropped))
-            self.repairs = len(lost) + dropped
+            self.stall(known + self.probe_timeout(missing))
+            self.repairs = missing
             self.repair = 1
 
     def _known(self, place: int, behind: int, pace: float) -> float:
         """When the sender detects the loss of packet ``place`` of the round, which ``behind`` packets follow: at their
         third acknowledgement, or a quarter of a round trip after the first."""
+        second = self._acknowledged_at(place + 1, pace)
+        waited = second + self.least / 4
+        if behind < DUPLICATES:
+            return waited
+        third = self._acknowledged_at(place + DUPLICATES, pace)
+        return min(waited, third)
 
-        def acknowledged(later: int) -> float:
-            if self.acks:
-                return self.acks[min(later, len(self.acks) - 1)]
-            return self.next + later * pace
-
-        waited = acknowledged(place + 1) + self.least / 4
-        if behind >= DUPLICATES:
-            return min(waited, acknowledged(place + DUPLICATES))
-        return waited
+    def _acknowledged_at(self, place: int, pace: float) -> float:
+        """When packet ``place`` of the round is acknowledged."""
+        if self.acks:
+            last = len(self.acks) - 1
+            return self.acks[min(place, last)]
+        return self.next + place * pace
 
     def shrink(self) -> None:
         window = int(self.window)  # Linux counts whole packets, and rounds down
@@ -376,38 +442,45 @@ class Sender:
             self.peak = int(window * (1 + BETA) / 2)
         else:
             self.peak = window
-        self.threshold = self.window = max(int(BETA * window), 2.0)
+        self.window = max(int(BETA * window), 2.0)
+        self.threshold = self.window
         self.epoch = -math.inf
 
     def time_out(self) -> None:
         if self.backoff == 1 and self.window > 1:
-            if not self.lossy:
-                self.threshold = max(BETA * self.window, 2.0)
-            else:
+            if self.lossy:
                 self.threshold = max(self.window, 2.0)
+            else:
+                self.threshold = max(BETA * self.window, 2.0)
         self.window = 1.0
         self.peak = 0.0
         self.epoch = -math.inf
-        self.found = False
+        self.left_slow_start = False
         self.backoff *= 2
 
     def stall(self, until: float) -> None:
         """Release nothing before ``until``, and then one packet."""
         self.next = until
-        self.limit = self.used = 0
+        self.limit = 0
+        self.used = 0
         self.probing = True
 
-    def count(self, packets: int, lost: Sequence[int], dropped: int, path: Path) -> None:
+    def count(
+        self,
+        packets: int,
+        lost: Sequence[int],
+        dropped: int,
+        path: Path,
+    ) -> None:
         """Update the counters; an arrival ends the backoff."""
         if len(lost) + dropped < packets:
             self.backoff = 1
         self.offered += packets
         self.offered_bytes += packets * FULL_FRAME
         if lost or dropped:
+            corrupted = 0
             if path.corrupt:
                 corrupted = sum(path.is_corrupt() for _ in lost)
-            else:
-                corrupted = 0
             self.corrupted += corrupted
             self.lost += len(lost) - corrupted
             self.overflowed += dropped

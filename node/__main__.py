@@ -1,6 +1,6 @@
 """``python -m node ASSIGNMENT.json``: run one node, in a container or on a board.
 
-``python -m node --try cuda`` tells whether nodes can train on an accelerator here, see `node.learning.trial`.
+``python -m node --try cuda`` reports whether nodes can train on an accelerator here, see `node.learning.trial`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End at once: to destroy torch object by object takes a third of a second."""
+    """End immediately: to destroy torch object by object takes a third of a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 if __name__ == "__main__":
-    _end(main(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    _end(main(arguments))

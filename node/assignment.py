@@ -105,7 +105,12 @@ class PluginSource:
             files = sorted(root.rglob("*.py"))
         else:
             files = [root]
-        return {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
+        folder = root.parent
+        contents = {}
+        for file in files:
+            path = file.relative_to(folder).as_posix()
+            contents[path] = file.read_bytes()
+        return contents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +118,7 @@ class Gathering:
     """The rule for how long a coordinator waits for answers.
 
     ``quorum`` is the fraction of the asked peers that must answer, ``count`` their number; one of the two is None.
-    After ``deadline`` s the coordinator goes on without the rest. ``late`` says what happens to late messages. Peers
+    After ``deadline`` s the coordinator continues without the rest. ``late`` says what happens to late messages. Peers
     that have left are not counted: if fewer than ``count`` stay, all of them must answer."""
 
     quorum: float | None = 1.0
@@ -129,7 +134,7 @@ class Gathering:
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
     """A node sends a beat every ``beat`` s. A peer is lost after ``lost_after`` s of silence, which must exceed four
-    round trips of the slowest link. A node that hears nothing from the orchestrator for ``lease`` s ends itself."""
+    round trips of the slowest link. A node that receives nothing from the orchestrator for ``lease`` s ends itself."""
 
     beat: float = 1.0
     lost_after: float = 8.0
@@ -146,8 +151,9 @@ class Target:
 
     def met_by(self, value: float) -> bool:
         """Whether a value is within the bounds."""
-        enough = self.at_least is None or value >= self.at_least
-        return enough and (self.at_most is None or value <= self.at_most)
+        if self.at_least is not None and not value >= self.at_least:
+            return False
+        return self.at_most is None or value <= self.at_most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,13 +170,13 @@ class Stop:
         if values.get("scope") != "global":
             return None
         accuracy = values.get("accuracy")
-        if self.accuracy is not None and isinstance(accuracy, int | float) and self.accuracy <= accuracy <= 1:
-            return "accuracy"
-        if self.target is not None:
-            value = values.get(self.target.name)
-        else:
-            value = None
-        if self.target is None or not isinstance(value, int | float):
+        if self.accuracy is not None and isinstance(accuracy, int | float):
+            if self.accuracy <= accuracy <= 1:
+                return "accuracy"
+        if self.target is None:
+            return None
+        value = values.get(self.target.name)
+        if not isinstance(value, int | float):
             return None
         if math.isfinite(value) and self.target.met_by(value):
             return "target"
@@ -216,25 +222,31 @@ class Assignment:
     @property
     def in_place(self) -> Assignment:
         """This assignment without the edges that the device is not at."""
-        return replace(self, peers=tuple(peer for peer in self.peers if peer.relation != "elsewhere"))
+        present = [peer for peer in self.peers if peer.relation != "elsewhere"]
+        return replace(self, peers=tuple(present))
 
     def after_move(self, device: str, edge: str) -> Assignment:
         """This assignment when ``device`` has moved to ``edge``: of the device, or of an edge."""
-        if self.node == device:
-            peers = (replace(each, relation="parent" if each.name == edge else "elsewhere") for each in self.peers)
-        else:
-            there = self.node == edge
-            peers = (replace(each, away=not there) if each.name == device else each for each in self.peers)
+        peers = []
+        for peer in self.peers:
+            if self.node == device:
+                relation: Relation = "parent" if peer.name == edge else "elsewhere"
+                peer = replace(peer, relation=relation)
+            elif peer.name == device:
+                peer = replace(peer, away=self.node != edge)
+            peers.append(peer)
         return replace(self, peers=tuple(peers))
 
     @property
     def model_kind(self) -> str:
         """Equal for nodes of a run with the same model, parameters and device."""
-        return json.dumps([self.model, self.model_params, self.device], sort_keys=True)
+        kind = [self.model, self.model_params, self.device]
+        return json.dumps(kind, sort_keys=True)
 
     def related(self, relation: Relation) -> tuple[str, ...]:
         """Names of the peers with this relation, in the assignment's order."""
-        return tuple(peer.name for peer in self.peers if peer.relation == relation)
+        names = [peer.name for peer in self.peers if peer.relation == relation]
+        return tuple(names)
 
     def to_json(self) -> str:
         return json.dumps(self, default=vars)  # with `asdict` and indentation it takes 1.4 ms a node
@@ -270,7 +282,8 @@ class Assignment:
 
 def derive_seed(seed: int, *names: str) -> int:
     """A seed of 63 bits for one purpose of one node, independent of every other: SHA-256 of the seed and the names."""
-    digest = hashlib.sha256("\0".join((str(seed), *names)).encode()).digest()
+    purpose = "\0".join((str(seed), *names))
+    digest = hashlib.sha256(purpose.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
@@ -280,19 +293,24 @@ def _read(kind: Any, value: Any, path: str) -> Any:
     if kind is Any:
         return value
     if is_dataclass(kind):
-        return _read_fields(cast(type[Any], kind), value, path)
+        fields_of = cast(type[Any], kind)
+        return _read_fields(fields_of, value, path)
+    kinds = get_args(kind)
     if origin in (Union, types.UnionType):
-        if value is None and type(None) in get_args(kind):
+        if value is None and type(None) in kinds:
             return None
-        return _read(next(each for each in get_args(kind) if each is not type(None)), value, path)
+        others = [other for other in kinds if other is not type(None)]
+        return _read(others[0], value, path)
     if origin is Literal:
-        if value not in get_args(kind):
-            raise AssignmentError(f"{path}: {value!r} is none of {', '.join(map(repr, get_args(kind)))}")
+        if value not in kinds:
+            allowed = ", ".join(map(repr, kinds))
+            raise AssignmentError(f"{path}: {value!r} is none of {allowed}")
         return value
     if origin is tuple:
-        return tuple(
-            _read(get_args(kind)[0], each, f"{path}[{place}]") for place, each in enumerate(_of(list, value, path))
-        )
+        elements = []
+        for place, element in enumerate(_of(list, value, path)):
+            elements.append(_read(kinds[0], element, f"{path}[{place}]"))
+        return tuple(elements)
     if origin is dict:
         return dict(_of(dict, value, path))
     if kind is float and type(value) is int:
@@ -309,14 +327,17 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 def _read_fields(kind: type[T], value: Any, path: str) -> T:
     given: Mapping[str, Any] = _of(dict, value, path)
     hints = _hints(cast(Any, kind))
-    unknown = sorted(set(given) - set(hints))
+    unknown = sorted(given.keys() - hints.keys())
     if unknown:
         raise AssignmentError(f"{path}.{unknown[0]}: unknown field; written by another version?")
-    values = {name: _read(hints[name], given[name], f"{path}.{name}") for name in given}
+    values = {}
+    for name, given_value in given.items():
+        values[name] = _read(hints[name], given_value, f"{path}.{name}")
     try:
         return kind(**values)
     except TypeError:
-        missing = next(entry.name for entry in fields(cast(Any, kind)) if entry.name not in given)
+        names = [entry.name for entry in fields(cast(Any, kind))]
+        missing = next(name for name in names if name not in given)
         raise AssignmentError(f"{path}.{missing}: missing") from None
 
 

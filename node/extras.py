@@ -31,12 +31,13 @@ UV_RECEIPT = Path(sys.prefix) / "uv-receipt.toml"
 
 def lacking(error: BaseException) -> str | None:
     """The words "needs PyTorch:" and the command, if an import failed because an extra is missing."""
-    if isinstance(error, ModuleNotFoundError):
-        name = (error.name or "").partition(".")[0]
-    else:
-        name = ""
-    distribution, extra = _EXTRAS.get(name, ("", ""))
-    return f"needs {distribution}: {install_command(extra)}" if extra else None
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return None
+    name, _, _ = error.name.partition(".")
+    if name not in _EXTRAS:
+        return None
+    distribution, extra = _EXTRAS[name]
+    return f"needs {distribution}: {install_command(extra)}"
 
 
 def install_command(extra: str) -> str:
@@ -59,7 +60,8 @@ def installed_from() -> Path | None:
         direct_url = distribution.read_text("direct_url.json")  # packaging.python.org, "Recording the Direct URL"
         if direct_url is None:
             continue
-        address = urlparse(json.loads(direct_url)["url"])
+        content = json.loads(direct_url)
+        address = urlparse(content["url"])
         path = Path(url2pathname(address.path))
         if address.scheme == "file" and path.exists():
             return path

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
+_MEANING = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Between:
@@ -26,24 +28,31 @@ class Between:
     def __contains__(self, value: object) -> bool:
         if value is None:
             return self.none
-        if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
+        if isinstance(value, bool):
             return False
+        if not isinstance(value, int | float):
+            return False
+        if self.kind is int and not isinstance(value, int):
+            return False
+        return self._above_low(value) and self._below_high(value) and math.isfinite(value)
+
+    def _above_low(self, value: float) -> bool:
         if self.above:
-            low = value > self.low
-        else:
-            low = value >= self.low
+            return value > self.low
+        return value >= self.low
+
+    def _below_high(self, value: float) -> bool:
         if self.below:
-            high = value < self.high
-        else:
-            high = value <= self.high
-        return low and high and math.isfinite(value)
+            return value < self.high
+        return value <= self.high
 
     def __str__(self) -> str:
-        bounds = [f"{'above' if self.above else 'at least'} {self.low:g}"]
+        bounds = f"{'above' if self.above else 'at least'} {self.low:g}"
         if math.isfinite(self.high):
-            bounds.append(f"{'below' if self.below else 'at most'} {self.high:g}")
+            bounds += f" and {'below' if self.below else 'at most'} {self.high:g}"
         noun = "a whole number" if self.kind is int else "a number"
-        return f"{noun} {' and '.join(bounds)}{', or nothing' if self.none else ''}"
+        nothing = ", or nothing" if self.none else ""
+        return f"{noun} {bounds}{nothing}"
 
 
 @dataclass(frozen=True)
@@ -54,11 +63,15 @@ class OneOf:
     number: Between | None = None
 
     def __contains__(self, value: object) -> bool:
-        return value in self.words or (self.number is not None and value in self.number)
+        if value in self.words:
+            return True
+        return self.number is not None and value in self.number
 
     def __str__(self) -> str:
         words = " or ".join(self.words)
-        return f"{words} or {self.number}" if self.number else words
+        if self.number:
+            return f"{words} or {self.number}"
+        return words
 
 
 @dataclass(frozen=True)
@@ -87,22 +100,26 @@ def number(
 ) -> Any:
     """A number as a parameter, from ``low`` to ``high``. ``above`` excludes ``low``, ``below`` excludes ``high``.
     ``none`` allows None."""
-    return field(default=default, metadata={"allowed": Between(float, low, high, above, below, none)})
+    allowed = Between(float, low, high, above, below, none)
+    return field(default=default, metadata={"allowed": allowed})
 
 
 def whole(default: int | None, *, low: int, none: bool = False) -> Any:
     """A whole number of at least ``low`` as a parameter. ``none`` allows None."""
-    return field(default=default, metadata={"allowed": Between(int, low, none=none)})
+    allowed = Between(int, low, none=none)
+    return field(default=default, metadata={"allowed": allowed})
 
 
 def word(default: str | int, *words: str, number: Between | None = None) -> Any:
     """One of these words as a parameter. ``number``: the numbers that are allowed, too."""
-    return field(default=default, metadata={"allowed": OneOf(words, number)})
+    allowed = OneOf(words, number)
+    return field(default=default, metadata={"allowed": allowed})
 
 
 def flag(default: bool) -> Any:
     """True or false as a parameter."""
-    return field(default=default, metadata={"allowed": AnyOf((True, False), kind=bool, noun="true or false")})
+    allowed = AnyOf((True, False), kind=bool, noun="true or false")
+    return field(default=default, metadata={"allowed": allowed})
 
 
 def text() -> Any:
@@ -112,7 +129,8 @@ def text() -> Any:
 
 def mapping() -> Any:
     """A mapping as a parameter, empty by default."""
-    return field(default_factory=dict, metadata={"allowed": AnyOf(kind=dict, noun="a mapping")})
+    allowed = AnyOf(kind=dict, noun="a mapping")
+    return field(default_factory=dict, metadata={"allowed": allowed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +153,12 @@ class Parameters:
     def meanings(cls) -> dict[str, str]:
         """The meaning of each field, from the lines ``name: meaning`` in the docstrings of the class and its bases. A
         meaning's further lines are indented."""
-        found: dict[str, str] = {}
+        meanings: dict[str, str] = {}
         for base in reversed(cls.__mro__):
-            lines = re.findall(r"^(\w+): (.+(?:\n +.+)*)", inspect.cleandoc(base.__doc__ or ""), re.MULTILINE)
-            found |= {name: " ".join(meaning.split()) for name, meaning in lines}
-        return found
+            docstring = inspect.cleandoc(base.__doc__ or "")
+            for name, meaning in _MEANING.findall(docstring):
+                meanings[name] = " ".join(meaning.split())
+        return meanings
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -151,14 +170,27 @@ class Parameters:
 
 def _shown(value: object) -> str:
     """A value in the spelling of a scenario file."""
-    words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
-    return words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type(value) is dict:
+        return "a mapping"
+    if type(value) is list:
+        return "a list"
+    if isinstance(value, str | int | float):
+        return repr(value)
+    return str(value)
 
 
 P = TypeVar("P", bound=Parameters)
 
 
-def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[str] = ()) -> P:
+def read_parameters(
+    kind: type[P],
+    values: Mapping[str, Any],
+    beside: Sequence[str] = (),
+) -> P:
     """Make the parameters `kind` from a scenario's mapping. A missing value is that of the profile, else the default.
 
     A number that may be at most 1 may be written as a percentage, such as "30%".
@@ -169,20 +201,27 @@ def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[s
     own = {entry.name: entry.metadata["allowed"] for entry in fields(kind)}
     known = [*beside, *own]
     for key in values:
-        if key not in own:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")
-    default = next((entry.default for entry in fields(kind) if entry.name == "profile"), None)
-    given = {name: _from_percentage(value, own[name]) for name, value in values.items()}
-    return kind(**{**kind.profiles.get(str(values.get("profile", default)), {}), **given})
+        if key in own:
+            continue
+        near = difflib.get_close_matches(str(key), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        allowed = ", ".join(known) or "none"
+        raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {allowed})")
+    defaults = {entry.name: entry.default for entry in fields(kind)}
+    profile = values.get("profile", defaults.get("profile"))
+    chosen = dict(kind.profiles.get(str(profile), {}))
+    for name, value in values.items():
+        chosen[name] = _from_percentage(value, own[name])
+    return kind(**chosen)
 
 
 def _from_percentage(value: Any, allowed: object) -> Any:
     """The fraction that a percentage is, where a fraction is allowed. Any other value as it is."""
-    if isinstance(allowed, Between) and allowed.high == 1 and isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            if value.endswith("%"):
-                return float(value.removesuffix("%")) / 100
-            return value
+    fraction = isinstance(allowed, Between) and allowed.high == 1
+    if not fraction or not isinstance(value, str):
+        return value
+    if not value.endswith("%"):
+        return value
+    with contextlib.suppress(ValueError):
+        return float(value.removesuffix("%")) / 100
     return value

@@ -70,41 +70,54 @@ def find(name: str, folder: Path) -> PluginSource:
         module = _advertised(name) or name
         root = _root_of(module)
     try:
-        contents = PluginSource(name, module, str(root.absolute()), "").contents()
+        path = str(root.absolute())
+        source = PluginSource(name, module, path, "")
+        contents = source.contents()
     except OSError as error:
         raise PluginError(f"{name} cannot be read: {error.strerror}; paths begin at the scenario's folder") from None
-    if sum(map(len, contents.values())) > MOST_BYTES:
+    size = sum(map(len, contents.values()))
+    if size > MOST_BYTES:
         raise PluginError(
             f"{name}: {root} has more than {MOST_BYTES >> 20} MiB of Python files: name a smaller package"
         )
-    return PluginSource(name, module, str(root.absolute()), digest(contents))
+    return PluginSource(name, module, path, digest(contents))
 
 
 def digest(contents: Mapping[str, bytes]) -> str:
     """SHA-256 of files, with their paths."""
-    found = hashlib.sha256()
+    hash = hashlib.sha256()
     for path, content in contents.items():
-        found.update(os.fsencode(f"{path}\0{len(content)}\0") + content)
-    return found.hexdigest()
+        header = f"{path}\0{len(content)}\0"
+        hash.update(os.fsencode(header) + content)
+    return hash.hexdigest()
 
 
 def advertised() -> dict[str, str]:
     """The installed packages that advertise plug-ins, by the name of the plug-in."""
-    points = sorted(_entry_points(), key=lambda each: each.name)
-    return {each.name: each.dist.name if each.dist is not None else each.value for each in points}
+    packages = {}
+    for point in sorted(_entry_points(), key=lambda point: point.name):
+        if point.dist is None:
+            packages[point.name] = point.value
+        else:
+            packages[point.name] = point.dist.name
+    return packages
 
 
 def _advertised(name: str) -> str | None:
     """The module of an installed package's entry point in the group ``edgebed``. PluginError if two have the name."""
-    found = sorted({each.value for each in _entry_points() if each.name == name})
-    if len(found) > 1:
-        raise PluginError(f"{name}: several installed packages advertise it: {', '.join(found)}; name the module")
-    return found[0] if found else None
+    modules = sorted({point.value for point in _entry_points() if point.name == name})
+    if not modules:
+        return None
+    if len(modules) > 1:
+        known = ", ".join(modules)
+        raise PluginError(f"{name}: several installed packages advertise it: {known}; name the module")
+    return modules[0]
 
 
 def _entry_points() -> EntryPoints:
     """Those of plug-ins. Reading them takes long, so they are kept until a package is installed or removed."""
-    return _read_entry_points(tuple((place, _changed(place)) for place in sys.path))
+    places = [(place, _changed(place)) for place in sys.path]
+    return _read_entry_points(tuple(places))
 
 
 @lru_cache(maxsize=1)
@@ -121,25 +134,25 @@ def _changed(place: str) -> int:
 
 def _root_of(module: str) -> Path:
     """The file or folder of the module's top-level package."""
-    top = module.partition(".")[0]
-    try:
-        if top.isidentifier():
+    top, _, _ = module.partition(".")
+    spec = None
+    if top.isidentifier():
+        with contextlib.suppress(ValueError):
             spec = importlib.util.find_spec(top)
-        else:
-            spec = None
-    except ValueError:
-        spec = None
     if spec is None or spec.origin is None:
         raise PluginError(
             f"no module {module!r}: install its package where edgebed is installed, or name a file that ends in .py"
         )
     origin = Path(spec.origin)
-    return origin.parent if spec.submodule_search_locations else origin
+    if spec.submodule_search_locations:
+        return origin.parent
+    return origin
 
 
 _active: dict[str, PluginSource] = {}  # by module
 _profiles: dict[str, Any] = {}
-_added: list[tuple[str, dict[str, Any], str]] = []  # what each entry of a plug-in is, its registry and its name
+# What each entry of a plug-in is, its registry and its name.
+_added: list[tuple[str, dict[str, Any], str]] = []
 
 
 def active() -> tuple[PluginSource, ...]:
@@ -159,7 +172,11 @@ def added() -> list[str]:
 
 def is_of_plugin(module: str) -> bool:
     """Whether a module belongs to a plug-in that is known now."""
-    return any(module == each or module.startswith(f"{each.partition('.')[0]}.") for each in _active)
+    for active_module in _active:
+        package, _, _ = active_module.partition(".")
+        if module == active_module or module.startswith(f"{package}."):
+            return True
+    return False
 
 
 def activate(sources: Iterable[PluginSource]) -> None:
@@ -169,11 +186,9 @@ def activate(sources: Iterable[PluginSource]) -> None:
     for source in sources:
         if source.module in wanted:
             other = wanted[source.module].name
-            raise PluginError(
-                f"{source.name} is given twice"
-                if source.name == other
-                else f"{source.name} and {other} have the same name for Python: rename one of them"
-            )
+            if source.name == other:
+                raise PluginError(f"{source.name} is given twice")
+            raise PluginError(f"{source.name} and {other} have the same name for Python: rename one of them")
         wanted[source.module] = source
     if wanted == _active:
         return
@@ -190,15 +205,17 @@ def activate(sources: Iterable[PluginSource]) -> None:
 def _forget_all() -> None:
     for _, registry, name in _added:
         registry.pop(name, None)
-    for module in [name for name in sys.modules if name.startswith(PLUGIN_FILES)]:
-        del sys.modules[module]
+    for module in list(sys.modules):
+        if module.startswith(PLUGIN_FILES):
+            del sys.modules[module]
     _added.clear()
     _active.clear()
 
 
 def _add(source: PluginSource, plugin: Plugin) -> None:
     for algorithm in plugin.algorithms:
-        whole = replace(algorithm, module=algorithm.module or source.module)
+        module = algorithm.module or source.module
+        whole = replace(algorithm, module=module)
         _check_algorithm(source, whole)
         _enter(source, ALGORITHMS, "algorithm", whole)
     for model in plugin.models:
@@ -211,14 +228,16 @@ def _add(source: PluginSource, plugin: Plugin) -> None:
     for dataset in plugin.datasets:
         if dataset.read is None:
             raise PluginError(f"{source.name}: data set {dataset.name} has no read: give the function that reads it")
-        _enter(source, DATASETS, "data set", replace(dataset, where=dataset.where or source.name))
+        where = dataset.where or source.name
+        _enter(source, DATASETS, "data set", replace(dataset, where=where))
     for partition in plugin.partitions:
         _check_parameters(source, f"partition {partition.name}", partition.params, PartitionParameters)
         if partition.divide is None:
             raise PluginError(
                 f"{source.name}: partition {partition.name} has no divide: give the function that divides"
             )
-        if any(each.params is partition.params for each in PARTITIONS.values()):
+        classes = [known.params for known in PARTITIONS.values()]
+        if partition.params in classes:
             raise PluginError(f"{source.name}: partition {partition.name} needs a parameter class of its own")
         _enter(source, PARTITIONS, "partition", partition)
 
@@ -241,26 +260,31 @@ def _enter(
 
 
 def _taken(source: PluginSource, what: str, name: str) -> str:
-    return f"{source.name}: there is already {'an' if what[0] in 'aeiou' else 'a'} {what} {name!r}: choose another name"
+    article = "an" if what[0] in "aeiou" else "a"
+    return f"{source.name}: there is already {article} {what} {name!r}: choose another name"
 
 
 def _declared(source: PluginSource) -> Plugin:
     """Run the plug-in's module, and read what it declares."""
-    found = getattr(_module(source), "PLUGIN", None)
-    if found is None:
+    plugin = getattr(_module(source), "PLUGIN", None)
+    if plugin is None:
         raise PluginError(
             f"{source.name} declares nothing: end it with PLUGIN = edgebed.Plugin(algorithms=[...], models=[...])"
         )
-    if not isinstance(found, Plugin):
-        raise PluginError(f"{source.name}: PLUGIN is a {type(found).__name__}, not an edgebed.Plugin")
-    kinds = {"algorithms": Algorithm, "models": ModelEntry, "datasets": Dataset, "partitions": PartitionScheme}
+    if not isinstance(plugin, Plugin):
+        raise PluginError(f"{source.name}: PLUGIN is a {type(plugin).__name__}, not an edgebed.Plugin")
+    kinds = {
+        "algorithms": Algorithm,
+        "models": ModelEntry,
+        "datasets": Dataset,
+        "partitions": PartitionScheme,
+    }
     for what, kind in kinds.items():
-        for entry in getattr(found, what):
-            if not isinstance(entry, kind):
-                raise PluginError(
-                    f"{source.name}: {what} holds a {type(entry).__name__}, not an edgebed.{kind.__name__}"
-                )
-    return found
+        for entry in getattr(plugin, what):
+            if isinstance(entry, kind):
+                continue
+            raise PluginError(f"{source.name}: {what} holds a {type(entry).__name__}, not an edgebed.{kind.__name__}")
+    return plugin
 
 
 def _module(source: PluginSource) -> ModuleType:
@@ -269,8 +293,9 @@ def _module(source: PluginSource) -> ModuleType:
             _forget_changed(source)
             return importlib.import_module(source.module)
         if PLUGIN_FILES not in sys.modules:
-            sys.modules[PLUGIN_FILES] = package = ModuleType(PLUGIN_FILES)
+            package = ModuleType(PLUGIN_FILES)
             package.__path__ = []
+            sys.modules[PLUGIN_FILES] = package
         loader = _Compiled(source.module, source.root)
         spec = importlib.util.spec_from_file_location(source.module, source.root, loader=loader)
         assert spec is not None
@@ -279,11 +304,14 @@ def _module(source: PluginSource) -> ModuleType:
         loader.exec_module(module)
         return module
     except SyntaxError as error:
-        file = source.name if error.filename == source.root else error.filename
+        file = error.filename
+        if file == source.root:
+            file = source.name
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         reason = lacking(error) or f"{type(error).__name__}: {error}"
-        raise PluginError(f"{line_of(error) or source.name}: {reason}") from error
+        place = line_of(error) or source.name
+        raise PluginError(f"{place}: {reason}") from error
 
 
 class _Compiled(SourceFileLoader):
@@ -291,34 +319,45 @@ class _Compiled(SourceFileLoader):
     last changed in the same second, so it misses some changes."""
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        data = self.get_data(self.path)
+        return self.source_to_code(data, self.path)
 
 
 _imported: dict[str, str] = {}  # the hash of each top-level package when it was imported
 
 
 def _forget_changed(source: PluginSource) -> None:
-    """Have a package imported anew if its files have changed since this process imported it."""
-    top = source.module.partition(".")[0]
-    if _imported.get(top, source.sha256) != source.sha256:
-        for module in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
-            file = getattr(sys.modules.pop(module), "__file__", None)
-            if file is not None:
-                with contextlib.suppress(OSError):  # if this user may not remove it, no import of this user wrote it
-                    Path(importlib.util.cache_from_source(file)).unlink()  # see `_Compiled`
-        importlib.invalidate_caches()
+    """Let a package be imported again if its files have changed since this process imported it."""
+    top, _, _ = source.module.partition(".")
+    former = _imported.get(top, source.sha256)
     _imported[top] = source.sha256
+    if former == source.sha256:
+        return
+    for name in list(sys.modules):
+        if name != top and not name.startswith(f"{top}."):
+            continue
+        module = sys.modules.pop(name)
+        file = getattr(module, "__file__", None)
+        if file is None:
+            continue
+        bytecode = Path(importlib.util.cache_from_source(file))  # see `_Compiled`
+        with contextlib.suppress(OSError):  # if this user may not remove it, no import of this user wrote it
+            bytecode.unlink()
+    importlib.invalidate_caches()
 
 
 def line_of(error: BaseException) -> str:
     """The last line of an active plug-in in an error's traceback, with the file as the scenario names it; "" if there
     is none."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
         for source in _active.values():
             if frame.filename == source.root:
                 return f"{source.name}:{frame.lineno}"
             if frame.filename.startswith(f"{source.root}/"):
-                return f"{Path(frame.filename).relative_to(Path(source.root).parent)}:{frame.lineno}"
+                folder = Path(source.root).parent
+                path = Path(frame.filename).relative_to(folder)
+                return f"{path}:{frame.lineno}"
     return ""
 
 
@@ -337,35 +376,43 @@ def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
         )
     roles = algorithm.roles_of(roles)
     for key, tier in _TIERS.items():
-        if getattr(algorithm, key) == "none":
+        declared = getattr(algorithm, key)
+        if declared == "none":
             continue
         if tier not in roles:
-            raise PluginError(
-                f'{source.name}: ROLES has no "{tier}", though {what} says {key}="{getattr(algorithm, key)}"'
-            )
+            raise PluginError(f'{source.name}: ROLES has no "{tier}", though {what} says {key}="{declared}"')
         _check_role(source, tier, roles[tier])
 
 
 def _check_role(source: PluginSource, tier: str, role: Any) -> None:
-    if not (isinstance(role, type) and issubclass(role, Role)):
+    if not isinstance(role, type) or not issubclass(role, Role):
         raise PluginError(f'{source.name}: ROLES["{tier}"] is {role!r}, not a subclass of edgebed.Role')
-    place = f"{source.name}:{_line_of(role)}" if source.is_file else source.name
+    place = source.name
+    if source.is_file:
+        place = f"{source.name}:{_line_of(role)}"
     if role.run is Role.run or not inspect.iscoroutinefunction(role.run):
         raise PluginError(f"{place}: {role.__name__} needs a method `async def run(self)`")
-    if len(inspect.signature(role.run).parameters) != 1:
+    taken = inspect.signature(role.run).parameters
+    if len(taken) != 1:
         raise PluginError(f"{place}: {role.__name__}.run takes nothing but self")
 
 
 def _line_of(role: type) -> str:
-    """The line where a role begins; "?" for a class that a function made."""
+    """The line where a role starts; "?" for a class that a function made."""
     try:
-        return str(inspect.getsourcelines(role)[1])
+        _, line = inspect.getsourcelines(role)
+        return str(line)
     except (OSError, TypeError):
         return "?"
 
 
-def _check_parameters(source: PluginSource, what: str, kind: Any, base: type[Parameters]) -> None:
-    if not (isinstance(kind, type) and issubclass(kind, base)):
+def _check_parameters(
+    source: PluginSource,
+    what: str,
+    kind: Any,
+    base: type[Parameters],
+) -> None:
+    if not isinstance(kind, type) or not issubclass(kind, base):
         raise PluginError(f"{source.name}: the parameters of {what} are not a subclass of edgebed.{base.__name__}")
     for entry in fields(kind):
         if "allowed" not in entry.metadata:

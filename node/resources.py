@@ -20,22 +20,29 @@ def affinity() -> set[int]:
     """The numbers of the processors on which the kernel lets this process run."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    count = os.cpu_count() or 1
+    return set(range(count))
 
 
 def processors() -> int:
     """The number of processors that this process may use: those of its affinity, or those of its Slurm job or its pod
     if they are fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
-    numbers = [os.environ.get(each, "") for each in (OF_JOB, OF_POD)]
-    return min(len(affinity()), *(int(each) for each in numbers if each.isdecimal()), sys.maxsize)
+    fewest = min(len(affinity()), sys.maxsize)
+    for variable in (OF_JOB, OF_POD):
+        number = os.environ.get(variable, "")
+        if number.isdecimal():
+            fewest = min(fewest, int(number))
+    return fewest
 
 
 def resident_bytes() -> int:
     """Resident set size in bytes, with pages shared with other processes. 0 if there is no /proc."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        fields = Path("/proc/self/statm").read_text().split()
     except OSError:
         return 0
+    pages = int(fields[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def proportional_bytes(process: Path = Path("/proc/self")) -> int | None:
@@ -45,10 +52,10 @@ def proportional_bytes(process: Path = Path("/proc/self")) -> int | None:
     Takes milliseconds for a large process.
     """
     try:
-        lines = (process / "smaps_rollup").read_text().splitlines()
+        text = (process / "smaps_rollup").read_text()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+    return _bytes_of("Pss:", text)
 
 
 class Pace:
@@ -57,7 +64,11 @@ class Pace:
     The kernel walks all pages of a process for its proportional set size, which takes 10 ms for one with PyTorch.
     """
 
-    def __init__(self, share: float = 0.001, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        share: float = 0.001,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._share = share
         self._clock = clock
         self._next = clock()
@@ -67,17 +78,29 @@ class Pace:
         start = self._clock()
         if start < self._next:
             return None
-        found = measure()
+        value = measure()
         end = self._clock()
-        self._next = end + (end - start) / self._share
-        return found
+        took = end - start
+        self._next = end + took / self._share
+        return value
 
 
 def available_bytes() -> int:
     """The memory that a program can still get without swapping, in bytes (MemAvailable of proc_meminfo(5)). The largest
-    integer if the kernel does not tell it."""
+    integer if the kernel does not report it."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        text = Path("/proc/meminfo").read_text()
     except OSError:
         return sys.maxsize
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), sys.maxsize)
+    size = _bytes_of("MemAvailable:", text)
+    if size is None:
+        return sys.maxsize
+    return size
+
+
+def _bytes_of(label: str, text: str) -> int | None:
+    """The bytes in the line with this label, which gives them in KiB; None if there is none."""
+    for line in text.splitlines():
+        if line.startswith(label):
+            return int(line.split()[1]) * 1024
+    return None

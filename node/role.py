@@ -50,7 +50,7 @@ from node.runtime.compute import Compute, Mode
 
 T = TypeVar("T")
 
-_LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
+_LAST_WORDS = 0.5  # s to send the queued messages when a node is stopped
 
 RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
@@ -86,7 +86,8 @@ class Role:
     ) -> None:
         self.name = assignment.node
         self.tier = assignment.tier
-        self.parent: str | None = next(iter(assignment.related("parent")), None)
+        parents = assignment.related("parent")
+        self.parent: str | None = parents[0] if parents else None
         self.children = assignment.related("child")
         self.neighbours = assignment.related("neighbour")
         self.gathering = assignment.gathering
@@ -98,7 +99,8 @@ class Role:
         self.restored = restored
         self.client_reports: dict[str, dict[str, float]] = {}
         if restored is not None:
-            self.client_reports.update(restored.fields.get(CLIENT_REPORTS, {}))
+            reports = restored.fields.get(CLIENT_REPORTS, {})
+            self.client_reports.update(reports)
         self.last_round = assignment.stop.rounds
         self.ended_by = "rounds"  # or "accuracy", "target", "stopped"
         self._assignment = assignment
@@ -114,8 +116,14 @@ class Role:
         self._round = 0  # of the newest message, or of this node's own round
         self._computed: Counter[tuple[str, int]] = Counter()  # computations, by function and round
         expected = [peer.name for peer in assignment.peers if not (peer.late or peer.away)]
+        edge_rounds = EdgeRounds.of(assignment, params)
         self._exchange = Exchange(
-            transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
+            transport,
+            expected,
+            self.parent,
+            assignment.gathering,
+            reporter,
+            edge_rounds,
         )
         for peer in assignment.peers:
             if peer.away:
@@ -124,7 +132,8 @@ class Role:
     @cached_property
     def rng(self) -> np.random.Generator:
         """This node's own random generator."""
-        return np.random.default_rng(self.seed("role"))
+        seed = self.seed("role")
+        return np.random.default_rng(seed)
 
     async def run(self) -> None:
         """Run the algorithm's part. The class of each tier implements it."""
@@ -138,13 +147,17 @@ class Role:
         The first is the round after the checkpoint, or 1 without a checkpoint. The iteration ends early when the
         reported values reach the scenario's target, or after ``finish``.
         """
-        first = self.restored.round + 1 if self.restored else 1
-        for t in range(first, self._assignment.stop.rounds + 1):
+        first = 1
+        if self.restored:
+            first = self.restored.round + 1
+        last = self._assignment.stop.rounds
+        for t in range(first, last + 1):
             if self._finished:
                 return
             with self.in_round(t):
                 if self.selector is not None:
-                    await self._exchange.unless_stopped(self.selector.begin_round(t))
+                    selection = self.selector.begin_round(t)
+                    await self._exchange.unless_stopped(selection)
                 yield t
 
     @contextlib.contextmanager
@@ -161,7 +174,14 @@ class Role:
         yield
         gatherings = exchange.gatherings - gatherings
         abandoned = exchange.abandoned - abandoned
-        self._reporter.event("round", round=t, **numbers, phase="end", gatherings=gatherings, abandoned=abandoned)
+        self._reporter.event(
+            "round",
+            round=t,
+            **numbers,
+            phase="end",
+            gatherings=gatherings,
+            abandoned=abandoned,
+        )
 
     async def send(
         self,
@@ -180,7 +200,8 @@ class Role:
         peer that went away is dropped. Use ``publish`` for a message that a peer needs when it comes back.
         """
         message = self._message(kind, tensors, round, fields, owned)
-        await self._exchange.send(self._peers(to), message)
+        peers = self._peers(to)
+        await self._exchange.send(peers, message)
 
     async def publish(
         self,
@@ -198,7 +219,8 @@ class Role:
         ``owned`` as in ``send``.
         """
         message = self._message(kind, tensors, round, fields, owned)
-        await self._exchange.publish(self._peers(to), message)
+        peers = self._peers(to)
+        await self._exchange.publish(peers, message)
 
     async def publish_each(
         self,
@@ -210,7 +232,9 @@ class Role:
         **fields: Any,
     ) -> None:
         """Publish different tensors to each peer. The keys of ``tensors`` are the peers. ``owned`` as in ``send``."""
-        messages = {peer: self._message(kind, own, round, fields, owned) for peer, own in tensors.items()}
+        messages = {}
+        for peer, own in tensors.items():
+            messages[peer] = self._message(kind, own, round, fields, owned)
         await self._exchange.publish_each(kind, messages)
 
     def withdraw(self, kind: str) -> None:
@@ -233,9 +257,11 @@ class Role:
         tensors that are not finite are left out (event not_finite). ``quorum`` (a fraction; 0: any number of answers)
         and ``deadline`` in seconds (infinity: none) override the scenario's.
         """
+        exchange = self._exchange
         if self.selector is None:
-            return await self._exchange.gather(kind, peers, round, quorum, deadline)
-        messages = await self._exchange.gather(kind, peers, round, quorum, deadline, self.selector.enough)
+            return await exchange.gather(kind, peers, round, quorum, deadline)
+        enough = self.selector.enough
+        messages = await exchange.gather(kind, peers, round, quorum, deadline, enough)
         self.selector.counted(messages, round)
         return messages
 
@@ -259,9 +285,7 @@ class Role:
         not_finite), except the parent's: see `left_out`.
         """
         message = await self._exchange.receive(kinds, sender, self.left_out)
-        if message.round is None:
-            self._round = self._round
-        else:
+        if message.round is not None:
             self._round = message.round
         return message
 
@@ -279,13 +303,14 @@ class Role:
     @contextlib.asynccontextmanager
     async def beside(self, service: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         """Run ``service`` concurrently with the body until the body ends. The body's next wait raises its errors."""
-        task = asyncio.create_task(self._exchange.guard(service))
+        guarded = self._exchange.guard(service)
+        task = asyncio.create_task(guarded)
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            service.close()  # the service has not begun if the body never waited
+            service.close()  # the service has not started if the body never waited
 
     def seed(self, *purpose: str) -> int:
         """A seed for one purpose of this node."""
@@ -302,7 +327,13 @@ class Role:
             raise NodeError(f"{self.name}: every event has a {min(taken)!r}: name this field of {event!r} differently")
         self._reporter.event(event, round=round, **fields)
 
-    async def compute(self, fn: Callable[..., T], *args: Any, samples: int = 0, mode: Mode = "train") -> T:
+    async def compute(
+        self,
+        fn: Callable[..., T],
+        *args: Any,
+        samples: int = 0,
+        mode: Mode = "train",
+    ) -> T:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
         ``samples``: the number of samples it processes, from which a simulation models the duration. In the mode
@@ -312,8 +343,10 @@ class Role:
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self._computed[name, self._round] += 1
-            fn = self.learner.seeded(fn, name, str(self._round), str(self._computed[name, self._round]))
-        return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
+            call = self._computed[name, self._round]
+            fn = self.learner.seeded(fn, name, str(self._round), str(call))
+        work = self._compute.run(fn, args, samples, mode)
+        return await self._exchange.unless_stopped(work)
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:
         """Record values. ``scope`` says what was measured: "global", "own" or "train".
@@ -325,7 +358,8 @@ class Role:
         self._reporter.metric(round, values)
         for name in unusual(values):
             scope = values.get("scope", "train")
-            self._reporter.event("not_finite", round=round, what=name, scope=scope, **_line_of_plugin())
+            place = _line_of_plugin()
+            self._reporter.event("not_finite", round=round, what=name, scope=scope, **place)
         reached = self._assignment.stop.reached(values)
         if reached is not None:
             self._finished = True
@@ -334,28 +368,32 @@ class Role:
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
         """Save the state after ``round``. A restarted node continues from it (``restored``).
 
-        A disk takes as long as a small round. So the role goes on during the write. The write ends before the next
-        one begins.
+        A disk takes as long as a small round. So the role continues during the write. The write ends before the next
+        one starts.
         """
-        if self._assignment.checkpoint_directory:
-            path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
-            if self.client_reports:
-                fields[CLIENT_REPORTS] = self.client_reports
-            pieces = checkpoints.packed(self.name, round, tensors, fields)
-            if self._keeping is not None:
-                await self._keeping
-            self._keeping = asyncio.ensure_future(self._compute.aside(checkpoints.write, path, pieces))
+        directory = self._assignment.checkpoint_directory
+        if not directory:
+            return
+        path = checkpoints.checkpoint_path(directory, self.name)
+        if self.client_reports:
+            fields[CLIENT_REPORTS] = self.client_reports
+        pieces = checkpoints.packed(self.name, round, tensors, fields)
+        if self._keeping is not None:
+            await self._keeping
+        writing = self._compute.aside(checkpoints.write, path, pieces)
+        self._keeping = asyncio.ensure_future(writing)
 
     async def finish(self) -> None:
         """End the run for this node's children, and end ``rounds``. Called after the ``run`` of every role."""
         self._finished = True
         if self.children:
-            await self._exchange.publish(self.children, Message(FINISH, self.name))
+            message = Message(FINISH, self.name)
+            await self._exchange.publish(self.children, message)
 
     # For the runtime
 
     def admit(self, peers: Sequence[str]) -> None:
-        """Wait for these clients, which have been asked to come, in the gatherings that follow."""
+        """Wait for these clients, which are about to start, in the gatherings that follow."""
         self.children = (*self.children, *peers)
         self._exchange.admit(peers)
 
@@ -364,9 +402,10 @@ class Role:
         self._exchange.lose(peer)
 
     def dismiss(self, peers: Iterable[str]) -> None:
-        """Forget clients that have no part in what comes."""
+        """Forget clients that have no part in later rounds."""
         gone = frozenset(peers)
-        self.children = tuple(child for child in self.children if child not in gone)
+        remaining = [child for child in self.children if child not in gone]
+        self.children = tuple(remaining)
         self._exchange.dismiss(gone)
 
     async def perform(self) -> None:
@@ -386,7 +425,10 @@ class Role:
                 await self._keeping
             if not self.leaving:
                 await self.finish()
-            flush = _LAST_WORDS if self.ended_by == "stopped" else patience
+            if self.ended_by == "stopped":
+                flush = _LAST_WORDS
+            else:
+                flush = patience
         finally:
             listening.cancel()
             self._exchange.close()
@@ -406,7 +448,9 @@ class Role:
     def _peers(self, to: str | Iterable[str] | None) -> Iterable[str]:
         if to is None:
             raise NodeError(f"{self.name} has no parent that it could send to")
-        return [to] if isinstance(to, str) else to
+        if isinstance(to, str):
+            return [to]
+        return to
 
     def _message(
         self,
@@ -422,19 +466,27 @@ class Role:
         if problem:
             raise NodeError(f"{self.name}: message {kind!r} {problem}")
         arrays = dict(as_arrays(tensors or {}))
-        message = Message(kind, self.name, round, dict(fields), arrays, self._assignment.precision)
+        precision = self._assignment.precision
+        message = Message(kind, self.name, round, dict(fields), arrays, precision)
         what = message.not_finite
         if what is not None:
-            self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
-        return frozen(message, owned=True) if owned else message
+            place = _line_of_plugin()
+            self._reporter.event("not_finite", round=round, what=what, kind=kind, **place)
+        if owned:
+            return frozen(message, owned=True)
+        return message
 
 
 def _line_of_plugin() -> dict[str, str]:
-    """The line that a plug-in's role carries out, as field ``at`` of an event. Empty if the role is of this package."""
-    ours = __name__.partition(".")[0]
+    """The line that a plug-in's role executes, as field ``at`` of an event. Empty if the role is of this package."""
+    ours, _, _ = __name__.partition(".")
+    outermost = Role.perform.__code__
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not Role.perform.__code__:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] != ours:
-            return {"at": f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"}
+    while frame is not None and frame.f_code is not outermost:
+        module = str(frame.f_globals.get("__name__"))
+        package, _, _ = module.partition(".")
+        if package != ours:
+            file = Path(frame.f_code.co_filename).name
+            return {"at": f"{file}:{frame.f_lineno}"}
         frame = frame.f_back
     return {}

@@ -49,6 +49,8 @@ PATIENT = Gathering(deadline=30)
 Fate = Callable[[Message], Sequence[float]]
 """The seconds after which each copy of a message leaves: ``(0,)`` as sent, ``()`` lost, ``(5,)`` late, ``(0, 0)`` sent
 twice."""
+Span = tuple[float, float]
+"""When something starts and ends, in seconds of virtual time."""
 
 
 @dataclass
@@ -58,7 +60,13 @@ class Journal:
     metrics: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         self.events.append((name, round, fields))
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
@@ -67,24 +75,41 @@ class Journal:
 
     def series(self, scope: str, value: str = "accuracy") -> dict[int, float]:
         """A value of a scope ("global", "own", "train") by round."""
-        return {round: values[value] for round, values in self.metrics if values["scope"] == scope}
+        values_by_round = {}
+        for round, values in self.metrics:
+            if values["scope"] == scope:
+                values_by_round[round] = values[value]
+        return values_by_round
 
     def rounds(self, event: str) -> list[int | None]:
         return [round for name, round, _ in self.events if name == event]
 
     def edge_rounds(self, event: str) -> list[int | None]:
-        return [fields.get("edge_round") for name, _, fields in self.events if name == event]
+        rounds = []
+        for name, _, fields in self.events:
+            if name == event:
+                rounds.append(fields.get("edge_round"))
+        return rounds
 
 
 @dataclass
 class VirtualCompute:
-    """Runs a step at once; it lasts by the number of samples on the virtual clock."""
+    """Runs a step immediately; it lasts by the number of samples on the virtual clock."""
 
     slowness: float = 1.0
 
-    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+    async def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        samples: int,
+        mode: Mode,
+    ) -> Any:
         result = fn(*args)
-        await asyncio.sleep(0.0 if mode == "other" else samples * SECONDS_PER_SAMPLE * self.slowness)
+        seconds = 0.0
+        if mode != "other":
+            seconds = samples * SECONDS_PER_SAMPLE * self.slowness
+        await asyncio.sleep(seconds)
         return result
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
@@ -94,7 +119,13 @@ class VirtualCompute:
 class FatefulTransport(MemoryTransport):
     """A transport whose messages have the fate that a test gives them."""
 
-    def __init__(self, network: MemoryNetwork, node: str, peers: Iterable[str], fate: Fate) -> None:
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        node: str,
+        peers: Iterable[str],
+        fate: Fate,
+    ) -> None:
         super().__init__(network, node, peers, Timeouts())
         self._fate = fate
         self._delayed: set[asyncio.Task[None]] = set()
@@ -105,7 +136,8 @@ class FatefulTransport(MemoryTransport):
             if delay == 0:
                 await super().send(peers, message, replace=replace)
             else:
-                task = asyncio.create_task(self._send_later(delay, peers, message))
+                sending = self._send_later(delay, peers, message)
+                task = asyncio.create_task(sending)
                 self._delayed.add(task)
                 task.add_done_callback(self._delayed.discard)
 
@@ -122,10 +154,10 @@ class FatefulTransport(MemoryTransport):
 
 @dataclass
 class Federation:
-    """A topology and its data. ``tree`` maps each node to its parent, None at the top; names begin with their tier.
-    ``model`` may be a group, whose models the nodes of each tier take in turn.
+    """A topology and its data. ``tree`` maps each node to its parent, None at the top; names start with their tier.
+    ``model`` may be a group; the nodes of each tier take its models in turn.
 
-    ``cuts``: from when to when two nodes do not reach each other; ``crash``: when a node ends, and when it begins again
+    ``cuts``: from when to when two nodes do not reach each other; ``crash``: when a node ends, and when it starts again
     from its last checkpoint (infinity: never); ``slow``: factors on the time that a node computes. All times are
     seconds of virtual time: a training step takes a millisecond for each sample, and a message one.
 
@@ -135,7 +167,7 @@ class Federation:
 
     ``seed`` is the scenario's. ``device``: what the nodes train on, as torch names it.
 
-    After `run`, the ``journals`` of the nodes and `state` tell what happened.
+    After `run`, the ``journals`` of the nodes and `state` show what happened.
     """
 
     data: Prepared
@@ -152,9 +184,9 @@ class Federation:
     meshed: bool | None = None
     device: str = "cpu"
     personal: float = 0.0  # of each edge's test set that is set apart to personalise by
-    cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
+    cuts: Mapping[tuple[str, str], Span] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
-    crash: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # node -> (at, back at) seconds
+    crash: Mapping[str, Span] = field(default_factory=dict)  # node -> (at, back at) seconds
     fate: Fate | None = None
     seed: int = 7
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Journal))
@@ -163,15 +195,25 @@ class Federation:
     def __post_init__(self) -> None:
         parents = set(self.tree.values())
         holders = [node for node in self.tree if node not in parents]
-        groups = tuple(Counter(self.tree[node] for node in holders).values())
-        parts = divide(self.partition, self.data.train_labels, groups, seed=1)
-        counts = dict(zip(holders, parts.label_counts(self.data.train_labels, self.data.classes), strict=True))
-        shards: dict[str, Any] = {f"{node}/train": part for node, part in zip(holders, parts.parts, strict=True)}
+        parents_of_holders = [self.tree[node] for node in holders]
+        groups = tuple(Counter(parents_of_holders).values())
+        labels = self.data.train_labels
+        parts = divide(self.partition, labels, groups, seed=1)
+        label_counts = parts.label_counts(labels, self.data.classes)
+        counts = dict(zip(holders, label_counts, strict=True))
+        shards: dict[str, Any] = {}
+        for node, part in zip(holders, parts.parts, strict=True):
+            shards[f"{node}/train"] = part
         for node in self.tree:
-            if node.startswith("edge"):
-                mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
-                tests = own_test(self.data.test_labels, np.sum(mine, axis=0), seed=1, limit=60)
-                shards[f"{node}/personal"], shards[f"{node}/own"] = set_apart(tests, self.personal, seed=1)
+            if not node.startswith("edge"):
+                continue
+            # The labels of an edge's own test set are those of its devices, or its own.
+            mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
+            likely = np.sum(mine, axis=0)
+            tests = own_test(self.data.test_labels, likely, seed=1, limit=60)
+            personal, own = set_apart(tests, self.personal, seed=1)
+            shards[f"{node}/personal"] = personal
+            shards[f"{node}/own"] = own
         self.folder.mkdir(exist_ok=True)
         np.savez(self.folder / "shards.npz", **shards)
         self.keys = set(shards)
@@ -179,12 +221,14 @@ class Federation:
 
     def run(self) -> Self:
         """Run the algorithm to its end. Raises what a role raises, in an ExceptionGroup."""
-        run_virtual(asyncio.wait_for(self._run(), 3600))
+        whole_run = asyncio.wait_for(self._run(), 3600)
+        run_virtual(whole_run)
         return self
 
     def state(self, node: str) -> State:
         """The model that a coordinator kept after its last round."""
-        checkpoint = load(checkpoint_path(self.folder, node))
+        path = checkpoint_path(self.folder, node)
+        checkpoint = load(path)
         assert checkpoint is not None
         return checkpoint.tensors
 
@@ -197,14 +241,15 @@ class Federation:
                 loop.call_at(end, self.network.restore, *ends)
         async with asyncio.TaskGroup() as group:
             for node in self.tree:
-                group.create_task(self._live(node), name=node)
+                group.create_task(self._run_node(node), name=node)
 
-    async def _live(self, node: str) -> None:
+    async def _run_node(self, node: str) -> None:
         if node not in self.crash:
             await self._role(node).perform()
             return
         at, back = self.crash[node]
-        task = asyncio.create_task(self._role(node).perform())
+        first = self._role(node)
+        task = asyncio.create_task(first.perform())
         await asyncio.sleep(at)
         task.cancel()  # a role that is cancelled ends without a word
         await asyncio.gather(task, return_exceptions=True)
@@ -217,17 +262,22 @@ class Federation:
         assignment = self._assignment(node)
         peers = [peer.name for peer in assignment.peers]
         transport = self._transport(node, peers)
-        kind = ALGORITHMS[self.algorithm].roles[assignment.tier]
-        self.roles[node] = kind(
+        roles = ALGORITHMS[self.algorithm].roles
+        kind = roles[assignment.tier]
+        compute = VirtualCompute(self.slow.get(node, 1.0))
+        learner = Learner.from_assignment(assignment)
+        checkpoint = load(checkpoint_path(self.folder, node))
+        role = kind(
             assignment,
             transport,
-            VirtualCompute(self.slow.get(node, 1.0)),
+            compute,
             self.journals[node],
             params=self.params,
-            learner=Learner.from_assignment(assignment),
-            restored=load(checkpoint_path(self.folder, node)),
+            learner=learner,
+            restored=checkpoint,
         )
-        return self.roles[node]
+        self.roles[node] = role
+        return role
 
     def _transport(self, node: str, peers: Sequence[str]) -> MemoryTransport:
         if self.fate is None:
@@ -236,40 +286,29 @@ class Federation:
 
     def _assignment(self, node: str) -> Assignment:
         parent = self.tree[node]
-        # Who waits for edges must allow each of them all its own gatherings.
-        longer = (getattr(self.params, "kappa2", 0) + 1) * self.gathering.deadline
+        gathering = self.gathering
         if node == "cloud":
-            gathering = replace(self.gathering, deadline=longer)
-        else:
-            gathering = self.gathering
-        if parent:
-            peers = [self._peer(parent, "parent")]
-        else:
-            peers = []
-        peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
-        if self.meshed is None:
-            meshed = ALGORITHMS[self.algorithm].meshed
-        else:
-            meshed = self.meshed
-        if meshed and tier_of(node) == "edge":
-            peers += [self._peer(each, "neighbour") for each in self.tree if tier_of(each) == "edge" and each != node]
-        keys = (f"{node}/train", f"{node}/own", f"{node}/personal")
-        train, own, personal = (key if key in self.keys else None for key in keys)
+            # A node that waits for edges must allow each of them all its own gatherings.
+            own_gatherings = getattr(self.params, "kappa2", 0)
+            deadline = (own_gatherings + 1) * gathering.deadline
+            gathering = replace(gathering, deadline=deadline)
         data = DataAssignment(
             dataset=self.data.name,
             directory=str(self.data.directory),
             shards=str(self.folder / "shards.npz"),
-            train_key=train,
-            own_test_key=own,
-            personal_key=personal,
+            train_key=self._key(node, "train"),
+            own_test_key=self._key(node, "own"),
+            personal_key=self._key(node, "personal"),
             global_test=parent is None or ALGORITHMS[self.algorithm].personal,
         )
-        nodes = [each for each in self.tree if tier_of(each) == tier_of(node)]
-        model, model_params = model_of(self.model, self.model_params, nodes.index(node))
+        tier = tier_of(node)
+        same_tier = [other for other in self.tree if tier_of(other) == tier]
+        place = same_tier.index(node)
+        model, model_params = model_of(self.model, self.model_params, place)
         return Assignment(
             run="test",
             node=node,
-            tier=tier_of(node),
+            tier=tier,
             index=1,
             seed=self.seed,
             host="",
@@ -277,7 +316,7 @@ class Federation:
             keys=Keypair(public="", secret=""),
             control_endpoint="",
             control_key="",
-            peers=tuple(peers),
+            peers=tuple(self._peers(node)),
             algorithm=self.algorithm,
             model=model,
             model_params=model_params,
@@ -289,13 +328,46 @@ class Federation:
             device=self.device,
         )
 
-    @staticmethod
-    def _peer(name: str, relation: Relation) -> PeerAddress:
-        return PeerAddress(name=name, tier=tier_of(name), relation=relation, host="", port=0, public_key="")
+    def _key(self, node: str, part: str) -> str | None:
+        """The key of a node's samples in the file of shards; None if it has none."""
+        key = f"{node}/{part}"
+        if key not in self.keys:
+            return None
+        return key
+
+    def _peers(self, node: str) -> list[PeerAddress]:
+        peers = []
+        parent = self.tree[node]
+        if parent:
+            peers.append(_peer(parent, "parent"))
+        for child, above in self.tree.items():
+            if above == node:
+                peers.append(_peer(child, "child"))
+        meshed = self.meshed
+        if meshed is None:
+            meshed = ALGORITHMS[self.algorithm].meshed
+        if not meshed or tier_of(node) != "edge":
+            return peers
+        for other in self.tree:
+            if other != node and tier_of(other) == "edge":
+                peers.append(_peer(other, "neighbour"))
+        return peers
+
+
+def _peer(name: str, relation: Relation) -> PeerAddress:
+    return PeerAddress(
+        name=name,
+        tier=tier_of(name),
+        relation=relation,
+        host="",
+        port=0,
+        public_key="",
+    )
 
 
 def tier_of(node: str) -> Tier:
-    return cast(Tier, node.split("-")[0])
+    tier = node.split("-")[0]
+    return cast(Tier, tier)
 
 
 def federation(
@@ -316,30 +388,38 @@ def federation(
     """
     file = Path(plugin)
     activate([find(file.name, file.parent)])
-    return Federation(
-        prepare("digits", folder / "data", download=False),
-        tree,
-        algorithm,
-        read_parameters(ALGORITHMS[algorithm].params, params or {}),
-        folder / "run",
-        **{"partition": IID(samples_per_client=samples)} | more,
-    )
+    data = prepare("digits", folder / "data", download=False)
+    kind = ALGORITHMS[algorithm].params
+    chosen = read_parameters(kind, params or {})
+    fields: dict[str, Any] = {"partition": IID(samples_per_client=samples)}
+    fields.update(more)
+    return Federation(data, tree, algorithm, chosen, folder / "run", **fields)
 
 
 def star(clients: int, tier: str = "device") -> dict[str, str | None]:
     """The tree of a cloud and its clients."""
-    return {"cloud": None} | {f"{tier}-{k}": "cloud" for k in range(clients)}
+    tree: dict[str, str | None] = {"cloud": None}
+    for k in range(clients):
+        tree[f"{tier}-{k}"] = "cloud"
+    return tree
 
 
 def hierarchy(groups: Sequence[int], *, cloud: bool = True) -> dict[str, str | None]:
     """The tree of a cloud, edges, and as many devices below each as ``groups`` says."""
-    tree: dict[str, str | None] = {"cloud": None} if cloud else {}
+    tree: dict[str, str | None] = {}
+    top = None
+    if cloud:
+        top = "cloud"
+        tree[top] = None
     for edge, devices in enumerate(groups):
-        tree[f"edge-{edge}"] = "cloud" if cloud else None
-        tree |= {f"device-{edge}-{k}": f"edge-{edge}" for k in range(devices)}
+        tree[f"edge-{edge}"] = top
+        for k in range(devices):
+            tree[f"device-{edge}-{k}"] = f"edge-{edge}"
     return tree
 
 
 def same(first: State, second: State) -> bool:
     """Whether two states are equal to the last bit."""
-    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+    if first.keys() != second.keys():
+        return False
+    return all(np.array_equal(first[name], second[name]) for name in first)

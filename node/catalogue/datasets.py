@@ -13,7 +13,11 @@ IGNORED = -100
 """The label of a token that counts neither in the loss nor in the metrics, as in torch and transformers."""
 
 CLASS_METRICS = ("macro_f1", "balanced_accuracy", "recall")  # on request, of a classification
-MAIN_METRIC: Mapping[str, str] = {"classification": "accuracy", "multi-label": "accuracy", "regression": "mae"}
+MAIN_METRIC: Mapping[str, str] = {
+    "classification": "accuracy",
+    "multi-label": "accuracy",
+    "regression": "mae",
+}
 """By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
 CLIENTS = "clients"
 """The metric that says how many clients a reported mean over clients covers."""
@@ -49,8 +53,10 @@ class Form:
         return shapes or self.shape
 
     def __str__(self) -> str:
-        named = ", ".join(f"{name} {kind} {shape}" for name, kind, shape in self.parts)
-        return named or f"{'tokens' if self.tokens else 'samples'} {self.shape}"
+        if self.parts:
+            return ", ".join(f"{name} {kind} {shape}" for name, kind, shape in self.parts)
+        kind = "tokens" if self.tokens else "samples"
+        return f"{kind} {self.shape}"
 
 
 @dataclass(frozen=True)
@@ -176,4 +182,9 @@ DATASET_PATHS: dict[str, str] = {
 
 def is_dataset(name: str) -> bool:
     """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `text:PATH`, ...)."""
-    return name in DATASETS or any(name.startswith(form) and name != form for form in DATASET_PATHS)
+    if name in DATASETS:
+        return True
+    for form in DATASET_PATHS:
+        if name.startswith(form) and name != form:
+            return True
+    return False

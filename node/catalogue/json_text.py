@@ -22,24 +22,32 @@ def strict_json(value: Any, indent: int | None = None) -> str:
     try:
         return json.dumps(value, indent=indent, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), indent=indent, allow_nan=False)
+        finite = _finite(value)
+        return json.dumps(finite, indent=indent, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items() if not isinstance(key, float) or math.isfinite(key)}
+        finite = {}
+        for key, element in value.items():
+            if isinstance(key, float) and not math.isfinite(key):
+                continue
+            finite[key] = _finite(element)
+        return finite
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(element) for element in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"it has the key {Counter(key for key, _ in pairs).most_common(1)[0][0]!r} more than once")
-    return found
+    values = dict(pairs)
+    if len(values) == len(pairs):
+        return values
+    counts = Counter(key for key, _ in pairs)
+    repeated, _ = counts.most_common(1)[0]
+    raise ValueError(f"it has the key {repeated!r} more than once")
 
 
 def _no_constant(name: str) -> Any:

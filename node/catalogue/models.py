@@ -17,6 +17,8 @@ from node.parameters import Parameters, read_parameters, whole, word
 if TYPE_CHECKING:
     from torch import nn
 
+    _Modules = tuple[nn.Module, nn.Module]  # extractor and classifier
+
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Parameters):
@@ -63,24 +65,128 @@ class ImageSize(Features):
 
 
 BACKBONES: dict[str, Size] = {  # first the ten of DFFKE, in its order
-    "resnet18": Size(11_176_512, 9_600, 20, 512, 592_183_296, 2_491_392, 54, saved=1_810_432, widest=262_144),
-    "resnet34": Size(21_284_672, 17_024, 36, 512, 1_196_163_072, 3_720_192, 94, saved=2_629_632, widest=262_144),
-    "resnet50": Size(23_508_032, 53_120, 53, 2048, 1_334_575_104, 10_514_432, 128, saved=7_012_352, widest=262_144),
-    "googlenet": Size(5_599_904, 14_560, 57, 1024, 488_931_328, 2_621_952, 132, saved=3_932_672, widest=262_144),
+    "resnet18": Size(
+        parameters=11_176_512,
+        buffers=9_600,
+        counters=20,
+        features=512,
+        operations=592_183_296,
+        values=2_491_392,
+        layers=54,
+        saved=1_810_432,
+        widest=262_144,
+    ),
+    "resnet34": Size(
+        parameters=21_284_672,
+        buffers=17_024,
+        counters=36,
+        features=512,
+        operations=1_196_163_072,
+        values=3_720_192,
+        layers=94,
+        saved=2_629_632,
+        widest=262_144,
+    ),
+    "resnet50": Size(
+        parameters=23_508_032,
+        buffers=53_120,
+        counters=53,
+        features=2048,
+        operations=1_334_575_104,
+        values=10_514_432,
+        layers=128,
+        saved=7_012_352,
+        widest=262_144,
+    ),
+    "googlenet": Size(
+        parameters=5_599_904,
+        buffers=14_560,
+        counters=57,
+        features=1024,
+        operations=488_931_328,
+        values=2_621_952,
+        layers=132,
+        saved=3_932_672,
+        widest=262_144,
+    ),
     "efficientnet-v2-s": Size(
-        20_177_488, 153_872, 110, 1280, 932_628_480, 12_175_792, 487, saved=12_625_938, widest=196_608
+        parameters=20_177_488,
+        buffers=153_872,
+        counters=110,
+        features=1280,
+        operations=932_628_480,
+        values=12_175_792,
+        layers=487,
+        saved=12_625_938,
+        widest=196_608,
     ),
-    "mobilenet-v3-small": Size(1_517_856, 12_112, 34, 1024, 18_824_192, 1_398_728, 143, saved=1_326_456, widest=73_728),
+    "mobilenet-v3-small": Size(
+        parameters=1_517_856,
+        buffers=12_112,
+        counters=34,
+        features=1024,
+        operations=18_824_192,
+        values=1_398_728,
+        layers=143,
+        saved=1_326_456,
+        widest=73_728,
+    ),
     "mobilenet-v3-large": Size(
-        4_202_032, 24_400, 46, 1280, 72_147_840, 4_191_560, 170, saved=3_611_976, widest=262_144
+        parameters=4_202_032,
+        buffers=24_400,
+        counters=46,
+        features=1280,
+        operations=72_147_840,
+        values=4_191_560,
+        layers=170,
+        saved=3_611_976,
+        widest=262_144,
     ),
-    "shufflenet-v2-x1.5": Size(2_478_624, 23_440, 56, 1024, 96_240_128, 2_560_000, 166, saved=2_335_744, widest=98_304),
+    "shufflenet-v2-x1.5": Size(
+        parameters=2_478_624,
+        buffers=23_440,
+        counters=56,
+        features=1024,
+        operations=96_240_128,
+        values=2_560_000,
+        layers=166,
+        saved=2_335_744,
+        widest=98_304,
+    ),
     "shufflenet-v2-x2.0": Size(
-        5_344_996, 33_716, 56, 2048, 189_781_376, 3_432_704, 166, saved=3_130_112, widest=124_928
+        parameters=5_344_996,
+        buffers=33_716,
+        counters=56,
+        features=2048,
+        operations=189_781_376,
+        values=3_432_704,
+        layers=166,
+        saved=3_130_112,
+        widest=124_928,
     ),
     # vit-tiny has a position of 192 for each patch, too
-    "vit-tiny": Size(5_486_784, 0, 0, 192, 373_953_024, 2_632_512, 114, saved=2_475_670, widest=49_920),
-    "squeezenet-1.1": Size(722_496, 0, 0, 512, 80_091_840, 1_671_360, 57, saved=1_540_800, widest=254_016),
+    "vit-tiny": Size(
+        parameters=5_486_784,
+        buffers=0,
+        counters=0,
+        features=192,
+        operations=373_953_024,
+        values=2_632_512,
+        layers=114,
+        saved=2_475_670,
+        widest=49_920,
+    ),
+    "squeezenet-1.1": Size(
+        parameters=722_496,
+        buffers=0,
+        counters=0,
+        features=512,
+        operations=80_091_840,
+        values=1_671_360,
+        layers=57,
+        saved=1_540_800,
+        widest=254_016,
+    ),
 }
 """Torchvision's networks without their classifiers, for pictures of `MEASURED_AT` pixels a side. The layers are those
 of the whole model."""
@@ -148,10 +254,15 @@ class ModelEntry:
     summary: str = ""
     params: type[Parameters] = Parameters
     measure: Callable[[Shape, int, Any], Size] | None = None
-    build: Callable[[Any, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
+    build: Callable[[Any, int, Any], _Modules | nn.Module] | None = None
     frozen_travels: bool = True
 
-    def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
+    def size(
+        self,
+        shape: Shape,
+        classes: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> Size:
         """Size for samples of `shape` and `classes` classes. Raises ValueError naming the unsupported value."""
         assert self.measure is not None
         try:
@@ -161,51 +272,80 @@ class ModelEntry:
             raise ValueError(f"model {self.name}: {error}") from error
         if not isinstance(chosen, Features) or chosen.features is None:
             return own
-        wider = chosen.features * (own.features + classes)
+        features = chosen.features
+        # The layer before the classifier, and the classifier after it instead of the one before.
+        wider = features * (own.features + classes)
         narrower = own.features * classes
+        operations = 0
+        layers = 0
+        if own.layers:
+            operations = own.operations + wider - narrower
+            layers = own.layers + 1
         return replace(
             own,
-            parameters=own.parameters + wider - narrower + chosen.features,
-            features=chosen.features,
-            operations=own.operations + wider - narrower if own.layers else 0,
-            values=own.values + chosen.features,
-            saved=own.saved + chosen.features,
-            layers=own.layers + 1 if own.layers else 0,
+            parameters=own.parameters + wider - narrower + features,
+            features=features,
+            operations=operations,
+            values=own.values + features,
+            saved=own.saved + features,
+            layers=layers,
         )
 
-    def parameters(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> int:
+    def parameters(
+        self,
+        shape: Shape,
+        classes: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> int:
         """Number of trained parameters for samples of `shape` and `classes` classes."""
-        return self.size(shape, classes, params).parameters
+        size = self.size(shape, classes, params)
+        return size.parameters
 
 
 def _described(name: str, summary: str, params: type[Parameters]) -> ModelEntry:
     """A model that is one of `NETWORKS`."""
-    return ModelEntry(name, summary, params, partial(_measured, name))
+    measure = partial(_measured, name)
+    return ModelEntry(name, summary, params, measure)
 
 
-def _measured(name: str, shape: Shape, classes: int, params: Any) -> Size:
-    return NETWORKS[name](Layers(shape), classes, params).size()
+def _measured(
+    name: str,
+    shape: Shape,
+    classes: int,
+    params: Any,
+) -> Size:
+    network = NETWORKS[name]
+    layers = network(Layers(shape), classes, params)
+    return layers.size()
 
 
 def _mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> Size:
     network = Layers(shape).flatten()
     for width in params.widths:
         network.linear(width).activation()
-    return network.features().linear(classes).size()
+    network.features().linear(classes)
+    return network.size()
 
 
-def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> tuple[nn.Module, nn.Module]:
+def _build_mlp(shape: Shape, classes: int, params: MLP | HARMLP) -> _Modules:
     """Hidden layers with ReLU, for any shape."""
     from torch import nn
 
+    # The weights are drawn in this order.
     widths = params.widths
-    deeper = [nn.Sequential(nn.Linear(inside, width), nn.ReLU()) for inside, width in itertools.pairwise(widths)]
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), widths[0]), nn.ReLU(), *deeper)
-    return extractor, nn.Linear(widths[-1], classes)
+    deeper = []
+    for inside, width in itertools.pairwise(widths):
+        linear = nn.Linear(inside, width)
+        deeper.append(nn.Sequential(linear, nn.ReLU()))
+    first = nn.Linear(math.prod(shape), widths[0])
+    extractor = nn.Sequential(nn.Flatten(), first, nn.ReLU(), *deeper)
+    classifier = nn.Linear(widths[-1], classes)
+    return extractor, classifier
 
 
 def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    pictures = len(shape) == 3 and shape[0] in (1, 3)
+    if not pictures:
         raise ValueError(f"takes images of one or three channels, not samples of shape {shape}")
     own = BACKBONES[params.architecture]
     side = params.image_size
@@ -213,14 +353,20 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     if params.architecture == "vit-tiny":
         if side % PATCH:
             raise ValueError(f"image_size: {side} is no multiple of vit-tiny's patches of {PATCH}")
-        positions = (side // PATCH) ** 2 * own.features
-    scale = (math.ceil(side / HALVED) * HALVED / MEASURED_AT) ** 2
+        patches = (side // PATCH) ** 2
+        positions = patches * own.features
+    multiple = math.ceil(side / HALVED) * HALVED
+    scale = (multiple / MEASURED_AT) ** 2
+    classifier = (own.features + 1) * classes
+    operations = round(own.operations * scale)
+    values = round(own.values * scale)
+    saved = round(own.saved * scale)
     return replace(
         own,
-        parameters=own.parameters + positions + (own.features + 1) * classes,
-        operations=round(own.operations * scale) + own.features * classes,
-        values=round(own.values * scale) + classes,
-        saved=round(own.saved * scale) + own.features + classes,
+        parameters=own.parameters + positions + classifier,
+        operations=operations + own.features * classes,
+        values=values + classes,
+        saved=saved + own.features + classes,
         widest=round(own.widest * scale),
     )
 
@@ -263,31 +409,57 @@ class ModelGroup:
     params: type[Parameters]
     members: tuple[tuple[str, Mapping[str, Any]], ...]
 
-    def member(self, client: int, params: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def member(
+        self,
+        client: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[str, dict[str, Any]]:
         """The model of a client, counted from 0, and that model's parameters."""
-        name, own = self.members[client % len(self.members)]
-        given = read_parameters(self.params, params or {})
-        shared = {entry.name: getattr(given, entry.name) for entry in fields(given)}
+        place = client % len(self.members)
+        name, own = self.members[place]
+        chosen = read_parameters(self.params, params or {})
+        shared = {entry.name: getattr(chosen, entry.name) for entry in fields(chosen)}
         return name, {**shared, **own}
 
-    def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
+    def size(
+        self,
+        shape: Shape,
+        classes: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> Size:
         """The size of the largest member, with the most features of any. ValueError naming an unsupported value."""
-        return largest(self.sizes(shape, classes, params))
+        sizes = self.sizes(shape, classes, params)
+        return largest(sizes)
 
-    def sizes(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> list[Size]:
+    def sizes(
+        self,
+        shape: Shape,
+        classes: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> list[Size]:
         """The size of each member. ValueError naming an unsupported value."""
-        chosen = [self.member(client, params) for client in range(len(self.members))]
+        clients = range(len(self.members))
+        chosen = [self.member(client, params) for client in clients]
         return [MODELS[name].size(shape, classes, own) for name, own in chosen]
 
 
 def largest(sizes: Sequence[Size]) -> Size:
     """The size of the largest model, with the most features of any."""
-    return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
+    most_bytes = max(sizes, key=lambda size: size.bytes)
+    most_features = max(size.features for size in sizes)
+    return replace(most_bytes, features=most_features)
 
 
 def _htfe(count: int) -> ModelGroup:
-    members = tuple(("torchvision", {"architecture": name}) for name in list(BACKBONES)[:count])
-    return ModelGroup(f"htfe-{count}", f"the first {count} of DFFKE's ten architectures", ImageSize, members)
+    architectures = list(BACKBONES)[:count]
+    members = []
+    for architecture in architectures:
+        members.append(("torchvision", {"architecture": architecture}))
+    summary = f"the first {count} of DFFKE's ten architectures"
+    return ModelGroup(f"htfe-{count}", summary, ImageSize, tuple(members))
+
+
+_SMALL = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
 
 
 MODEL_GROUPS: dict[str, ModelGroup] = {
@@ -297,15 +469,20 @@ MODEL_GROUPS: dict[str, ModelGroup] = {
             "small",
             "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
             Features,
-            tuple((name, {}) for name in ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")),
+            tuple((name, {}) for name in _SMALL),
         ),
-        *(_htfe(count) for count in (1, 2, 5, 10)),
+        *map(_htfe, (1, 2, 5, 10)),
     )
 }
 
 
-def model_of(name: str, params: Mapping[str, Any], client: int) -> tuple[str, dict[str, Any]]:
+def model_of(
+    name: str,
+    params: Mapping[str, Any],
+    client: int,
+) -> tuple[str, dict[str, Any]]:
     """The model of a client, counted from 0, and its parameters. `name` is a model or a group."""
     if name in MODEL_GROUPS:
-        return MODEL_GROUPS[name].member(client, params)
-    return (name, dict(params))
+        group = MODEL_GROUPS[name]
+        return group.member(client, params)
+    return name, dict(params)

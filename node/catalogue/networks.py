@@ -15,8 +15,10 @@ def cnn(network: Layers, classes: int, _: Any) -> Layers:
     if len(network.shape) not in (2, 3):
         raise ValueError(f"takes images or sequences, not samples of shape {network.shape}; take mlp")
     for width in (6, 16):
-        network.convolution(width, 3, stride=2, padding=1).normalisation().activation()
-    return network.flatten().linear(32).features().linear(classes)
+        network.convolution(width, 3, stride=2, padding=1)
+        network.normalisation().activation()
+    network.flatten().linear(32)
+    return network.features().linear(classes)
 
 
 def celeba_cnn(network: Layers, classes: int, _: Any) -> Layers:
@@ -24,16 +26,21 @@ def celeba_cnn(network: Layers, classes: int, _: Any) -> Layers:
     the 32 features and the classifier."""
     needs_pictures(network.shape, 43)
     for width in (16, 32, 64):
-        network.convolution(width, 3, stride=2, padding=1).normalisation().activation().pooling()
-    return network.flatten().linear(32).features().linear(classes)
+        network.convolution(width, 3, stride=2, padding=1)
+        network.normalisation().activation().pooling()
+    network.flatten().linear(32)
+    return network.features().linear(classes)
 
 
 def phefl_cnn(network: Layers, classes: int, _: Any) -> Layers:
     """The network of McMahan 2017 and PHE-FL: 1,663,370 parameters on MNIST, 2,156,490 on CIFAR-10."""
     needs_pictures(network.shape, 4)
     for width in (32, 64):
-        network.convolution(width, 5, padding=2).activation().pooling()
-    return network.flatten().linear(512).activation().features().linear(classes)
+        network.convolution(width, 5, padding=2)
+        network.activation().pooling()
+    network.flatten()
+    network.linear(512).activation()
+    return network.features().linear(classes)
 
 
 def fedfeat_cnn(network: Layers, classes: int, _: Any) -> Layers:
@@ -41,34 +48,53 @@ def fedfeat_cnn(network: Layers, classes: int, _: Any) -> Layers:
     Table I does not give padding and pooling; they are PFLlib's."""
     needs_pictures(network.shape, 16)
     for width in (32, 64):
-        network.convolution(width, 5).activation().pooling()
-    return network.flatten().features().linear(512).activation().linear(classes)
+        network.convolution(width, 5)
+        network.activation().pooling()
+    network.flatten().features()
+    network.linear(512).activation()
+    return network.linear(classes)
 
 
 def lenet(network: Layers, classes: int, _: Any) -> Layers:
     """LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) with ReLU and max pooling, its convolutions padded: 84 features."""
     needs_pictures(network.shape, 8)
     for width in (6, 16):
-        network.convolution(width, 5, padding=2).activation().pooling()
-    return network.flatten().linear(120).activation().linear(84).activation().features().linear(classes)
+        network.convolution(width, 5, padding=2)
+        network.activation().pooling()
+    network.flatten()
+    network.linear(120).activation()
+    network.linear(84).activation()
+    return network.features().linear(classes)
 
 
 def separable_cnn(network: Layers, classes: int, _: Any) -> Layers:
     """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels.
     Each halves the sides of the picture. Then mean pooling: 48 features."""
     needs_pictures(network.shape, 8)
-    network.convolution(16, 3, stride=2, padding=1, bias=False).normalisation().activation()
+    network.convolution(16, 3, stride=2, padding=1, bias=False)
+    network.normalisation().activation()
     for inside, width in ((16, 32), (32, 48)):
-        network.convolution(inside, 3, stride=2, padding=1, groups=inside, bias=False).normalisation().activation()
-        network.convolution(width, 1, bias=False).normalisation().activation()
-    return network.mean().flatten().features().linear(classes)
+        network.convolution(
+            inside,
+            3,
+            stride=2,
+            padding=1,
+            groups=inside,
+            bias=False,
+        )
+        network.normalisation().activation()
+        network.convolution(width, 1, bias=False)
+        network.normalisation().activation()
+    network.mean().flatten()
+    return network.features().linear(classes)
 
 
 def resnet18(network: Layers, classes: int, params: Any) -> Layers:
     """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it: a 3x3 stem without pooling,
     four stages of two blocks with 64 to 512 channels (1 to 8 times `width`), mean pooling to 512 features."""
-    widths = [params.width * growth for growth in (1, 1, 2, 2, 4, 4, 8, 8)]
-    return _residual(network, classes, params.width, widths, params.initialisation)
+    width = params.width
+    widths = [width * growth for growth in (1, 1, 2, 2, 4, 4, 8, 8)]
+    return _residual(network, classes, width, widths, params.initialisation)
 
 
 def tiny_resnet(network: Layers, classes: int, _: Any) -> Layers:
@@ -84,10 +110,12 @@ def _residual(
     initialisation: str,
 ) -> Layers:
     needs_pictures(network.shape, 8)
-    network.convolution(stem, 3, padding=1).activation()
+    network.convolution(stem, 3, padding=1)
+    network.activation()
     for width in widths:
         network.residual(width, initialisation)
-    return network.mean().flatten().features().linear(classes)
+    network.mean().flatten()
+    return network.features().linear(classes)
 
 
 def needs_pictures(shape: Shape, side: int) -> None:

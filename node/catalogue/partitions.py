@@ -23,7 +23,8 @@ class PartitionParameters(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.samples_per_client is not None and self.samples_per_client < self.min_samples:
+        kept = self.samples_per_client
+        if kept is not None and kept < self.min_samples:
             raise ValueError(f"samples_per_client: {self.samples_per_client} is below min_samples {self.min_samples}")
 
 

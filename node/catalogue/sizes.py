@@ -40,7 +40,8 @@ class Size:
     @property
     def bytes(self) -> int:
         """Bytes of the state in a message, without the header."""
-        return self.width * (self.parameters + self.buffers) + 8 * self.counters
+        floats = self.parameters + self.buffers
+        return self.width * floats + 8 * self.counters
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Rates:
 
 TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)  # forward and backward
 EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)  # forward
+_SUMS = ("parameters", "buffers", "counters", "operations", "values", "layers", "saved")
 
 
 class Layers:
@@ -67,18 +69,26 @@ class Layers:
         self.shape = tuple(shape)
         self.kept = False
         self.modules: list[tuple[str, tuple[Any, ...]]] = []
-        self.classifier = self._features = 0
-        self._sums = dict.fromkeys(("parameters", "buffers", "counters", "operations", "values", "layers", "saved"), 0)
+        self.classifier = 0
+        self._features = 0
+        self._sums = dict.fromkeys(_SUMS, 0)
         self._widest = math.prod(shape)
 
     def size(self) -> Size:
         self._sums["saved"] += math.prod(self.shape)  # the logarithms of the probabilities
         linear = len(self.modules) == self.classifier + 1
-        return Size(features=self._features, linear=linear, partial=False, widest=self._widest, **self._sums)
+        return Size(
+            features=self._features,
+            linear=linear,
+            partial=False,
+            widest=self._widest,
+            **self._sums,
+        )
 
     def features(self) -> Self:
         """The layers so far are the extractor, the others the classifier."""
-        (self._features,), self.classifier = self.shape, len(self.modules)
+        (self._features,) = self.shape
+        self.classifier = len(self.modules)
         return self
 
     def convolution(
@@ -92,15 +102,20 @@ class Layers:
     ) -> Self:
         inside, *sides = self.shape
         weights = inside // groups * kernel ** len(sides)
-        shape = (width, *((side + 2 * padding - kernel) // stride + 1 for side in sides))
-        self.modules.append((f"Conv{len(sides)}d", (inside, width, kernel, stride, padding, 1, groups, bias)))
-        return self._add(shape, parameters=(weights + bias) * width, operations=weights * math.prod(shape))
+        outer_sides = [(side + 2 * padding - kernel) // stride + 1 for side in sides]
+        shape = (width, *outer_sides)
+        arguments = (inside, width, kernel, stride, padding, 1, groups, bias)
+        self.modules.append((f"Conv{len(sides)}d", arguments))
+        parameters = (weights + bias) * width
+        operations = weights * math.prod(shape)
+        return self._add(shape, parameters=parameters, operations=operations)
 
     def normalisation(self) -> Self:
         """Batch normalisation."""
         width, *sides = self.shape
         self.modules.append((f"BatchNorm{len(sides)}d", (width,)))
-        return self._add(self.shape, parameters=2 * width, buffers=2 * width, counters=1)
+        numbers = 2 * width  # scale and shift; mean and variance
+        return self._add(self.shape, parameters=numbers, buffers=numbers, counters=1)
 
     def activation(self) -> Self:
         """ReLU, as any layer without parameters that keeps the shape, and whose output is saved."""
@@ -110,42 +125,58 @@ class Layers:
 
     def pooling(self) -> Self:
         """The maximum of 2x2, whose place is saved in 8 bytes."""
-        shape = (self.shape[0], *(side // 2 for side in self.shape[1:]))
+        width, *sides = self.shape
+        halves = [side // 2 for side in sides]
+        shape = (width, *halves)
         self.modules.append(("MaxPool2d", (2,)))
-        return self._add(shape, saved=2 * math.prod(shape))
+        places = 2 * math.prod(shape)
+        return self._add(shape, saved=places)
 
     def mean(self) -> Self:
         """The mean of each channel."""
         self.modules.append(("AdaptiveAvgPool2d", (1,)))
-        return self._add((self.shape[0], *(1 for _ in self.shape[1:])), saves=False)
+        width, *sides = self.shape
+        ones = [1] * len(sides)
+        return self._add((width, *ones), saves=False)
 
     def flatten(self) -> Self:
         kept = self.kept
         self.modules.append(("Flatten", ()))
-        self._add((math.prod(self.shape),), saves=False)
+        shape = (math.prod(self.shape),)
+        self._add(shape, saves=False)
         self.kept = kept
         return self
 
     def linear(self, width: int) -> Self:
         (inside,) = self.shape
         self.modules.append(("Linear", (inside, width)))
-        return self._add((width,), parameters=(inside + 1) * width, operations=inside * width)
+        parameters = (inside + 1) * width
+        return self._add((width,), parameters=parameters, operations=inside * width)
 
     def residual(self, width: int, initialisation: str) -> Self:
         """A block of two convolutions without normalisation, and a shortcut. ``initialisation``: of its weights."""
         start = self.shape
-        stride = 1 if self.shape[0] == width else 2
+        stride = 1 if start[0] == width else 2
         place = len(self.modules)
-        end = self.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
-        self.shape, self.kept = start, True  # of the shortcut
-        self.activation() if stride == 1 else self.convolution(width, 1, stride).keep()
+        self.convolution(width, 3, stride, padding=1)
+        self.convolution(width, 3, padding=1)
+        end = self.shape
+        # The shortcut has the same input, which the first convolution has saved.
+        self.shape = start
+        self.kept = True
+        if stride == 1:
+            self.activation()
+        else:
+            self.convolution(width, 1, stride).keep()
         assert self.shape == end
-        self.modules[place:] = [("ResidualBlock", (start[0], width, initialisation))]
+        block = ("ResidualBlock", (start[0], width, initialisation))
+        self.modules[place:] = [block]
         return self
 
     def keep(self) -> Self:
         """Save the last output, if no layer has."""
-        self._sums["saved"] += 0 if self.kept else math.prod(self.shape)
+        if not self.kept:
+            self._sums["saved"] += math.prod(self.shape)
         self.kept = True
         return self
 
@@ -155,7 +186,10 @@ class Layers:
             self.keep()
         self.shape = tuple(shape)
         self.kept = False
-        self._widest = max(self._widest, math.prod(shape))
-        for name, number in (sums | {"values": math.prod(shape), "layers": 1}).items():
+        outputs = math.prod(shape)
+        self._widest = max(self._widest, outputs)
+        self._sums["values"] += outputs
+        self._sums["layers"] += 1
+        for name, number in sums.items():
             self._sums[name] += number
         return self

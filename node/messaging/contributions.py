@@ -14,14 +14,15 @@ from collections.abc import Collection, Iterable
 from node.messaging.gathering import Gather
 from node.messaging.wire import Message
 
+_Key = tuple[str, bool]  # the kind of a message, and whether it was gathered
+
 
 class Contributions:
     """What one role has done with the messages of its peers."""
 
     def __init__(self) -> None:
-        # By kind, and whether gathered.
-        self._reported: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
-        self._new: dict[tuple[str, bool], set[str]] = {}  # that may still be refused
+        self._reported: defaultdict[_Key, set[str]] = defaultdict(set)
+        self._new: dict[_Key, set[str]] = {}  # that may still be refused
         self._last: tuple[str, int] | None = None  # kind and round of the last gathering, if it needed answers
         self._wanted: set[str] = set()  # kinds that the role ever waited for
         self._unreceived: defaultdict[str, set[str]] = defaultdict(set)  # senders by kind
@@ -41,7 +42,9 @@ class Contributions:
     def received(self, message: Message) -> None:
         """Note what ``receive`` returned."""
         if message.tensors:
-            self._new.setdefault((message.kind, False), set()).add(message.sender)
+            key = (message.kind, False)
+            senders = self._new.setdefault(key, set())
+            senders.add(message.sender)
 
     def refuse(self, message: Message) -> tuple[str, int] | None:
         """Note that the role does not use a message. Returns the kind and the round of the gathering of which nothing
@@ -55,7 +58,11 @@ class Contributions:
                 return self._last
         return None
 
-    def news(self, gathered: bool, kinds: Collection[str] | None) -> list[tuple[str, list[str]]]:
+    def news(
+        self,
+        gathered: bool,
+        kinds: Collection[str] | None,
+    ) -> list[tuple[str, list[str]]]:
         """Kinds, and the senders that count now and did not before. Called before the role gathers, or receives these
         ``kinds``."""
         news = []

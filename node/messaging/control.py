@@ -39,7 +39,15 @@ import zmq
 from node.assignment import Assignment, Keypair, Timeouts
 from node.errors import ControlError, WireError
 from node.messaging.gate import CONNECTIONS, Gate
-from node.messaging.sockets import Authenticator, Endpoint, sender, set_client_keys, set_server_keys, watch
+from node.messaging.sockets import (
+    Authenticator,
+    Context,
+    Endpoint,
+    sender,
+    set_client_keys,
+    set_server_keys,
+    watch,
+)
 from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
@@ -55,6 +63,8 @@ SHARES = frozenset(
 )
 """Metrics that are a share, from 0 to 1. A value outside is refused."""
 
+_Content = dict[str, Any]  # of a message
+
 _BEATS = 8  # of the orchestrator within a lease; a beat to a thousand nodes takes a tenth of a second
 _BACKLOG = 10_000  # messages that one side queues while the other does not read
 _READ_AHEAD = 100  # messages that wait at the orchestrator, per node and of all nodes together
@@ -68,7 +78,13 @@ _FLUSH = 10_000  # ms to send the last messages; on a busy host, a thousand node
 class Reporter(Protocol):
     """The receiver of a node's events and metrics: the control plane, or a list in a test."""
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None: ...
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None: ...
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None: ...
 
@@ -80,10 +96,10 @@ class ControlClient:
     lease ends such a node anyway.
     """
 
-    def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, assignment: Assignment, incarnation: str, context: Context) -> None:
         self._assignment = assignment
         self._incarnation = incarnation
-        self._received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._received: asyncio.Queue[_Content] = asyncio.Queue()
         self._endpoint = Endpoint(assignment.control_endpoint)
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = _FLUSH
@@ -108,7 +124,7 @@ class ControlClient:
         }
         self.send(registration)
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> _Content:
         """Wait for the next message except beats. ControlError when the orchestrator was silent for the lease."""
         lease = self._assignment.timeouts.lease
         pause = lease / _BEATS
@@ -137,8 +153,14 @@ class ControlClient:
             logger.warning("the orchestrator does not read; dropped a message of type %s", message["type"])
         asyncio.get_running_loop().call_soon(self._read)
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
-        message: dict[str, Any] = {"type": "event", "name": name}
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
+        message: _Content = {"type": "event", "name": name}
         if round is not None:
             message["round"] = round
         self.send({**message, **fields})
@@ -177,8 +199,8 @@ class ControlServer:
         """``address``: the ZeroMQ endpoint to bind; ControlError if that fails. ``nodes``: the public key of each node
         that may connect. ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
-        self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._received: asyncio.Queue[tuple[str, _Content]] = asyncio.Queue()
+        self._context = zmq.Context()
         names = {key: name for name, key in nodes.items()}
         self._authenticator = Authenticator(self._context, names)
         self._endpoint = Endpoint(address)
@@ -191,7 +213,8 @@ class ControlServer:
         self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
         # One process may connect for many nodes, as a relay does.
-        self._gate = Gate(self._context, self._socket, CONNECTIONS * max(1, len(nodes)))
+        most = CONNECTIONS * max(1, len(nodes))
+        self._gate = Gate(self._context, self._socket, most)
         try:
             self._socket.bind(self._endpoint.address)
         except zmq.ZMQError as error:
@@ -200,7 +223,7 @@ class ControlServer:
         self._stop_watching = watch(self._socket, self._read)
         self._beating = asyncio.create_task(self._beat(lease / _BEATS))
 
-    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def messages(self) -> AsyncIterator[tuple[str, _Content]]:
         """Yield each message with the name of its sender, for ever.
 
         A message that cannot be read is replaced by a message "unreadable" with the ``reason``. The caller must check
@@ -248,10 +271,11 @@ class ControlServer:
                 message = unpack(frame.buffer, _CONTAINERS)
                 self._accept(node, address.bytes, message)
             except WireError as error:
-                self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
+                unreadable = {"type": "unreadable", "reason": str(error)}
+                self._received.put_nowait((node, unreadable))
         asyncio.get_running_loop().call_soon(self._read)  # other coroutines run in between, however much a node sends
 
-    def _accept(self, node: str, address: bytes, message: dict[str, Any]) -> None:
+    def _accept(self, node: str, address: bytes, message: _Content) -> None:
         if not isinstance(message.get("type"), str):
             raise WireError("no type")
         if message["type"] == "register":

@@ -11,7 +11,16 @@ from node.assignment import Gathering
 from node.errors import Finished
 from node.messaging.contributions import Contributions
 from node.messaging.control import Reporter
-from node.messaging.delivery.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
+from node.messaging.delivery.association import (
+    BadMessage,
+    Event,
+    Joined,
+    Left,
+    Lost,
+    Received,
+    Refused,
+    Undelivered,
+)
 from node.messaging.gathering import Gather, Mailbox, Remark
 from node.messaging.membership import Membership
 from node.messaging.numbering import EdgeRounds

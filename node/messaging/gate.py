@@ -26,7 +26,7 @@ from collections import Counter, defaultdict
 
 import zmq
 
-from node.messaging.sockets import watch_events
+from node.messaging.sockets import Context, Socket, watch_events
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class Gate:
 
     def __init__(
         self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        listener: zmq.Socket[bytes],
+        context: Context,
+        listener: Socket,
         most: int = CONNECTIONS,
     ) -> None:
         self._most = most
@@ -132,16 +132,17 @@ class Gate:
                 growth[host] += taken - self._taken[descriptor]
                 self._taken[descriptor] = taken
         for host, size in growth.items():
-            self._missing[host] = max(0, self._missing[host] + size)
-            if self._missing[host] > UNDELIVERED:
+            missing = max(0, self._missing[host] + size)
+            self._missing[host] = missing
+            if missing > UNDELIVERED:
                 self._end_all(host)
 
     def _end_all(self, host: str) -> None:
         missing = self._missing[host]
         logger.warning("%s: ended its connections; %d bytes of them were no complete packet", host, missing)
         self._missing[host] = 0
-        for descriptor, (holder, _) in list(self._holders.items()):
-            if holder == host:
+        for descriptor, holder in list(self._holders.items()):
+            if holder[0] == host:
                 self._end(descriptor)
 
     def _forget(self, descriptor: int) -> None:
@@ -169,7 +170,8 @@ def _taken(connection: socket.socket) -> int:
     The kernel's receive buffer, up to net.ipv4.tcp_rmem, is not counted: the sender is not responsible for it."""
     data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
     received: int = _RECEIVED.unpack(data)[0]
-    answer = fcntl.ioctl(connection, termios.FIONREAD, bytes(_UNREAD.size))
+    empty = bytes(_UNREAD.size)
+    answer = fcntl.ioctl(connection, termios.FIONREAD, empty)
     unread: int = _UNREAD.unpack(answer)[0]
     return received - unread  # too low by the bytes that came between the two calls; right again at the next check
 

@@ -76,12 +76,13 @@ class Gather:
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether the wait is over: all present peers have answered, and the answers are enough."""
-        if self.enough is not None and len(self.answers) >= self.enough:
+        answers = len(self.answers)
+        if self.enough is not None and answers >= self.enough:
             return True
         if not self.missing.isdisjoint(present):
             return False
         only_left_out = self.left_out - self.answers.keys()
-        return len(self.answers) + len(only_left_out) >= self.need(left)
+        return answers + len(only_left_out) >= self.need(left)
 
     def result(self, left: Set[str]) -> list[Message]:
         """The answers, sorted by sender, if they are enough; else none."""
@@ -133,7 +134,11 @@ class Mailbox:
             remarks.append(("superseded", oldest))
         return remarks + _make_room(waiting)
 
-    def take(self, kinds: Collection[str], sender: str | None = None) -> tuple[Message | None, list[Remark]]:
+    def take(
+        self,
+        kinds: Collection[str],
+        sender: str | None = None,
+    ) -> tuple[Message | None, list[Remark]]:
         """Take the newest message of the sender and kind that waited longest, and the messages it supersedes.
 
         With ``sender`` only messages of that sender are taken. None if there is no message.
@@ -155,7 +160,9 @@ class Mailbox:
         if first == math.inf:
             return None, []
         arrivals = self._pop(message.kind, message.sender)
-        remarks: list[Remark] = [("superseded", older) for _, older in arrivals[:-1]]
+        remarks: list[Remark] = []
+        for _, older in arrivals[:-1]:
+            remarks.append(("superseded", older))
         return message, remarks
 
     def begin(self, gather: Gather) -> list[Remark]:
@@ -180,7 +187,10 @@ class Mailbox:
             late = stand_ins.pop(sender)
             gather.answers.setdefault(sender, late)
 
-    def waiting(self, peers: Collection[str] | None = None) -> Iterator[tuple[str, str]]:
+    def waiting(
+        self,
+        peers: Collection[str] | None = None,
+    ) -> Iterator[tuple[str, str]]:
         """The kind and sender of messages that were not taken; from these peers, or from all."""
         for sender, kinds in self._waiting.items():
             if peers is not None and sender not in peers:

@@ -174,7 +174,8 @@ class MemoryTransport:
         for peer in peers:
             if replace and peer in self._waiting:
                 waiting = self._waiting[peer]
-                self._waiting[peer] = [other for other in waiting if other.message.kind != message.kind]
+                kept = [other for other in waiting if other.message.kind != message.kind]
+                self._waiting[peer] = kept
             self._give(peer, in_flight)
 
     def receive(self) -> Coroutine[Any, Any, Event]:
@@ -186,7 +187,8 @@ class MemoryTransport:
 
     def traffic(self) -> list[Traffic]:
         rows = []
-        for (peer, kind, direction), (messages, size) in sorted(self._counts.items()):
+        for key, (messages, size) in sorted(self._counts.items()):
+            peer, kind, direction = key
             row = Traffic(peer, kind, direction, messages, size)
             rows.append(row)
         return rows
@@ -218,8 +220,10 @@ class MemoryTransport:
             self._waiting.pop(peer, None)
             self._network.forget(self.node, peer)
         self._events.keep(lambda event: event.peer not in peers)
-        self._held_events = [event for event in self._held_events if event.peer not in peers]
-        self._held_sends = [(peer, in_flight) for peer, in_flight in self._held_sends if peer not in peers]
+        events = self._held_events
+        self._held_events = [event for event in events if event.peer not in peers]
+        sends = self._held_sends
+        self._held_sends = [send for send in sends if send[0] not in peers]
 
     # For the network
 

@@ -18,6 +18,9 @@ from zmq.utils import z85
 
 from node.assignment import Keypair
 
+Socket = zmq.Socket[bytes]
+Context = zmq.Context[Socket]
+
 logger = logging.getLogger(__name__)
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # RFC 27 of ZeroMQ
@@ -28,7 +31,7 @@ _EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value
 _monitors = itertools.count()
 
 
-def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], None]:
+def watch(socket: Socket, ready: Callable[[], None]) -> Callable[[], None]:
     """Call ``ready`` once, and whenever the socket may have become readable or writable. Return a function that stops
     the calls.
 
@@ -53,8 +56,8 @@ def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], 
 
 
 def watch_events(
-    context: zmq.Context[zmq.Socket[bytes]],
-    socket: zmq.Socket[bytes],
+    context: Context,
+    socket: Socket,
     events: int,
     handle: Callable[[int, int], None],
 ) -> Callable[[], None]:
@@ -87,14 +90,14 @@ def watch_events(
     return stop
 
 
-def set_client_keys(socket: zmq.Socket[bytes], keys: Keypair, server: str) -> None:
+def set_client_keys(socket: Socket, keys: Keypair, server: str) -> None:
     """Make a client socket prove ``keys`` and accept only the server with this public key. Call it before connect."""
     socket.curve_publickey = keys.public.encode()
     socket.curve_secretkey = keys.secret.encode()
     socket.curve_serverkey = server.encode()
 
 
-def set_server_keys(socket: zmq.Socket[bytes], keys: Keypair) -> None:
+def set_server_keys(socket: Socket, keys: Keypair) -> None:
     """Make a server socket admit CURVE clients only. The `Authenticator` decides which. Call it before bind."""
     socket.curve_server = True
     socket.curve_publickey = keys.public.encode()
@@ -108,7 +111,7 @@ class Authenticator:
     the context binds: without it, libzmq admits every client that has any key.
     """
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], names: Mapping[str, str]) -> None:
+    def __init__(self, context: Context, names: Mapping[str, str]) -> None:
         """``names`` maps public keys (Z85) to the names of their holders."""
         self._names = dict(names)
         self._refused: set[bytes] = set()  # unknown keys; their clients try again and again, but are reported once
@@ -171,7 +174,8 @@ class Endpoint:
         self._path = Path(endpoint.removeprefix("ipc://"))
         length = len(os.fsencode(self._path))
         if length > _LONGEST_SOCKET_PATH:
-            self._folder = os.open(self._path.parent, os.O_PATH | os.O_CLOEXEC)
+            flags = os.O_PATH | os.O_CLOEXEC
+            self._folder = os.open(self._path.parent, flags)
             self.address = f"ipc:///proc/self/fd/{self._folder}/{self._path.name}"
 
     def remove(self) -> None:

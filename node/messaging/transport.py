@@ -23,7 +23,15 @@ from node.messaging.delivery.association import Association, Event, Traffic
 from node.messaging.delivery.chunk_size import LARGEST_CHUNK
 from node.messaging.delivery.peers import Peers
 from node.messaging.gate import CONNECTIONS, Gate
-from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
+from node.messaging.sockets import (
+    Authenticator,
+    Context,
+    Socket,
+    sender,
+    set_client_keys,
+    set_server_keys,
+    watch,
+)
 from node.messaging.wire import LIMITS, Buffer, Message
 
 _SEND_AHEAD = 8  # packets that libzmq queues for a peer, beyond the kernel's buffers: more would only hide delay
@@ -83,7 +91,7 @@ class Immediate(Protocol):
 
 @dataclass(frozen=True)
 class _Connection:
-    socket: zmq.Socket[bytes]
+    socket: Socket
     stop_watching: Callable[[], None]
 
     def close(self, linger: int = 0) -> None:
@@ -91,7 +99,7 @@ class _Connection:
         self.socket.close(linger)
 
 
-def _send(socket: zmq.Socket[bytes], frames: Sequence[Buffer]) -> None:
+def _send(socket: Socket, frames: Sequence[Buffer]) -> None:
     """Send a packet; zmq.Again if the socket takes none now. As ``send_multipart``, in less than half of its time.
 
     libzmq reads a large frame in place, after the call, so it must not be changed afterwards."""
@@ -101,7 +109,7 @@ def _send(socket: zmq.Socket[bytes], frames: Sequence[Buffer]) -> None:
     socket.send(last, _AT_ONCE, copy=len(last) < zmq.COPY_THRESHOLD)
 
 
-def _receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
+def _receive(socket: Socket) -> list[zmq.Frame]:
     """The frames of a packet; zmq.Again if there is none. As ``recv_multipart``, in half of its time."""
     frame = socket.recv(_AT_ONCE, copy=False)
     frames = [frame]
@@ -114,7 +122,7 @@ def _receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
 class ZmqTransport:
     """The `Transport` over ZeroMQ, TCP and CURVE. The caller owns the context, which may serve one transport only."""
 
-    def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, assignment: Assignment, incarnation: str, context: Context) -> None:
         self._assignment = assignment
         timeouts = assignment.timeouts
         self._handshake = max(1, int(timeouts.lost_after * 1000))  # the timeout of a handshake, in ms
@@ -202,7 +210,7 @@ class ZmqTransport:
     def _endpoint(self) -> str:
         return f"tcp://{self._assignment.host}:{self._assignment.port}"
 
-    async def _bind(self, socket: zmq.Socket[bytes]) -> None:
+    async def _bind(self, socket: Socket) -> None:
         """Bind to the node's address. The driver may configure that address a while after the node starts."""
         address = self._endpoint
         loop = asyncio.get_running_loop()

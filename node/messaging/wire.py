@@ -36,7 +36,7 @@ Tensors = Mapping[str, Tensor]
 _Container = TypeVar("_Container")
 
 _ALIGNMENT = 8
-_NAMES = ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8")
+_NAMES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _STORED = _DTYPES | SHORT
@@ -97,6 +97,9 @@ class TensorPlace:
     start: int
     size: int
     short: str = ""
+
+
+_Layout = tuple[tuple[TensorPlace, ...], int]  # the places of tensors, and the size of the body in bytes
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,10 @@ def frozen(message: Message, owned: bool = False) -> Message:
     WireError if the type of a tensor has no encoding.
     """
     tensors = message.tensors
-    arrays = {name: _frozen(_as_tensor(name, value), owned) for name, value in tensors.items()}
+    arrays: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        array = _as_tensor(name, value)
+        arrays[name] = _frozen(array, owned)
     shared = map(operator.is_, arrays.values(), tensors.values())
     if all(shared):
         return message
@@ -216,7 +222,9 @@ def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
         whole = type(round) is int
         if not whole or not 0 <= round <= LAST_ROUND:
             raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
-    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+    if not isinstance(fields, dict):
+        raise WireError("fields must be a map with text keys")
+    if not all(isinstance(key, str) for key in fields):
         raise WireError("fields must be a map with text keys")
     layout = value["layout"]
     if not isinstance(layout, bytes):
@@ -282,7 +290,11 @@ def _shortened(message: Message, name: str, values: Tensor) -> Tensor:
         raise WireError(f"message {message.kind!r}, tensor {name!r}: {error}: set compute.precision to bf16") from None
 
 
-def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Message:
+def _with(
+    message: Message,
+    fields: dict[str, Any],
+    tensors: dict[str, Tensor],
+) -> Message:
     """The message with other fields, and with the same values of its tensors in ``tensors``, so that its cached
     properties are still valid."""
     other = object.__new__(Message)
@@ -311,7 +323,10 @@ def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tu
     codes = _CODES
     if message.precision:
         codes = _CODES | {_SINGLE: message.precision}
-    specifications = [(name, codes[array.dtype], array.shape) for name, array in arrays.items()]
+    specifications = []
+    for name, array in arrays.items():
+        code = codes[array.dtype]
+        specifications.append((name, code, array.shape))
     layout, body_size = _pack_layout(tuple(specifications), limits)
     content = {
         "protocol": PROTOCOL,
@@ -329,13 +344,16 @@ def _pack_header(message: Message, arrays: Tensors, limits: MessageLimits) -> tu
 
 
 @functools.lru_cache(_LAYOUTS)
-def _pack_layout(specifications: tuple[tuple[Any, ...], ...], limits: MessageLimits) -> tuple[bytes, int]:
+def _pack_layout(
+    specifications: tuple[tuple[Any, ...], ...],
+    limits: MessageLimits,
+) -> tuple[bytes, int]:
     layout: bytes = msgpack.packb(specifications)
     _, body_size = _new_layout(layout, limits)
     return layout, body_size
 
 
-def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
+def _new_layout(layout: bytes, limits: MessageLimits) -> _Layout:
     """The places of the tensors, and the size of the body in bytes."""
     specifications = _unpacked(layout, limits.containers)
     if not isinstance(specifications, list):

@@ -47,13 +47,16 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
     The process must have its own namespaces already, except the user namespace, and must have one thread. Clears the
     parent-death signal (prctl(2)).
     """
-    myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's /proc, which is writable
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    myself = os.open("/proc/self", flags)  # the host's /proc, which is writable
     view.enter(confinement.checkpoints)
-    os.environ["HOME"] = os.environ["TMPDIR"] = str(SCRATCH)
+    os.environ["HOME"] = str(SCRATCH)
+    os.environ["TMPDIR"] = str(SCRATCH)
     if confinement.user is None:
         namespaces.enter_user_namespace(myself, INSIDE, INSIDE)
     os.close(myself)
-    lacking = _limit(own_user=confinement.user is not None)
+    has_own_user = confinement.user is not None
+    lacking = _limit(has_own_user)
     namespaces.bound_capabilities()
     if confinement.user is not None:
         uid, gid = confinement.user
@@ -61,17 +64,21 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     namespaces.drop_capabilities()
-    problem = f"their numbers are not known for {os.uname().machine}" if calls is None else calls.set()
-    return lacking if problem is None else [*lacking, f"the system calls of nodes are not filtered: {problem}"]
+    if calls is None:
+        problem: str | None = f"their numbers are not known for {os.uname().machine}"
+    else:
+        problem = calls.set()
+    if problem is not None:
+        lacking.append(f"the system calls of nodes are not filtered: {problem}")
+    return lacking
 
 
 def _limit(own_user: bool) -> list[str]:
     """Limit files and processes, and disable core dumps, which would hold the node's keys. Return missing limits."""
-    for kind, most in ((resource.RLIMIT_NOFILE, FILES), (resource.RLIMIT_CORE, 0)):
+    limits = ((resource.RLIMIT_NOFILE, FILES), (resource.RLIMIT_CORE, 0))
+    for kind, most in limits:
         _, hard = resource.getrlimit(kind)
-        if hard == resource.RLIM_INFINITY:
-            most = most
-        else:
+        if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
         resource.setrlimit(kind, (most, most))
     if not own_user and release() < _COUNTED_SINCE:
@@ -82,5 +89,7 @@ def _limit(own_user: bool) -> list[str]:
 
 def release() -> tuple[int, int]:
     """The kernel's major and minor version."""
-    major, minor = os.uname().release.split(".")[:2]
-    return int(major), int("".join(filter(str.isdigit, minor)))
+    version = os.uname().release.split(".")
+    major = version[0]
+    minor = "".join(filter(str.isdigit, version[1]))
+    return int(major), int(minor)

@@ -32,6 +32,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,7 +42,7 @@ from node.errors import NodeError
 from node.process import namespaces
 from node.process.children import wake_up_for_children
 from node.process.confinement import Confinement, confine, join
-from node.process.holder import Holder, Openness, open_up
+from node.process.holder import Holder, Openness, lines_of, open_up
 from node.process.main import preload, run_node
 from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
@@ -67,12 +68,16 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
         preload()
         try:
             view.make()
-            rehearsal = rehearsed(view, first) if first else None
+            if first:
+                rehearsal = rehearsed(view, first)
         except (OSError, NodeError) as error:
             problem = str(error)
     prepare_forks(nodes)
-    _write({"event": "ready", "seconds": time.perf_counter() - started})
-    ForkServer(view, problem, rehearsal, crowded=nodes >= CROWD).serve()
+    seconds = time.perf_counter() - started
+    _write({"event": "ready", "seconds": seconds})
+    crowded = nodes >= CROWD
+    server = ForkServer(view, problem, rehearsal, crowded=crowded)
+    server.serve()
     return 0
 
 
@@ -81,7 +86,8 @@ def rehearsed(view: FileView, first: str) -> Rehearsal | None:
     text = Path(first).read_text()
     with view.inside():
         try:
-            return Rehearsal.of(Assignment.from_json(text))
+            assignment = Assignment.from_json(text)
+            return Rehearsal.of(assignment)
         except Exception:
             traceback.print_exc()
             return None
@@ -108,15 +114,21 @@ class Start:
     @classmethod
     def of(cls, request: dict[str, Any]) -> Start:
         data = request["rights"]
+        user = None
         if data["user"] is not None:
             user = tuple(data["user"])
-        else:
-            user = None
         groups = tuple(data["groups"])
-        rights = (
-            Openness(data["hosts"], user, groups) if "hosts" in data else Confinement(data["checkpoints"], user, groups)
+        rights: Confinement | Openness
+        if "hosts" in data:
+            rights = Openness(data["hosts"], user, groups)
+        else:
+            rights = Confinement(data["checkpoints"], user, groups)
+        return cls(
+            node=request["node"],
+            assignment=request["assignment"],
+            log=request["log"],
+            rights=rights,
         )
-        return cls(request["node"], request["assignment"], request["log"], rights)
 
 
 class Connection:
@@ -150,14 +162,20 @@ class ForkServer:
     without children give way to the others."""
 
     def __init__(
-        self, view: FileView | None, problem: str = "", rehearsal: Rehearsal | None = None, *, crowded: bool = False
+        self,
+        view: FileView | None,
+        problem: str = "",
+        rehearsal: Rehearsal | None = None,
+        *,
+        crowded: bool = False,
     ) -> None:
         self.view = view
         self.crowded = crowded
         self.problem = problem
         self.rehearsal = rehearsal
         self.calls = filter_for(os.uname().machine)
-        self.own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        self.own = os.open("/proc/self/ns/pid", flags)
         self.nodes: dict[int, Forked] = {}  # by process id, as this process sees it
         self.turns = Semaphore(processors())
         self.holders: dict[str, Connection] = {}
@@ -170,7 +188,8 @@ class ForkServer:
         self.selector.register(children, selectors.EVENT_READ)
         pending = b""
         while True:
-            for key, _ in self.selector.select():
+            ready = self.selector.select()
+            for key, _ in ready:
                 if key.fd == children:
                     os.read(children, 4096)
                     self.reap()
@@ -179,13 +198,14 @@ class ForkServer:
                     self.relay(key.data)
                     continue
                 if key.data is not None:
-                    if key.data in self.nodes and self.nodes[key.data].start == key.fd:  # `reap` may have read it
+                    node = self.nodes.get(key.data)
+                    if node is not None and node.start == key.fd:  # otherwise `reap` has read it
                         self.read_start(key.data)
                     continue
                 data = os.read(0, 65536)
                 if not data:
                     return
-                *lines, pending = (pending + data).split(b"\n")
+                lines, pending = lines_of(pending + data)
                 for line in lines:
                     self.answer(json.loads(line))
 
@@ -194,10 +214,11 @@ class ForkServer:
             self.pass_on(request)
             return
         start = Start.of(request)
+        number = request["id"]
         try:
-            self.fork(start, request["id"])
+            self.fork(start, number)
         except OSError as error:
-            _write({"id": request["id"], "error": f"cannot fork {start.node}: {error}"})
+            _write({"id": number, "error": f"cannot fork {start.node}: {error}"})
 
     def fork(self, start: Start, request: int) -> None:
         """Fork a node into a PID namespace of its own.
@@ -208,10 +229,9 @@ class ForkServer:
         if self.problem:
             raise OSError(self.problem)
         turn = Turn(self.turns)
+        line = None
         if self.view is None:
             line = Connection(start.node)
-        else:
-            line = None
         report, report_end = os.pipe2(os.O_CLOEXEC)
         try:
             namespaces.unshare(namespaces.CLONE_NEWPID)
@@ -226,7 +246,13 @@ class ForkServer:
             os.close(report_end)
             if line is not None:
                 line.far.close()
-        self.nodes[pid] = Forked(start.node, turn, request, report, line)
+        self.nodes[pid] = Forked(
+            name=start.node,
+            turn=turn,
+            request=request,
+            start=report,
+            line=line,
+        )
         self.selector.register(report, selectors.EVENT_READ, pid)
 
     def read_start(self, number: int) -> None:
@@ -243,43 +269,56 @@ class ForkServer:
         self.selector.unregister(node.start)
         os.close(node.start)
         node.start = -1
-        pid, _, rest = node.report.decode().strip().partition("\n")
+        report = node.report.decode().strip()
+        pid, _, rest = report.partition("\n")
         word, _, lacking = rest.partition(" ")
-        if not pid or word not in ("ready", ""):
+        failed = not pid or word not in ("ready", "")
+        if failed:
             del self.nodes[number]
             why = rest or "its process was killed"
             _write({"id": node.request, "error": f"cannot fork {node.name}: {why}"})
             return
         node.pid = int(pid)
-        _write({"id": node.request, "ok": True, "pid": node.pid, "lacking": json.loads(lacking) if word else []})
+        answer = {
+            "id": node.request,
+            "ok": True,
+            "pid": node.pid,
+            "lacking": [],
+        }
+        if word:
+            answer["lacking"] = json.loads(lacking)
+        _write(answer)
         if node.line is not None:
             self.holders[node.name] = node.line
             self.selector.register(node.line.near, selectors.EVENT_READ, node.line)
 
     def pass_on(self, order: dict[str, Any]) -> None:
         """Pass an order to the holder of its node, which answers it."""
-        line = self.holders.get(order["node"])
+        name = order["node"]
+        line = self.holders.get(name)
         if line is None:
-            _write({"id": order["id"], "error": f"{order['node']} does not run"})
+            _write({"id": order["id"], "error": f"{name} does not run"})
             return
         line.unanswered.add(order["id"])
+        data = json.dumps(order).encode()
         with contextlib.suppress(BrokenPipeError):  # the selector reports the end of the holder, too
-            line.near.sendall(json.dumps(order).encode() + b"\n")
+            line.near.sendall(data + b"\n")
 
     def relay(self, line: Connection) -> None:
         """Pass on the messages of a holder. If it has ended, refuse the orders that it has not answered."""
         data = b""
         with contextlib.suppress(ConnectionResetError):
             data = line.near.recv(65536)
-        *said, line.pending = (line.pending + data).split(b"\n")
-        for each in said:
-            message = json.loads(each)
+        messages, line.pending = lines_of(line.pending + data)
+        for text in messages:
+            message = json.loads(text)
             line.unanswered.discard(message.get("id"))
             _write(message)
         if not data:
             self.selector.unregister(line.near)
             line.near.close()
-            if self.holders.get(line.node) is line:
+            current = self.holders.get(line.node)
+            if current is line:
                 del self.holders[line.node]
             for number in line.unanswered:
                 _write({"id": number, "error": f"{line.node} has ended"})
@@ -304,8 +343,16 @@ class ForkServer:
             if self.nodes.pop(pid, None) is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            exit = {"event": "exit", "node": node.name, "pid": node.pid, "code": code}
-            _write({**exit, "signal": -code if code < 0 else None})
+            exit = {
+                "event": "exit",
+                "node": node.name,
+                "pid": node.pid,
+                "code": code,
+                "signal": None,
+            }
+            if code < 0:
+                exit["signal"] = -code
+            _write(exit)
 
 
 def _become_node(
@@ -317,16 +364,19 @@ def _become_node(
 ) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
-        os.write(report_end, f"{os.readlink('/proc/self')}\n".encode())  # its id in the namespace of the host's /proc
-        _close_all_but(report_end, *(() if line is None else (line.far.fileno(),)))
+        number = os.readlink("/proc/self")  # its id in the namespace of the host's /proc
+        os.write(report_end, f"{number}\n".encode())
+        kept = [report_end]
+        if line is not None:
+            kept.append(line.far.fileno())
+        _close_all_but(kept)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             _redirect_output(start.log)
+            assignment = None
             if line is None:
                 assignment = Assignment.load(start.assignment)
-            else:
-                assignment = None
             if not server.crowded:
                 os.setsid()
             elif assignment is not None and not assignment.related("child"):
@@ -345,7 +395,8 @@ def _become_node(
         if assignment is not None:
             code = run_node(assignment, turn, server.rehearsal)
         elif line is not None:
-            code = Holder(start.node, line.far).hold()
+            holder = Holder(start.node, line.far)
+            code = holder.hold()
     except BaseException as error:
         # A fork must never return into the server's loop.
         traceback.print_exception(error)
@@ -363,28 +414,34 @@ def _limit_rights(server: ForkServer, start: Start) -> list[str]:
     return confine(start.rights, server.view, server.calls)
 
 
-def _close_all_but(*kept: int) -> None:
+def _close_all_but(kept: Iterable[int]) -> None:
     first = 3  # the standard descriptors stay open
     for descriptor in sorted(kept):
         os.closerange(first, descriptor)
         first = descriptor + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+    last = os.sysconf("SC_OPEN_MAX")
+    os.closerange(first, last)
 
 
 def _redirect_output(log: str) -> None:
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    output = os.open(log, flags, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for target, source in ((0, nothing), (1, output), (2, output)):
-        os.dup2(source, target)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
 
 
 def _write(message: dict[str, Any]) -> None:
-    data = (json.dumps(message) + "\n").encode()
+    text = json.dumps(message) + "\n"
+    data = text.encode()
     while data:
-        data = data[os.write(1, data) :]
+        written = os.write(1, data)
+        data = data[written:]
 
 
 if __name__ == "__main__":
     fields = json.loads(sys.argv[1])
     view = None if fields is None else FileView(**fields)
-    os._exit(main(view, int(sys.argv[2]), sys.argv[3]))  # an orderly exit of torch would take half a second
+    nodes = int(sys.argv[2])
+    os._exit(main(view, nodes, sys.argv[3]))  # an orderly exit of torch would take half a second

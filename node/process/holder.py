@@ -76,16 +76,19 @@ def open_up(openness: Openness) -> list[str]:
 
     OSError if the kernel refuses. Clears the parent-death signal (prctl(2)).
     """
-    myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    myself = os.open("/proc/self", flags)
     quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV | namespaces.MS_NOEXEC
     namespaces.mount("proc", Path("/proc"), quiet)
     lacking = show_own_network(quiet)
     make_place(HOSTS)
-    namespaces.bind(Path(openness.hosts), HOSTS)
+    hosts = Path(openness.hosts)
+    namespaces.bind(hosts, HOSTS)
     if openness.user is None:
         namespaces.bound_capabilities(KEPT.values())
     else:
-        namespaces.enter_user_namespace(myself, *openness.user)
+        user, group = openness.user
+        namespaces.enter_user_namespace(myself, user, group)
         namespaces.bound_capabilities()
     os.close(myself)
     namespaces.forbid_new_rights()
@@ -98,9 +101,11 @@ def make_place(file: Path) -> None:
     if file.exists():
         return
     folder = file.parent
-    host = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    host = os.open(folder, flags)
     entries = sorted(os.listdir(folder))
-    namespaces.mount("tmpfs", folder, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
+    quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV
+    namespaces.mount("tmpfs", folder, quiet, "mode=755")
     for name in entries:
         source = Path(f"/proc/self/fd/{host}/{name}")
         place = folder / name
@@ -120,14 +125,14 @@ def make_place(file: Path) -> None:
 def show_own_network(flags: int) -> list[str]:
     """Mount /sys again, read-only. It shows the interfaces of the network namespace in which it was mounted. The
     control groups of the host stay in it. Returns a note if the kernel refuses."""
+    groups = None
     if GROUPS.is_dir():
         groups = os.open(GROUPS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    else:
-        groups = None
     try:
         namespaces.mount("sysfs", SYS, flags | namespaces.MS_RDONLY)
         if groups is not None:
-            namespaces.bind(Path(f"/proc/self/fd/{groups}"), GROUPS)
+            kept = Path(f"/proc/self/fd/{groups}")
+            namespaces.bind(kept, GROUPS)
     except OSError as error:
         return [NO_OWN_SYS.format(error.strerror)]
     finally:
@@ -137,7 +142,7 @@ def show_own_network(flags: int) -> list[str]:
 
 
 class Holder:
-    """Starts programs on orders, and tells when they end."""
+    """Starts programs on orders, and reports their ends."""
 
     def __init__(self, node: str, orders: socket.socket) -> None:
         self._node = node
@@ -155,7 +160,8 @@ class Holder:
         selector.register(children, selectors.EVENT_READ)
         pending = b""
         while True:
-            for key, _ in selector.select():
+            ready = selector.select()
+            for key, _ in ready:
                 if key.fd == children:
                     os.read(children, 4096)
                     self._reap()
@@ -163,7 +169,7 @@ class Holder:
                 data = self._orders.recv(65536)
                 if not data:
                     return os.EX_SOFTWARE
-                *lines, pending = (pending + data).split(b"\n")
+                lines, pending = lines_of(pending + data)
                 for line in lines:
                     order = json.loads(line)
                     if order["op"] == "release":
@@ -173,7 +179,10 @@ class Holder:
 
     def _obey(self, order: dict[str, Any]) -> None:
         try:
-            (self._run if order["op"] == "run" else self._signal)(order)
+            if order["op"] == "run":
+                self._run(order)
+            else:
+                self._signal(order)
         except OSError as error:
             what = f": {error.filename}" if error.filename else ""
             self._answer(order, refused=f"{error.strerror}{what}")
@@ -181,6 +190,8 @@ class Holder:
             self._answer(order)
 
     def _run(self, order: dict[str, Any]) -> None:
+        label = order["program"]
+        environment = order["environment"] | {MARK: label}
         with open(order["log"], "ab", buffering=0) as log:
             program = subprocess.Popen(
                 order["argv"],
@@ -188,14 +199,14 @@ class Holder:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=order["folder"],
-                env=order["environment"] | {MARK: order["program"]},
+                env=environment,
                 start_new_session=True,
             )
         program.returncode = 0  # `_reap` waits for it
-        self._programs[program.pid] = order["program"]
-        self._followed.discard(order["program"])
+        self._programs[program.pid] = label
+        self._followed.discard(label)
         if order["follow"]:
-            self._followed.add(order["program"])
+            self._followed.add(label)
 
     def _signal(self, order: dict[str, Any]) -> None:
         """Send a signal to all processes of a program; without a program to all of the node, except this one."""
@@ -204,32 +215,52 @@ class Holder:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, order["number"])
             return
-        commands = self._programs | {command: program for command, (program, _) in self._ending.items()}
+        commands = dict(self._programs)
+        for command, (program, _) in self._ending.items():
+            commands[command] = program
         for command, program in commands.items():
-            if program == wanted:
-                self._signalled.add(program)
-                for process in processes_of(program, command):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, order["number"])
+            if program != wanted:
+                continue
+            self._signalled.add(program)
+            for process in processes_of(program, command):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, order["number"])
 
     def _reap(self) -> None:
         """Report which programs have ended. Other processes are what programs have left behind."""
         for command, code in _ended_children():
             program = self._programs.pop(command, None)
             if program is not None:
-                self._ending[command] = program, code
+                self._ending[command] = (program, code)
         for command, (program, code) in list(self._ending.items()):
-            waits = program in self._signalled or (program in self._followed and code == 0)
-            if not waits or not processes_of(program, command):
-                del self._ending[command]
-                self._signalled.discard(program)
-                self._write({"event": "program", "node": self._node, "program": program, "code": code})
+            followed = program in self._followed and code == 0
+            waits = followed or program in self._signalled
+            if waits and processes_of(program, command):
+                continue
+            del self._ending[command]
+            self._signalled.discard(program)
+            self._write(
+                {
+                    "event": "program",
+                    "node": self._node,
+                    "program": program,
+                    "code": code,
+                }
+            )
 
     def _answer(self, order: dict[str, Any], **fields: Any) -> None:
         self._write({"id": order["id"], "ok": True, **fields})
 
     def _write(self, message: dict[str, Any]) -> None:
-        self._orders.sendall(json.dumps(message).encode() + b"\n")
+        data = json.dumps(message).encode()
+        self._orders.sendall(data + b"\n")
+
+
+def lines_of(data: bytes) -> tuple[list[bytes], bytes]:
+    """The complete lines in what was read so far, and the start of the next one."""
+    lines = data.split(b"\n")
+    rest = lines.pop()
+    return lines, rest
 
 
 def _ended_children() -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The life of a node's process: load the role, register, wait for the start, run the role, report how it ended."""
+"""The main of a node's process: load the role, register, wait for the start, run the role, report how it ended."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.errors import AssignmentError, ControlError, Terminated
 from node.messaging.control import ControlClient
+from node.messaging.sockets import Context
 from node.messaging.transport import Transport, ZmqTransport
 from node.plugins import activate, line_of
 from node.process.orders import UnderOrders
@@ -41,11 +42,14 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_ORPHANED = 3  # the orchestrator fell silent
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # mallopt(3)
+# mallopt(3)
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 
 
 def preload() -> None:
-    """Import all heavy modules, so that nodes forked from this process share them and start at once."""
+    """Import all heavy modules, so that nodes forked from this process share them and start immediately."""
     with _for_good():
         for algorithm in ALGORITHMS.values():
             importlib.import_module(algorithm.module)
@@ -55,7 +59,8 @@ def preload() -> None:
     keep_freed_memory()
     _set_malloc(_M_ARENA_MAX, 1)  # a node's threads then reuse what the others have freed, 0.6 MB after a few rounds
     Assignment.warm_up()
-    importlib.import_module("node.learning.models").build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
+    models = importlib.import_module("node.learning.models")
+    models.build("cnn", (1, 8, 8), 2, 0)  # the first of a process takes longer
 
 
 @contextlib.contextmanager
@@ -78,12 +83,17 @@ def keep_freed_memory() -> None:
 
 
 def _set_malloc(parameter: int, value: int) -> None:
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    libc = ctypes.CDLL(None)
+    mallopt = getattr(libc, "mallopt", None)
     if mallopt is not None:
         mallopt(parameter, value)
 
 
-def run_node(assignment: Assignment, turn: Turn | None = None, rehearsal: Rehearsal | None = None) -> int:
+def run_node(
+    assignment: Assignment,
+    turn: Turn | None = None,
+    rehearsal: Rehearsal | None = None,
+) -> int:
     """Run the node until its end. Return the exit code.
 
     With a ``turn``, the node computes only when it has its turn. With a ``rehearsal`` of its model, it takes that over.
@@ -94,8 +104,9 @@ def run_node(assignment: Assignment, turn: Turn | None = None, rehearsal: Rehear
         force=True,
         format=f"%(asctime)s {assignment.node} %(levelname)s %(message)s",
     )
+    incarnation = secrets.token_hex(8)
     try:
-        return asyncio.run(live(assignment, secrets.token_hex(8), turn, rehearsal))
+        return asyncio.run(live(assignment, incarnation, turn, rehearsal))
     except ControlError as error:
         logger.error("%s", error)
         return EXIT_ORPHANED
@@ -103,8 +114,11 @@ def run_node(assignment: Assignment, turn: Turn | None = None, rehearsal: Rehear
 
 def described(error: Exception) -> str:
     """An error for the orchestrator, with file and line if a plug-in raised it."""
+    text = f"{type(error).__name__}: {error}"
     place = line_of(error)
-    return f"{f'{place}: ' if place else ''}{type(error).__name__}: {error}"
+    if not place:
+        return text
+    return f"{place}: {text}"
 
 
 def load_role(assignment: Assignment) -> type[Role]:
@@ -112,7 +126,8 @@ def load_role(assignment: Assignment) -> type[Role]:
     name = assignment.algorithm
     tier = assignment.tier
     if name not in ALGORITHMS:
-        raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {', '.join(ALGORITHMS)}")
+        known = ", ".join(ALGORITHMS)
+        raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {known}")
     roles = ALGORITHMS[name].roles
     if tier not in roles:
         raise AssignmentError(f"{assignment.node}: {name} has no part for a node of tier {tier}")
@@ -120,14 +135,18 @@ def load_role(assignment: Assignment) -> type[Role]:
 
 
 async def live(
-    assignment: Assignment, incarnation: str, turn: Turn | None = None, rehearsal: Rehearsal | None = None
+    assignment: Assignment,
+    incarnation: str,
+    turn: Turn | None = None,
+    rehearsal: Rehearsal | None = None,
 ) -> int:
     """Run the node in the running event loop, see `run_node`. ``incarnation`` distinguishes this process from earlier
     ones of the node. ControlError if the orchestrator fell silent."""
     assignment = assignment.in_place
     # 1. Connect to the orchestrator first, so that all errors can be reported.
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    context.set(zmq.MAX_SOCKETS, 1023 + len(assignment.peers))  # by default 1023; there is one for each peer
+    context: Context = zmq.Context()
+    sockets = 1023 + len(assignment.peers)  # by default 1023; there is one for each peer
+    context.set(zmq.MAX_SOCKETS, sockets)
     control = ControlClient(assignment, incarnation, context)
     compute = WorkerCompute(assignment.hardware, control, turn)
     try:
@@ -137,7 +156,8 @@ async def live(
         await compute.prepare(role.learner.warm_up, role.params)
         # 3. Register.
         control.register()
-        logger.info("ready, process %d on %s, incarnation %s", os.getpid(), platform.machine(), incarnation)
+        process = os.getpid()
+        logger.info("ready, process %d on %s, incarnation %s", process, platform.machine(), incarnation)
         # 4. Wait for the start message, and run the role concurrently with the control plane.
         await _run(assignment, role, transport, compute, control)
         return EXIT_DONE
@@ -146,13 +166,15 @@ async def live(
     except Exception as error:
         logger.exception("failed")
         lasting = not isinstance(error, Terminated)  # a node that was ended from outside may run on when restarted
-        control.send({"type": "failed", "error": described(error), "lasting": lasting})
+        failure = {"type": "failed", "error": described(error), "lasting": lasting}
+        control.send(failure)
         return EXIT_FAILED
     finally:
         # 5. Send the last messages and close everything.
         compute.close()
         control.close()
-        await asyncio.shield(asyncio.to_thread(context.destroy))  # waits for the last messages
+        closing = asyncio.to_thread(context.destroy)  # waits for the last messages
+        await asyncio.shield(closing)
 
 
 def _make_role(
@@ -168,17 +190,27 @@ def _make_role(
         training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()
     if assignment.device != "cpu":
-        importlib.import_module("node.learning.devices").make_deterministic()
-    models = None if rehearsal is None else rehearsal.models_of(assignment)
+        devices = importlib.import_module("node.learning.devices")
+        devices.make_deterministic()
+    models = None
+    if rehearsal is not None:
+        models = rehearsal.models_of(assignment)
+    algorithm = ALGORITHMS[assignment.algorithm]
+    params = algorithm.params(**assignment.params)
+    learner = training.Learner.from_assignment(assignment, models)
+    restored = None
     folder = assignment.checkpoint_directory
+    if folder:
+        checkpoint = checkpoint_path(folder, assignment.node)
+        restored = load(checkpoint, assignment.stop.rounds)
     return role_class(
         assignment,
         transport,
         compute,
         control,
-        params=ALGORITHMS[assignment.algorithm].params(**assignment.params),
-        learner=training.Learner.from_assignment(assignment, models),
-        restored=load(checkpoint_path(folder, assignment.node), assignment.stop.rounds) if folder else None,
+        params=params,
+        learner=learner,
+        restored=restored,
     )
 
 
@@ -200,16 +232,20 @@ async def _run(
             else:
                 orders.obey(message)
 
-    terminated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    terminated: asyncio.Future[None] = loop.create_future()
 
     def terminate() -> None:
         if not (role.stopped or terminated.done()):
             terminated.set_exception(Terminated("ended by SIGTERM, which did not come from the orchestrator"))
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, compute.thaw)
-    reports = _report(assignment.timeouts.beat, transport, control, orders.started)
-    tasks = [terminated, *(asyncio.create_task(work) for work in (orders.perform(), obey(), reports))]
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGCONT, compute.thaw)
+    beat = assignment.timeouts.beat
+    reports = _report(beat, transport, control, orders.started)
+    tasks: list[asyncio.Future[None]] = [terminated]
+    for work in (orders.perform(), obey(), reports):
+        tasks.append(asyncio.create_task(work))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -220,13 +256,22 @@ async def _run(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     _report_traffic(transport, control)
-    control.send(_beat() | {"memory_pss": resources.proportional_bytes()})
-    if not role.leaving:
+    last_beat = _beat()
+    last_beat["memory_pss"] = resources.proportional_bytes()
+    control.send(last_beat)
+    if role.leaving:
+        logger.info("ended (left)")
+    else:
         control.send({"type": "done", "reason": role.ended_by})
-    logger.info("ended (%s)", "left" if role.leaving else role.ended_by)
+        logger.info("ended (%s)", role.ended_by)
 
 
-async def _report(beat: float, transport: Transport, control: ControlClient, started: asyncio.Event) -> None:
+async def _report(
+    beat: float,
+    transport: Transport,
+    control: ControlClient,
+    started: asyncio.Event,
+) -> None:
     """Report to the orchestrator after the start: beats with resource usage, traffic, and standstills. A node that
     waits for the start sends one beat, and leaves the processors to nodes that have not registered yet."""
     control.send(_beat())
@@ -235,7 +280,9 @@ async def _report(beat: float, transport: Transport, control: ControlClient, sta
     standstill = Standstill()
     pace = resources.Pace()
     while True:
-        control.send(_beat() | {"memory_pss": pace.measured(resources.proportional_bytes)})
+        message = _beat()
+        message["memory_pss"] = pace.measured(resources.proportional_bytes)
+        control.send(message)
         traffic = transport.traffic()
         if traffic != reported:
             _report_traffic(transport, control)
@@ -247,13 +294,19 @@ async def _report(beat: float, transport: Transport, control: ControlClient, sta
 
 
 def _report_traffic(transport: Transport, control: ControlClient) -> None:
-    control.send({"type": "traffic", "peers": [asdict(row) for row in transport.traffic()]})
+    rows = [asdict(row) for row in transport.traffic()]
+    control.send({"type": "traffic", "peers": rows})
 
 
 def _beat() -> dict[str, Any]:
-    return {"type": "beat", "cpu": time.process_time(), "rss": resources.resident_bytes()}
+    return {
+        "type": "beat",
+        "cpu": time.process_time(),
+        "rss": resources.resident_bytes(),
+    }
 
 
 def _use_one_thread() -> None:
     """Limit torch to one thread. Nodes share the host's processors; two threads each were slower than one."""
-    importlib.import_module("torch").set_num_threads(1)
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)

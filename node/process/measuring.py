@@ -23,23 +23,37 @@ from node.plugins import activate
 
 def size(order: dict[str, Any]) -> dict[str, Any]:
     """The fields of `Size`, or an ``error``."""
+    name = order["model"]
     try:
         models: Any = importlib.import_module("node.learning.models")
     except ImportError as error:
-        return {"error": f"model {order['model']} {lacking(error) or error}"}
+        return {"error": f"model {name} {lacking(error) or error}"}
     errors: Any = importlib.import_module("node.learning.errors")
     try:
-        activate(PluginSource(**each) for each in order["plugins"])
-        parts = tuple((name, kind, tuple(shape)) for name, kind, shape in order["parts"])
-        form = Form(
-            tuple(order["shape"]), order["classes"], order["tokens"], tuple(order["labels"]), order["task"], parts
-        )
-        return asdict(models.measured(MODELS[order["model"]], form, order["params"]))
+        activate(PluginSource(**plugin) for plugin in order["plugins"])
+        form = _form(order)
+        measured = models.measured(MODELS[name], form, order["params"])
+        return asdict(measured)
     except (PluginError, errors.ModelError) as error:
         return {"error": str(error)}
 
 
+def _form(order: dict[str, Any]) -> Form:
+    parts = []
+    for name, kind, shape in order["parts"]:
+        parts.append((name, kind, tuple(shape)))
+    return Form(
+        tuple(order["shape"]),
+        order["classes"],
+        order["tokens"],
+        tuple(order["labels"]),
+        order["task"],
+        tuple(parts),
+    )
+
+
 if __name__ == "__main__":
+    order = json.loads(sys.argv[1])
     with contextlib.redirect_stdout(sys.stderr):  # what the plug-in prints
-        answer = size(json.loads(sys.argv[1]))
+        answer = size(order)
     print(f"\n{json.dumps(answer)}")

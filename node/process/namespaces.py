@@ -75,7 +75,8 @@ def unshare(flags: int) -> None:
 
 def enter(namespace: int, kind: int) -> None:
     """Move this process into the namespace behind a descriptor, as setns(2) does. ``kind``: one of CLONE_NEW*."""
-    _check(_libc.setns(namespace, kind), "setns")
+    result = _libc.setns(namespace, kind)
+    _check(result, "setns")
 
 
 def die_with_parent(parent: int) -> None:
@@ -84,43 +85,55 @@ def die_with_parent(parent: int) -> None:
     Call it after every change of namespaces or credentials, since those clear the setting (prctl(2)). In a new PID
     namespace the parent is outside and getppid() is 0. Any other value means that the parent died in between.
     """
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, "prctl")
     if os.getppid() not in (parent, 0):
-        os.kill(os.getpid(), signal.SIGKILL)
+        _kill_myself()
 
 
 def begin_pid_namespace() -> None:
-    """Continue in a child, the first process of a new PID namespace: when it ends, the kernel ends all others there.
+    """Continue in a child, the first process of a new PID namespace: when it ends, the kernel ends all others in it.
     This process waits for the end of the child, and ends with the same status."""
     unshare(CLONE_NEWPID)
     child = os.fork()
     if child == 0:
         die_with_parent(0)
         return
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGKILL:
-        os.kill(os.getpid(), signal.SIGKILL)
-    os._exit(code if code >= 0 else 128 - code)
+        _kill_myself()
+    if code < 0:
+        code = 128 - code
+    os._exit(code)
+
+
+def _kill_myself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def name_process(name: str) -> None:
     """Show the first 15 bytes of ``name`` as the process's command in ps and top."""
-    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    shown = name.encode()[:15]
+    _libc.prctl(_PR_SET_NAME, shown, 0, 0, 0)
 
 
 def use_huge_pages() -> None:
     """Move the memory that this process has allocated so far into huge pages, where the kernel can (MADV_COLLAPSE of
     madvise(2), Linux 6.1). A fork then copies one entry of the page table instead of 512. Pages that the fork
     changes are still copied as small pages."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    maps = Path("/proc/self/maps").read_text()
+    for line in maps.splitlines():
         span, rights, _, _, inode, *name = line.split(maxsplit=5)
-        if inode != "0" or "w" not in rights or name not in ([], ["[heap]"]):
+        allocated = inode == "0" and "w" in rights
+        if not allocated or name not in ([], ["[heap]"]):
             continue
-        start, end = (int(each, 16) for each in span.split("-"))
-        start = -(-start // _HUGE) * _HUGE
-        end = end // _HUGE * _HUGE
+        first, last = span.split("-")
+        # Rounded up and down to whole huge pages.
+        start = -(-int(first, 16) // _HUGE) * _HUGE
+        end = int(last, 16) // _HUGE * _HUGE
         if start < end:
-            _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_COLLAPSE)
+            size = ctypes.c_size_t(end - start)
+            _libc.madvise(ctypes.c_void_p(start), size, _MADV_COLLAPSE)
 
 
 # Mounts
@@ -132,7 +145,12 @@ def private_mounts() -> None:
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE, "")
 
 
-def mount(kind: str, target: Path, flags: int = 0, options: str = "") -> None:
+def mount(
+    kind: str,
+    target: Path,
+    flags: int = 0,
+    options: str = "",
+) -> None:
     """Mount a new file system of this kind, such as ``tmpfs``."""
     _mount("edgebed", str(target), kind, flags, options)
 
@@ -146,7 +164,15 @@ def restrict(target: Path, flags: int) -> None:
     """Set the flags MS_RDONLY, MS_NOSUID, MS_NODEV or MS_NOEXEC on ``target`` and all mounts below it."""
     attributes = struct.pack("=QQQQ", flags, 0, 0, 0)  # these flags have the same values in both calls
     size = ctypes.c_size_t(len(attributes))
-    if _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, size) == 0:
+    result = _libc.syscall(
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        os.fsencode(target),
+        _AT_RECURSIVE,
+        attributes,
+        size,
+    )
+    if result == 0:
         return
     if ctypes.get_errno() != errno.ENOSYS:
         _check(-1, f"mount_setattr {target}")
@@ -158,32 +184,45 @@ def remount(target: Path, flags: int) -> None:
 
     Each mount keeps its flags, which cannot be cleared in a user namespace (mount_namespaces(7)).
     """
-    for point, present in mounts_below(Path("/proc/self/mountinfo").read_text(), str(target.absolute())):
+    mountinfo = Path("/proc/self/mountinfo").read_text()
+    for point, present in mounts_below(mountinfo, str(target.absolute())):
         remount_one(point, present | flags)
 
 
 def remount_one(target: str, flags: int) -> None:
     """Give one mount these flags, and not those below it."""
-    _mount(None, target, None, _MS_REMOUNT | _MS_BIND | flags, "")
+    also = _MS_REMOUNT | _MS_BIND
+    _mount(None, target, None, also | flags, "")
 
 
 def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:
     """The mount points at or below ``target``, and the flags of each mount (mountinfo in proc(5))."""
-    found = []
+    mounts = []
+    below = target.rstrip("/") + "/"
     for line in mountinfo.splitlines():
         fields = line.split(" ")
-        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
-        if point == target or point.startswith(target.rstrip("/") + "/"):
-            options = fields[5].split(",")
-            found.append((point, sum(flag for name, flag in _MOUNT_OPTIONS.items() if name in options)))
-    return found
+        point = re.sub(r"\\([0-7]{3})", _character, fields[4])
+        if point != target and not point.startswith(below):
+            continue
+        flags = 0
+        for option in fields[5].split(","):
+            flags |= _MOUNT_OPTIONS.get(option, 0)
+        mounts.append((point, flags))
+    return mounts
+
+
+def _character(code: re.Match[str]) -> str:
+    """The character of an octal code."""
+    return chr(int(code[1], 8))
 
 
 def change_root(target: Path) -> None:
     """Make the mount ``target`` the root of this process's mount namespace, and detach the old root."""
     os.chdir(target)
-    _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root now lies over the new one, see pivot_root(2)
-    _check(_libc.umount2(b".", _MNT_DETACH), "umount /")
+    result = _libc.pivot_root(b".", b".")
+    _check(result, "pivot_root")  # the old root now lies over the new one, see pivot_root(2)
+    result = _libc.umount2(b".", _MNT_DETACH)
+    _check(result, "umount /")
     os.chdir("/")
 
 
@@ -194,9 +233,24 @@ def _mount(
     flags: int,
     options: str,
 ) -> None:
-    encoded = [None if each is None else os.fsencode(each) for each in (source, target, kind)]
-    what = f"mount {target}" if kind is None else f"mount {kind} at {target}"
-    _check(_libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(options)), what)
+    if kind is None:
+        what = f"mount {target}"
+    else:
+        what = f"mount {kind} at {target}"
+    result = _libc.mount(
+        _encoded(source),
+        _encoded(target),
+        _encoded(kind),
+        ctypes.c_ulong(flags),
+        os.fsencode(options),
+    )
+    _check(result, what)
+
+
+def _encoded(name: str | None) -> bytes | None:
+    if name is None:
+        return None
+    return os.fsencode(name)
 
 
 # Rights
@@ -205,36 +259,48 @@ def _mount(
 def bound_capabilities(kept: Collection[int] = ()) -> None:
     """Drop every capability that a program executed by this process could gain, except those ``kept``. If none is
     kept, then user 0 gains none either."""
-    for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for capability in range(last + 1):
         if capability not in kept:
-            _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"prctl: dropping capability {capability}")
+            _prctl(_PR_CAPBSET_DROP, capability, f"prctl: dropping capability {capability}")
     if not kept:
-        _check(_libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, 0, 0, 0), "prctl: securebits")
+        _prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, "prctl: securebits")
 
 
 def drop_capabilities() -> None:
     """Drop every capability of this process, and every way to gain one."""
-    _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl: ambient capabilities")
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, "prctl: ambient capabilities")
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     none = bytes(24)
-    _check(_libc.capset(header, none), "capset")
+    result = _libc.capset(header, none)
+    _check(result, "capset")
     forbid_new_rights()
 
 
 def forbid_new_rights() -> None:
     """Let no program that this process executes gain rights by the bits of its file (PR_SET_NO_NEW_PRIVS, prctl(2))."""
-    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl: no_new_privs")
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1, "prctl: no_new_privs")
+
+
+def _prctl(option: int, argument: int, what: str) -> None:
+    result = _libc.prctl(option, argument, 0, 0, 0)
+    _check(result, what)
 
 
 def enter_user_namespace(myself: int, user: int, group: int) -> None:
     """Enter a new user namespace, in which this process's user has the ids ``user`` and ``group``. ``myself``: a
     descriptor of /proc/self that can be written to."""
-    outside = os.geteuid(), os.getegid()
+    outer_user = os.geteuid()
+    outer_group = os.getegid()
     unshare(CLONE_NEWUSER)
-    maps = ("setgroups", "deny"), ("uid_map", f"{user} {outside[0]} 1"), ("gid_map", f"{group} {outside[1]} 1")
-    for name, text in maps:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=myself)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
+    _write(myself, "setgroups", "deny")
+    _write(myself, "uid_map", f"{user} {outer_user} 1")
+    _write(myself, "gid_map", f"{group} {outer_group} 1")
+
+
+def _write(folder: int, name: str, text: str) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

@@ -51,7 +51,8 @@ class UnderOrders:
             case "leave":
                 self.stop(leaving=True)
             case "slow":
-                self._compute.slow = float(message["factor"])
+                factor = float(message["factor"])
+                self._compute.slow = factor
             case other:
                 logger.warning("the orchestrator says %r, which this version does not know", other)
 

@@ -21,19 +21,26 @@ def processes_of(program: str, session: int, proc: Path = Path("/proc")) -> list
     mark = f"{MARK}={program}".encode()
     processes = []
     for folder in proc.iterdir():
-        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+        if not folder.name.isdecimal():
+            continue
+        number = int(folder.name)
+        if number == os.getpid():
             continue
         try:
-            state, own_session = _state_and_session((folder / "stat").read_text())
-            marked = mark in (folder / "environ").read_bytes().split(b"\0")
+            stat = (folder / "stat").read_text()
+            environment = (folder / "environ").read_bytes()
         except OSError:
             continue  # it has just ended, or runs as another user
-        if state not in _ENDED and (marked or own_session == session):
-            processes.append(int(folder.name))
+        state, own_session = _state_and_session(stat)
+        marked = mark in environment.split(b"\0")
+        belongs = marked or own_session == session
+        if belongs and state not in _ENDED:
+            processes.append(number)
     return processes
 
 
 def _state_and_session(stat: str) -> tuple[str, int]:
     """The state and the session of a process, from its stat file. Its name, in brackets, may contain anything."""
-    fields = stat[stat.rindex(")") + 1 :].split()
+    after_name = stat.rindex(")") + 1
+    fields = stat[after_name:].split()
     return fields[0], int(fields[3])

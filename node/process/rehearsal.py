@@ -25,11 +25,15 @@ class Rehearsal:
         """Rehearse the training of a node, whose assignment needs no keys. Raises DataError or ModelError."""
         training: Any = importlib.import_module("node.learning.training")
         learner = training.Learner.from_assignment(assignment)
-        params = ALGORITHMS[assignment.algorithm].params(**assignment.params)
-        learner.seeded(learner.warm_up, "rehearsal")(params)
+        algorithm = ALGORITHMS[assignment.algorithm]
+        params = algorithm.params(**assignment.params)
+        warm_up = learner.seeded(learner.warm_up, "rehearsal")
+        warm_up(params)
         learner.models.hand_on()
         return cls(assignment.model_kind, learner.models)
 
     def models_of(self, assignment: Assignment) -> Any:
         """The pool of a node's models, or None if it has another kind of model."""
-        return self.models if assignment.model_kind == self.kind else None
+        if assignment.model_kind != self.kind:
+            return None
+        return self.models

@@ -12,7 +12,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 NEWEST = 466
@@ -97,7 +97,11 @@ _AF_INET6 = 10
 _AF_NETLINK = 16
 _NETLINK_ROUTE = 0
 
-_PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the numbers; AUDIT_ARCH_* of audit.h
+# Column of the numbers, and AUDIT_ARCH_* of audit.h.
+_PROCESSORS = {
+    "x86_64": (0, 0xC000003E),
+    "aarch64": (1, 0xC00000B7),
+}
 
 _LOAD = 0x20
 _EQUAL = 0x15
@@ -106,7 +110,8 @@ _ANY_BIT = 0x45
 _RETURN = 0x06
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-_SET_MODE_FILTER, _NO_SLOWDOWN = 1, 4  # SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it some kernels slow the process down
+_SET_MODE_FILTER = 1
+_NO_SLOWDOWN = 4  # SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it some kernels slow the process down
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -123,12 +128,15 @@ class Filter:
 
         The process needs no_new_privs.
         """
-        held = ctypes.create_string_buffer(self.program, len(self.program))
-        argument = struct.pack("@HP", len(self.program) // 8, ctypes.addressof(held))
+        size = len(self.program)
+        held = ctypes.create_string_buffer(self.program, size)
+        argument = struct.pack("@HP", size // 8, ctypes.addressof(held))
         for flags in (_NO_SLOWDOWN, 0):  # Linux knows the flag since 4.17
-            if _libc.syscall(self.call, _SET_MODE_FILTER, flags, argument) == 0:
+            result = _libc.syscall(self.call, _SET_MODE_FILTER, flags, argument)
+            if result == 0:
                 return None
-        return f"this kernel has no seccomp filters ({os.strerror(ctypes.get_errno())})"
+        reason = os.strerror(ctypes.get_errno())
+        return f"this kernel has no seccomp filters ({reason})"
 
 
 def filter_for(machine: str) -> Filter | None:
@@ -136,15 +144,16 @@ def filter_for(machine: str) -> Filter | None:
     if machine not in _PROCESSORS:
         return None
     column, architecture = _PROCESSORS[machine]
-    denied = {name: numbers[column] for name, numbers in DENIED.items()}
-    return Filter(_program(denied, column, architecture), _SECCOMP[column])
+    denied = [numbers[column] for numbers in DENIED.values()]
+    program = _program(denied, column, architecture)
+    return Filter(program, _SECCOMP[column])
 
 
-def _program(denied: Mapping[str, int | None], column: int, architecture: int) -> bytes:
-    numbers = sorted(number for number in denied.values() if number is not None)
+def _program(denied: Iterable[int | None], column: int, architecture: int) -> bytes:
+    numbers = sorted(number for number in denied if number is not None)
     refuse = _ERRNO | errno.EPERM
     unknown = _ERRNO | errno.ENOSYS
-    lines: list[tuple[int, int, int, int]] = [
+    lines = [
         (_LOAD, 0, 0, 4),  # offset in struct seccomp_data: 4 is the architecture, 0 the number of the call
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, unknown),  # calls of another architecture, such as 32 bits
@@ -169,9 +178,13 @@ def _program(denied: Mapping[str, int | None], column: int, architecture: int) -
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),  # vsock, for example, bypasses network namespaces
     ]
-    lines += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
-    lines += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, refuse)]
-    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+    for place, number in enumerate(numbers):
+        to_the_end = len(numbers) - place
+        lines.append((_EQUAL, to_the_end, 0, number))
+    lines.append((_RETURN, 0, 0, _ALLOW))
+    lines.append((_RETURN, 0, 0, refuse))
+    packed = [struct.pack("=HBBI", *line) for line in lines]
+    return b"".join(packed)
 
 
 def _argument(place: int) -> int:

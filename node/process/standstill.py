@@ -34,8 +34,14 @@ def read() -> Times:
     waited = 0
     for thread in _THREADS.glob("*/schedstat"):
         with contextlib.suppress(OSError, IndexError, ValueError):  # it has just ended
-            waited += int(thread.read_text().split()[1])
-    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), time.thread_time(), waited / 1e9)
+            fields = thread.read_text().split()
+            waited += int(fields[1])
+    return Times(
+        clock=time.clock_gettime(time.CLOCK_BOOTTIME),
+        processor=time.process_time(),
+        own=time.thread_time(),
+        waited=waited / 1e9,
+    )
 
 
 class Standstill:
@@ -53,9 +59,13 @@ class Standstill:
         much of the lateness. A pause of many seconds may hide the one, and threads that compute all the time the other.
         """
         before = self._last
-        self._last = self._read()
-        took = self._last.clock - before.clock
-        waited = max(0.0, self._last.waited - before.waited)
-        idle = took - max(pause, self._last.processor - before.processor + waited)
-        unexplained = took - pause - (self._last.own - before.own) - waited
-        return max(0.0, took - pause), max(0.0, min(idle, unexplained))
+        now = self._read()
+        self._last = now
+        took = now.clock - before.clock
+        waited = max(0.0, now.waited - before.waited)
+        processor = now.processor - before.processor
+        own = now.own - before.own
+        late = took - pause
+        idle = took - max(pause, processor + waited)
+        unexplained = late - own - waited
+        return max(0.0, late), max(0.0, min(idle, unexplained))

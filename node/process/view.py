@@ -25,14 +25,23 @@ SCRATCH = PLACE / "scratch"
 SCRATCH_OPTIONS = "size=256m,mode=1777"
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
-SETTINGS = tuple(
-    f"/etc/{name}" for name in ("alternatives", "group", "hosts", "ld.so.cache", "localtime", "nsswitch.conf", "passwd")
-)
-DEVICES = tuple(f"/dev/{name}" for name in ("full", "null", "random", "urandom", "zero"))
+_SETTINGS = ("alternatives", "group", "hosts", "ld.so.cache", "localtime", "nsswitch.conf", "passwd")
+SETTINGS = tuple(f"/etc/{name}" for name in _SETTINGS)
+DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 PROCESSORS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 """The only part of /sys in the tree: libraries read the list of processors."""
 
-MASKED = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "sysrq-trigger", "timer_list")
+MASKED = (
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "sysrq-trigger",
+    "timer_list",
+)
 """Entries of /proc that container engines hide, too: they describe the host, not the node."""
 
 _TEMPORARY = ("tmp", "var/tmp", "dev/shm")
@@ -43,7 +52,7 @@ _NOTHING = PLACE / "nothing"
 class FileView:
     """The files that nodes see. ``tree``: an empty folder for the tree. ``given``: paths of the host by their names
     below `PLACE`. ``hidden``: a folder that no node may see, even inside a shown folder. ``strangers``: nodes run as
-    users who own nothing. ``devices``: device files of accelerators, besides `DEVICES`."""
+    users who own nothing. ``devices``: device files of accelerators, in addition to `DEVICES`."""
 
     tree: str
     given: Mapping[str, str] = field(default_factory=dict)
@@ -54,26 +63,38 @@ class FileView:
     def make(self) -> None:
         """Make the tree in a new mount namespace of this process. OSError if the kernel refuses, ConfinementError if
         nodes could not read Python."""
-        shown = [*SYSTEM, *SETTINGS, *DEVICES, *self.devices, *PROCESSORS, *python(sys.path, sys.modules)]
+        shown = [
+            *SYSTEM,
+            *SETTINGS,
+            *DEVICES,
+            *self.devices,
+            *PROCESSORS,
+            *python(sys.path, sys.modules),
+        ]
         if self.strangers:
             refuse_unreadable(sys.modules)
         namespaces.private_mounts()
         tree = Path(self.tree)
         mask = os.umask(0o022)
         try:
-            namespaces.mount("tmpfs", tree, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
+            quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV
+            namespaces.mount("tmpfs", tree, quiet, "mode=755")
             for target, source in bindings(shown).items():
                 _show(source, tree, target)
             for given, source in self.given.items():
                 _show(source, tree, PLACE / given)
             for name in ("/proc", _NOTHING, SCRATCH, PLACE / "checkpoints"):
-                _below(tree, name).mkdir(parents=True, exist_ok=True)
+                folder = _below(tree, name)
+                folder.mkdir(parents=True, exist_ok=True)
             for name in _TEMPORARY:
-                if not (tree / name).exists():
-                    (tree / name).parent.mkdir(exist_ok=True)
-                    (tree / name).symlink_to(SCRATCH)
-            if self.hidden and (cover := _below(tree, self.hidden)).exists():
-                namespaces.mount("tmpfs", cover, namespaces.MS_NOSUID | namespaces.MS_NODEV, "mode=755")
+                link = tree / name
+                if not link.exists():
+                    link.parent.mkdir(exist_ok=True)
+                    link.symlink_to(SCRATCH)
+            if self.hidden:
+                cover = _below(tree, self.hidden)
+                if cover.exists():
+                    namespaces.mount("tmpfs", cover, quiet, "mode=755")
             namespaces.restrict(tree, namespaces.MS_RDONLY | namespaces.MS_NOSUID)
         finally:
             os.umask(mask)
@@ -81,7 +102,8 @@ class FileView:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Let this process see files as nodes do, at the same paths. It stays in its mount namespace, and returns."""
-        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        root = os.open("/", flags)
         os.chroot(self.tree)
         try:
             yield
@@ -98,13 +120,15 @@ class FileView:
         tree = Path(self.tree)
         quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV
         _mount_proc(tree / "proc", quiet | namespaces.MS_NOEXEC)
+        nothing = _below(tree, _NOTHING)
         for name in MASKED:
             masked = tree / "proc" / name
             if masked.is_dir():
-                namespaces.bind(_below(tree, _NOTHING), masked)
+                namespaces.bind(nothing, masked)
             elif masked.exists():
                 namespaces.bind(tree / "dev" / "null", masked)
-        namespaces.mount("tmpfs", _below(tree, SCRATCH), quiet, SCRATCH_OPTIONS)
+        scratch = _below(tree, SCRATCH)
+        namespaces.mount("tmpfs", scratch, quiet, SCRATCH_OPTIONS)
         own = _below(tree, PLACE / "checkpoints")
         namespaces.bind(Path(checkpoints), own)
         namespaces.restrict(own, quiet)
@@ -114,14 +138,16 @@ class FileView:
 def _mount_proc(place: Path, flags: int) -> None:
     """Mount a read-only /proc in which this process can name its own threads: CUDA does so, and fails if it cannot
     (error 304). Where a writable /proc cannot be mounted, all of it is read-only."""
+    read_only = flags | namespaces.MS_RDONLY
     try:
         namespaces.mount("proc", place, flags)
     except PermissionError:  # the host's own is read-only
-        namespaces.mount("proc", place, flags | namespaces.MS_RDONLY)
+        namespaces.mount("proc", place, read_only)
         return
-    threads = place / str(os.getpid()) / "task"
+    process = str(os.getpid())
+    threads = place / process / "task"
     namespaces.bind(threads, threads)
-    namespaces.remount_one(str(place), flags | namespaces.MS_RDONLY)
+    namespaces.remount_one(str(place), read_only)
 
 
 def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:
@@ -130,11 +156,19 @@ def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:
     The whole ``path`` would be too much: it has the folder where Python was started, which may be a home directory.
     """
     places = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
-    places |= {entry for entry in path if Path(entry).name in ("site-packages", "dist-packages")}
+    for entry in path:
+        if Path(entry).name in ("site-packages", "dist-packages"):
+            places.add(entry)
     for name, module in modules.items():
-        if "." not in name:
-            folders = getattr(module, "__path__", None)
-            places |= {str(each) for each in folders or [getattr(module, "__file__", None)] if each is not None}
+        if "." in name:
+            continue
+        folders = getattr(module, "__path__", None)
+        if folders:
+            places.update(str(folder) for folder in folders if folder is not None)
+            continue
+        file = getattr(module, "__file__", None)
+        if file is not None:
+            places.add(str(file))
     return places
 
 
@@ -143,19 +177,29 @@ def bindings(shown: Iterable[str]) -> dict[str, str]:
 
     Paths that do not exist are left out, and so are paths below another shown path.
     """
-    there = {path: os.path.realpath(path) for path in shown if os.path.isabs(path) and os.path.exists(path)}
-    found: dict[str, str] = {}
-    for place, source in sorted((there | {real: real for real in there.values()}).items()):
-        if place != "/" and not any(str(above) in found for above in Path(place).parents):
-            found[place] = source
-    return found
+    wanted: dict[str, str] = {}
+    for path in shown:
+        if os.path.isabs(path) and os.path.exists(path):
+            wanted[path] = os.path.realpath(path)
+    for real in list(wanted.values()):
+        wanted[real] = real
+    binds: dict[str, str] = {}
+    for place, source in sorted(wanted.items()):
+        parents = map(str, Path(place).parents)
+        covered = any(parent in binds for parent in parents)
+        if place != "/" and not covered:
+            binds[place] = source
+    return binds
 
 
 def refuse_unreadable(modules: Mapping[str, Any]) -> None:
     """Raise ConfinementError if other users cannot read the file of a loaded module."""
     for module in list(modules.values()):
         file = getattr(module, "__file__", None)
-        if file and os.path.exists(file) and not os.stat(file).st_mode & stat.S_IROTH:
+        if not file or not os.path.exists(file):
+            continue
+        readable = os.stat(file).st_mode & stat.S_IROTH
+        if not readable:
             raise ConfinementError(
                 f"nodes run as users of their own, who may not read {file}: `chmod --recursive a+rX` the folder that it"
                 " was installed in"
@@ -167,7 +211,8 @@ def _show(source: str, tree: Path, target: str | Path) -> None:
     if os.path.isdir(source):
         place.mkdir(parents=True, exist_ok=True)
     else:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = place.parent
+        folder.mkdir(parents=True, exist_ok=True)
         place.touch()
     namespaces.bind(Path(source), place)
 

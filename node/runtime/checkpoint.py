@@ -26,7 +26,13 @@ _PREFIX = struct.Struct(">4sIQQ")
 _START = _PREFIX.size + hashlib.sha256().digest_size  # offset of the header
 _MAGIC = b"EBCP"
 _VERSION = 1
-_LIMITS = MessageLimits(body=1 << 40, header=1 << 30, tensors=1 << 16, name=1 << 10, containers=1 << 18)
+_LIMITS = MessageLimits(
+    body=1 << 40,
+    header=1 << 30,
+    tensors=1 << 16,
+    name=1 << 10,
+    containers=1 << 18,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +48,15 @@ def checkpoint_path(directory: str | Path, node: str) -> Path:
     return Path(directory) / f"{node}.checkpoint"
 
 
-def packed(node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> list[Buffer]:
+def packed(
+    node: str,
+    round: int,
+    tensors: Mapping[str, Tensor],
+    fields: Mapping[str, Any],
+) -> list[Buffer]:
     """The header of a checkpoint file, and the parts of its body. See `encode` for which tensors are copied."""
-    header, body = encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS)
+    message = Message("checkpoint", node, round, dict(fields), dict(tensors))
+    header, body = encode(message, _LIMITS)
     return [header, *body]
 
 
@@ -53,12 +65,14 @@ def write(path: Path, pieces: Sequence[Buffer]) -> None:
 
     ``pieces`` are the result of `packed`.
     """
-    header, *body = pieces
-    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), sum(map(len, body)))
+    header = pieces[0]
+    body_size = sum(map(len, pieces[1:]))
+    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), body_size)
+    digest = _digest(prefix, *pieces)
     temporary = path.with_name(path.name + ".new")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(temporary, "wb") as file:
-        file.writelines((prefix, _digest(prefix, *pieces), *pieces))
+        file.writelines((prefix, digest, *pieces))
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)
@@ -72,7 +86,8 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
     ``last_round``, or holds tensors that are not finite.
     """
     try:
-        data = memoryview(read_untrusted(path, _LIMITS.body))
+        content = read_untrusted(path, _LIMITS.body)
+        data = memoryview(content)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -92,16 +107,20 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
 
 
 def _read(data: memoryview) -> Message:
+    prefix = data[: _PREFIX.size]
     magic, version, header_size, body_size = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
         raise WireError("wrong first bytes")
     if version != _VERSION:
         raise WireError(f"of version {version}; this program reads version {_VERSION}")
-    if len(data) != _START + header_size + body_size:
-        raise WireError(f"{len(data)} bytes; {_START + header_size + body_size} were written")
-    header = data[_START : _START + header_size]
-    body = data[_START + header_size :]
-    if _digest(data[: _PREFIX.size], header, body) != data[_PREFIX.size : _START]:
+    body_start = _START + header_size
+    size = body_start + body_size
+    if len(data) != size:
+        raise WireError(f"{len(data)} bytes; {size} were written")
+    digest = data[_PREFIX.size : _START]
+    header = data[_START:body_start]
+    body = data[body_start:]
+    if _digest(prefix, header, body) != digest:
         raise WireError("damaged: its content is not what was written")
     return decode([header, bytearray(body)], _LIMITS)  # the copy aligns the tensors
 

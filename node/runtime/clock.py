@@ -27,6 +27,8 @@ NAMED = 20  # tasks that a deadlock names
 COARSE = 2.0**24  # s; from then on, neighbouring times are further apart than asyncio's resolution of 1e-9 s
 MOST_BEHIND = 0.5  # s of the host's time that a paced clock makes up for, after work that took longer than its pace
 
+_Ready = list[tuple[selectors.SelectorKey, int]]
+
 
 class DeadlockError(RuntimeError):
     """Every task waits and no timer is set. The message names the tasks and the places where they wait."""
@@ -40,7 +42,7 @@ class Pace:
         self.rate: float | None = None
         self.held = False
         self._host = host
-        self._since = 0.0, 0.0  # a virtual time, and the host's time at which it was due
+        self._since = (0.0, 0.0)  # a virtual time, and the host's time at which it was due
 
     @property
     def free(self) -> bool:
@@ -53,7 +55,7 @@ class Pace:
             raise ValueError(f"a pace is above 0 virtual seconds in a second, not {rate:g}")
         self.rate = rate
         self.held = held
-        self._since = t, self._host()
+        self._since = (t, self._host())
 
     def wait(self, t: float) -> float | None:
         """The seconds until the virtual time ``t`` is due; None: never, because the clock is held."""
@@ -61,19 +63,24 @@ class Pace:
             return None
         if self.rate is None:
             return 0.0
-        return max(0.0, self._due(t, self.rate) - self._host())
+        due = self._due(t, self.rate)
+        return max(0.0, due - self._host())
 
     def reach(self, t: float) -> None:
         """Note that the clock has come to the virtual time ``t``."""
-        if self.rate is not None:
-            self._since = t, max(self._due(t, self.rate), self._host() - MOST_BEHIND)
+        if self.rate is None:
+            return
+        due = self._due(t, self.rate)
+        earliest = self._host() - MOST_BEHIND
+        self._since = (t, max(due, earliest))
 
     def present(self) -> float:
         """The virtual time that is due at this moment, if the pace is not free."""
         since, host = self._since
         if self.held or self.rate is None:
             return since
-        return since + (self._host() - host) * self.rate
+        passed = self._host() - host
+        return since + passed * self.rate
 
     def _due(self, t: float, rate: float) -> float:
         since, host = self._since
@@ -90,7 +97,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._loop = loop
         self._next = 0.0  # the time of the timer that it waited for last
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> _Ready:
         ready = super().select(0)
         if ready:
             return ready
@@ -98,8 +105,10 @@ class _JumpingSelector(selectors.DefaultSelector):
             self._loop.stuck()
         elif timeout > 0:
             self._next = self.now + timeout
-            if not self.pace.free and ((ready := self._keep_pace()) or self.pace.held):
-                return ready  # the clock has not moved: it will make the same jump later
+            if not self.pace.free:
+                ready = self._keep_pace()
+                if ready or self.pace.held:
+                    return ready  # the clock has not moved: it will make the same jump later
             self.now = self._next
             if self.now >= COARSE:
                 self._loop._clock_resolution = math.ulp(self.now)  # otherwise no timer would ever be due
@@ -109,15 +118,15 @@ class _JumpingSelector(selectors.DefaultSelector):
         """The time that is due at this moment at the pace, between now and the next timer."""
         if self.pace.free:
             return self.now
-        return min(self._next, max(self.now, self.pace.present()))
+        due = max(self.now, self.pace.present())
+        return min(self._next, due)
 
-    def _keep_pace(self) -> list[tuple[selectors.SelectorKey, int]]:
+    def _keep_pace(self) -> _Ready:
         """Wait until the next timer is due, or a descriptor is ready."""
         wait = self.pace.wait(self._next)
+        ready: _Ready = []
         if wait != 0:
             ready = super().select(wait)
-        else:
-            ready = []
         if not ready:
             self.pace.reach(self._next)
         return ready
@@ -132,8 +141,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ``pace``: how fast time goes for those who watch. By default as fast as it can.
 
     A descriptor that becomes ready is handled in no virtual time, but time does not wait for descriptors. So work for a
-    thread (``run_in_executor``, ``asyncio.to_thread``) is done at once, in no virtual time: else the load of the host
-    would decide how far time jumps meanwhile.
+    thread (``run_in_executor``, ``asyncio.to_thread``) is done immediately, in no virtual time: otherwise the load of
+    the host would decide how far time jumps while it runs.
     """
 
     def __init__(self) -> None:
@@ -151,7 +160,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def set_pace(self, rate: float | None, *, held: bool = False) -> None:
         """Go at another pace from this moment on, see `Pace.set`."""
-        self.pace.set(self._jumping.present(), rate, held=held)
+        now = self._jumping.present()
+        self.pace.set(now, rate, held=held)
 
     def catch_up(self) -> None:
         """Advance the clock to the time that is due at this moment. What comes from outside then happens at its own
@@ -163,11 +173,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The seconds from the clock's time to the time that is due at this moment."""
         return self._jumping.present() - self._jumping.now
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call ``func`` at once, in this thread."""
+    def run_in_executor(
+        self,
+        executor: Executor | None,
+        func: Callable[[*Ts], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Call ``func`` immediately, in this thread."""
         done: asyncio.Future[T] = self.create_future()
         try:
-            done.set_result(func(*args))
+            result = func(*args)
+            done.set_result(result)
         except Exception as error:
             done.set_exception(error)
         return done
@@ -184,19 +200,33 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         lines: list[str] = []
         for task in asyncio.all_tasks(self):
             frames = task.get_stack(limit=1)
-            where = f"{frames[0].f_code.co_qualname} (line {frames[0].f_lineno})" if frames else "?"
+            where = "?"
+            if frames:
+                frame = frames[0]
+                where = f"{frame.f_code.co_qualname} (line {frame.f_lineno})"
             lines.append(f"  {task.get_name()} waits in {where}")
-        more = f"\n  and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-        lines.sort(key=lambda line: (line.lstrip().startswith("Task-"), line))
-        return "nothing is ready and no timer is set:\n" + "\n".join(lines[:NAMED]) + more
+        lines.sort(key=_names_of_nodes_first)
+        text = "nothing is ready and no timer is set:\n" + "\n".join(lines[:NAMED])
+        more = len(lines) - NAMED
+        if more > 0:
+            text += f"\n  and {more} more"
+        return text
+
+
+def _names_of_nodes_first(line: str) -> tuple[bool, str]:
+    named_by_asyncio = line.lstrip().startswith("Task-")
+    return named_by_asyncio, line
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
     """``asyncio.run`` on a virtual clock. ``loop``: a loop that the caller prepared.
 
-    The garbage collector runs less often meanwhile.
+    The garbage collector runs less often while it runs.
     """
-    with collecting_seldom(), asyncio.Runner(loop_factory=lambda: loop or VirtualLoop()) as runner:
+    if loop is None:
+        loop = VirtualLoop()
+    virtual = loop
+    with collecting_seldom(), asyncio.Runner(loop_factory=lambda: virtual) as runner:
         return runner.run(main)
 
 

@@ -26,7 +26,13 @@ OVERRUN_SECONDS = 0.02  # further seconds by which it may be late, for the host'
 class Compute(Protocol):
     """Runs steps of heavy work. ``samples``: the samples that a step processes, for implementations that model time."""
 
-    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+    async def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        samples: int,
+        mode: Mode,
+    ) -> Any:
         """Run ``fn(*args)``. Return its result or raise its error."""
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
@@ -47,21 +53,28 @@ class WorkerCompute:
         self._turn = turn
         self._pool = ThreadPoolExecutor(1, "compute", initializer=take_long_turns)
 
-    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+    async def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        samples: int,
+        mode: Mode,
+    ) -> Any:
         frozen = self._frozen
+        turn = self._turn or nullcontext()
+        loop = asyncio.get_running_loop()
         sharing = asyncio.create_task(self._share())
         try:
-            result, processor, taken = await asyncio.get_running_loop().run_in_executor(
-                self._pool, _measured, fn, args, self._turn or nullcontext()
-            )
+            result, processor, taken = await loop.run_in_executor(self._pool, _measured, fn, args, turn)
         finally:
             sharing.cancel()
         planned = stretched(processor, self._speed, self.slow)
-        if planned is not None:
-            if planned > taken:
-                await asyncio.sleep(planned - taken)
-            elif is_overrun(planned, taken) and frozen == self._frozen:
-                self._reporter.event("overrun", asked=planned, taken=taken, mode=mode)
+        if planned is None:
+            return result
+        if planned > taken:
+            await asyncio.sleep(planned - taken)
+        elif is_overrun(planned, taken) and frozen == self._frozen:
+            self._reporter.event("overrun", asked=planned, taken=taken, mode=mode)
         return result
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
@@ -69,10 +82,11 @@ class WorkerCompute:
 
     async def prepare(self, fn: Callable[..., object], *args: Any) -> None:
         """Run ``fn(*args)`` in the thread of the steps. It does not count as the node's time."""
-        await asyncio.get_running_loop().run_in_executor(self._pool, fn, *args)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, fn, *args)
 
     async def _share(self) -> None:
-        """Give back the turn of a step that lasts longer than a turn. The step goes on without it."""
+        """Give back the turn of a step that lasts longer than a turn. The step continues without it."""
         while self._turn is not None:
             await asyncio.sleep(TURN)
             self._turn.give_back(after=TURN)
@@ -98,11 +112,15 @@ def is_overrun(planned: float, taken: float) -> bool:
 
 
 def _measured(
-    fn: Callable[..., Any], args: tuple[Any, ...], turn: AbstractContextManager[None]
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    turn: AbstractContextManager[None],
 ) -> tuple[Any, float, float]:
     """The result, its processor seconds, and its wall-clock seconds with the wait for the turn."""
     processor = time.thread_time()
     clock = time.perf_counter()
     with turn:
         result = fn(*args)
-    return result, time.thread_time() - processor, time.perf_counter() - clock
+    used = time.thread_time() - processor
+    taken = time.perf_counter() - clock
+    return result, used, taken

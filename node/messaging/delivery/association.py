@@ -32,6 +32,7 @@ from node.messaging.delivery.stream import Inbound, Outbound, Outgoing, StreamBr
 from node.messaging.wire import PROTOCOL, Buffer, Message, quoted, unpack
 
 Direction = Literal["sent", "received"]
+_Counted = tuple[str, Direction]  # the kind of a message, and its direction
 
 HELLOS = 16
 LONGEST_HELLO = 1 << 10  # bytes
@@ -135,7 +136,8 @@ class Association:
         self._received = now
         self._sent = now
         self._opened = now
-        self._counts: defaultdict[tuple[str, Direction], list[int]] = defaultdict(lambda: [0, 0])
+        # Messages and bytes by kind and direction.
+        self._counts: defaultdict[_Counted, list[int]] = defaultdict(lambda: [0, 0])
 
     def keep_away(self) -> None:
         """The peer has not come yet, and is not looked for: it says hello first."""
@@ -216,13 +218,15 @@ class Association:
                 events = self._lose(f"took nothing for {refusal:.1f} s")
         elif self.state in ("unknown", "lost") and now - self._opened > lost_after:
             self.reopen = True
-        if self.outbound.greeted and now - self._sent >= 0.75 * self._timeouts.beat:
+        beat_is_due = now - self._sent >= 0.75 * self._timeouts.beat
+        if beat_is_due and self.outbound.greeted:
             self.outbound.beat()
         return events
 
     def traffic(self) -> list[Traffic]:
         rows = []
-        for (kind, direction), (messages, size) in sorted(self._counts.items()):
+        for key, (messages, size) in sorted(self._counts.items()):
+            kind, direction = key
             row = Traffic(self.peer, kind, direction, messages, size)
             rows.append(row)
         return rows

@@ -31,7 +31,9 @@ class ChunkSize:
             carried = min(self._rates) * self._seconds
         else:
             carried = LARGEST_CHUNK
-        return int(max(SMALLEST_CHUNK, min(carried, self._total / _SHARE, LARGEST_CHUNK)))
+        share = self._total / _SHARE
+        most = min(carried, share, LARGEST_CHUNK)
+        return int(max(SMALLEST_CHUNK, most))
 
     def taken(self, size: int) -> None:
         """Account for a packet of ``size`` bytes that the connection took."""

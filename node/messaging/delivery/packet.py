@@ -28,7 +28,11 @@ class PacketType(IntEnum):
 
 
 _TYPES = {int(type): type for type in PacketType}
-OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
+OWN_KINDS = {
+    PacketType.HELLO: "hello",
+    PacketType.BEAT: "beat",
+    PacketType.GOODBYE: "goodbye",
+}
 FRAMING = "framing"  # the kind under which packets and their prefixes are counted
 RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
 

@@ -89,7 +89,12 @@ class Line:
 
     __slots__ = ("_arrivals", "_deliver", "_in_flight", "down", "flow", "plan")
 
-    def __init__(self, flow: FlowModel, arrivals: Arrivals, deliver: Callable[[InFlight], None]) -> None:
+    def __init__(
+        self,
+        flow: FlowModel,
+        arrivals: Arrivals,
+        deliver: Callable[[InFlight], None],
+    ) -> None:
         self.flow = flow
         self.down = False
         self.plan = 0  # of the arrivals; a change of what is in flight makes another
@@ -233,7 +238,8 @@ class NodePair:
             # If the farewell does not arrive, the peer is lost because it is silent.
             self._stop_timer()
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(arrival + self._patience(), self._lose)
+            patience = self._patience()
+            self._timer = loop.call_at(arrival + patience, self._lose)
 
     def stall(self) -> None:
         """Handle a connection that has given up: the two lose each other, and connect again."""
@@ -291,7 +297,10 @@ class NodePair:
         self._joined = False
         for line in self.line_to.values():
             line.drop()
-        self._unaware = [end for end in self.ends.values() if end is not None and end in self._met]
+        self._unaware = []
+        for end in self.ends.values():
+            if end is not None and end in self._met:
+                self._unaware.append(end)
         self._report_silence(silence)
 
     def _notice(self) -> None:

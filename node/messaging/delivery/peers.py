@@ -69,7 +69,10 @@ class Peers:
         return await self._events.get()
 
     def traffic(self) -> list[Traffic]:
-        return [row for association in self.associations.values() for row in association.traffic()]
+        rows: list[Traffic] = []
+        for association in self.associations.values():
+            rows += association.traffic()
+        return rows
 
     async def stop(self, flush: float | None) -> None:
         """Stop the timers, after a goodbye if ``flush`` is given. See `node.messaging.transport.Transport.close`."""
@@ -79,7 +82,10 @@ class Peers:
             self._ticking.cancel()
 
     async def _say_goodbye(self, flush: float) -> None:
-        present = [association for association in self.associations.values() if association.state == "present"]
+        present = []
+        for association in self.associations.values():
+            if association.state == "present":
+                present.append(association)
         for association in present:
             association.outbound.close()
             self._attend(association)

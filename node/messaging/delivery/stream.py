@@ -60,8 +60,10 @@ class Outgoing:
         while size and index < len(self.body):
             offset = start - self._starts[index]
             part = self.body[index][offset:][:size]
-            if pieces and max(len(part), len(pieces[0])) >= _LARGE:
-                break
+            if pieces:
+                large = max(len(part), len(pieces[0])) >= _LARGE
+                if large:
+                    break
             pieces.append(part)
             start += len(part)
             size -= len(part)

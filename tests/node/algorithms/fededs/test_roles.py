@@ -50,9 +50,9 @@ class Mesh(Federation):
         peers = tuple(replace(peer, late=peer.name in self.late) for peer in assignment.peers)
         return replace(assignment, peers=peers)
 
-    async def _live(self, node: str) -> None:
+    async def _run_node(self, node: str) -> None:
         await asyncio.sleep(self.late.get(node, 0))
-        await super()._live(node)
+        await super()._run_node(node)
 
 
 @pytest.fixture
@@ -270,8 +270,8 @@ def test_an_edge_that_never_delivers_costs_only_the_deadline(digits: Prepared, t
     ends: list[float] = []
 
     class Timed(Mesh):
-        async def _live(self, node: str) -> None:
-            await super()._live(node)
+        async def _run_node(self, node: str) -> None:
+            await super()._run_node(node)
             if node == "cloud":
                 ends.append(asyncio.get_running_loop().time())
 

@@ -90,12 +90,12 @@ class Silos(Federation):
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Diary))
     traffic: dict[str, list[Traffic]] = field(default_factory=dict)
 
-    async def _live(self, node: str) -> None:
+    async def _run_node(self, node: str) -> None:
         await asyncio.sleep(self.late.get(node, 0.0))
         if node in self.leave:
             wait = self.leave[node] - self.late.get(node, 0.0)
             asyncio.get_running_loop().call_later(wait, lambda: self.roles[node].stop(leaving=True))
-        await super()._live(node)
+        await super()._run_node(node)
         self.traffic[node] = self.roles[node]._transport.traffic()
 
     def _assignment(self, node: str) -> Assignment:

@@ -1,4 +1,4 @@
-"""Values that plug-ins hand over, as NumPy arrays."""
+"""NumPy arrays: short names of their types, and the values of plug-ins as arrays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-def as_array(value: Any) -> NDArray[Any]:
+
+def as_array(value: Any) -> Array:
     """The value as an array, without a copy if possible. ValueError with a sentence that continues the value's name, if
     NumPy makes no array of it."""
     try:

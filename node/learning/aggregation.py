@@ -16,7 +16,10 @@ State = dict[str, NDArray[Any]]
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # names of batch normalisation's buffers
 
 
-def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> State:
+def weighted_mean(
+    states: Sequence[Mapping[str, NDArray[Any]]],
+    weights: Sequence[float],
+) -> State:
     """Σ_k (n_k / n) w_k over states w_k with weights n_k, n = Σ_k n_k (McMahan 2017, Algorithm 1).
 
     Float entries, with batch normalisation's running statistics, are summed in double precision in the given order and
@@ -34,26 +37,32 @@ def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequenc
                 summed += state[name] * np.float64(weight / total)
             mean[name] = summed.astype(first.dtype)
         else:
-            mean[name] = np.asarray(np.maximum.reduce([state[name] for state in states]))
+            entries = [state[name] for state in states]
+            mean[name] = np.asarray(np.maximum.reduce(entries))
     return mean
 
 
-def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> None:
+def _check(
+    states: Sequence[Mapping[str, NDArray[Any]]],
+    weights: Sequence[float],
+) -> None:
     if not states or len(states) != len(weights):
         raise AggregationError(f"{len(states)} states and {len(weights)} weights: there must be as many, and not none")
     for place, weight in enumerate(weights):
-        if not (np.isfinite(weight) and weight >= 0):
+        valid = np.isfinite(weight) and weight >= 0
+        if not valid:
             raise AggregationError(f"state {place} has weight {weight}; weights are finite and not negative")
     if sum(weights) <= 0:
         raise AggregationError("all weights are 0: no client has samples")
-    shapes = {name: (values.shape, values.dtype) for name, values in states[0].items()}
+    first = states[0]
     for place, state in enumerate(states):
-        if state.keys() != shapes.keys():
-            odd = sorted(state.keys() ^ shapes.keys())
+        if state.keys() != first.keys():
+            odd = sorted(state.keys() ^ first.keys())
             raise AggregationError(f"state {place} does not have the names of state 0: {', '.join(odd)}")
         for name, values in state.items():
-            if (values.shape, values.dtype) != shapes[name]:
+            expected = first[name]
+            if values.shape != expected.shape or values.dtype != expected.dtype:
                 raise AggregationError(
                     f"state {place}: {name} is {values.dtype} {values.shape}, "
-                    f"in state 0 {shapes[name][1]} {shapes[name][0]}"
+                    f"in state 0 {expected.dtype} {expected.shape}"
                 )

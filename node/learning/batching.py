@@ -16,27 +16,43 @@ Batch = tuple[int, int, Tensor]  # local epoch, place of the mini-batch in it, a
 
 
 def batches(
-    samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
+    samples: int,
+    params: LocalTraining,
+    random: np.random.Generator,
+    device: torch.device | str = PROCESSOR,
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
     new random order, or `steps` steps."""
     if samples == 0:
         return
-    taken = 0
-    size = params.step_size
-    for epoch in range(params.epochs) if params.steps is None else itertools.count():
+    epochs: Iterable[int]
+    if params.steps is None:
+        epochs = range(params.epochs)
+    else:
+        epochs = itertools.count()
+    starts = range(0, samples, params.batch_size)
+    steps = 0
+    for epoch in epochs:
         order = torch.from_numpy(random.permutation(samples)).to(device)
-        for place, start in enumerate(range(0, samples, params.batch_size)):
-            yield epoch, place, order[start : start + params.batch_size]
-            taken += (start + params.batch_size) % size == 0 or start + params.batch_size >= samples
-            if taken == params.steps:
+        for place, start in enumerate(starts):
+            end = start + params.batch_size
+            yield epoch, place, order[start:end]
+            step_is_full = end % params.step_size == 0
+            if step_is_full or end >= samples:
+                steps += 1
+            if steps == params.steps:
                 return
 
 
 def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[list[Batch]]:
     """The mini-batches of each step, those of one epoch."""
-    of_step = itertools.groupby(mini_batches, lambda batch: (batch[0], batch[1] // params.gradient_accumulation))
-    return (list(parts) for _, parts in of_step)
+
+    def epoch_and_step(batch: Batch) -> tuple[int, int]:
+        epoch, place, _ = batch
+        return epoch, place // params.gradient_accumulation
+
+    for _, of_step in itertools.groupby(mini_batches, epoch_and_step):
+        yield list(of_step)
 
 
 def shares(micro_batches: list[Tensor], label_counts: Tensor) -> list[float]:
@@ -45,4 +61,5 @@ def shares(micro_batches: list[Tensor], label_counts: Tensor) -> list[float]:
     if len(micro_batches) == 1:
         return [1.0]
     counts = [int(label_counts[chosen].sum()) for chosen in micro_batches]
-    return [count / sum(counts) for count in counts]
+    total = sum(counts)
+    return [count / total for count in counts]

@@ -66,7 +66,11 @@ def _count(classes: Tensor, number: int) -> Counts:
 
 def of_classes(metrics: Mapping[str, float]) -> dict[str, float]:
     """Those of the metrics that have this module's names."""
-    return {name: value for name, value in metrics.items() if name in CLASS_METRICS or name.startswith(RECALL)}
+    chosen = {}
+    for name, value in metrics.items():
+        if name in CLASS_METRICS or name.startswith(RECALL):
+            chosen[name] = value
+    return chosen
 
 
 def class_metrics(counts: ClassCounts, requested: Collection[str]) -> dict[str, float]:
@@ -74,13 +78,15 @@ def class_metrics(counts: ClassCounts, requested: Collection[str]) -> dict[str, 
     class."""
     tested = np.flatnonzero(counts.labels)
     recalls = counts.right[tested] / counts.labels[tested]
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     if "macro_f1" in requested:
-        occurring = (counts.labels + counts.predictions) > 0
-        scores = 2 * counts.right[occurring] / (counts.labels + counts.predictions)[occurring]
-        found["macro_f1"] = float(scores.mean())
+        labels_and_predictions = counts.labels + counts.predictions
+        occurring = labels_and_predictions > 0
+        scores = 2 * counts.right[occurring] / labels_and_predictions[occurring]
+        metrics["macro_f1"] = float(scores.mean())
     if "balanced_accuracy" in requested:
-        found["balanced_accuracy"] = float(recalls.mean())
+        metrics["balanced_accuracy"] = float(recalls.mean())
     if "recall" in requested:
-        found |= {f"{RECALL}{label}": float(recall) for label, recall in zip(tested, recalls, strict=True)}
-    return found
+        for label, recall in zip(tested, recalls, strict=True):
+            metrics[f"{RECALL}{label}"] = float(recall)
+    return metrics

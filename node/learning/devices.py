@@ -1,4 +1,4 @@
-"""Where the tensors of a node's training live: the processor, or an accelerator of the host.
+"""Where the tensors of a node's training are: on the processor, or on an accelerator of the host.
 
 Everything that travels or is kept (messages, checkpoints, results of steps) is numpy, in the processor's memory.
 Everything that is drawn with a seed is drawn by the processor and moved: an accelerator trains on the same numbers.
@@ -38,25 +38,35 @@ def as_array(values: Tensor) -> NDArray[Any]:
 
 def inputs_of(values: NDArray[Any], device: torch.device | str = PROCESSOR) -> Inputs:
     """A copy of stored samples as tensors. Those of several parts are a dictionary, or a tuple if they are numbered."""
-    found = {name: torch.from_numpy(np.array(each)).to(device) for name, each in parts_of(values).items()}
+    tensors = {}
+    for name, part in parts_of(values).items():
+        tensors[name] = torch.from_numpy(np.array(part)).to(device)
     if not values.dtype.names:
-        return found[""]
-    return tuple(found.values()) if "0" in found else found
+        return tensors[""]
+    if "0" in tensors:
+        return tuple(tensors.values())
+    return tensors
 
 
-def each(function: Callable[..., Any], *inputs: Any) -> Any:
+def map_parts(function: Callable[..., Any], *inputs: Any) -> Any:
     """``function`` of each part of some inputs of the same form, in that form."""
     first = inputs[0]
-    if isinstance(first, dict):
-        return {name: function(*(of[name] for of in inputs)) for name in first}
     if isinstance(first, tuple):
         return tuple(map(function, *inputs))
-    return function(*inputs)
+    if not isinstance(first, dict):
+        return function(*inputs)
+    results = {}
+    for name in first:
+        parts = [values[name] for values in inputs]
+        results[name] = function(*parts)
+    return results
 
 
 def device_of(module: nn.Module) -> torch.device:
     """The device of a module's parameters; the processor if it has none."""
-    return next((each.device for each in module.parameters()), torch.device(PROCESSOR))
+    for parameter in module.parameters():
+        return parameter.device
+    return torch.device(PROCESSOR)
 
 
 def state_of(module: nn.Module) -> State:
@@ -67,7 +77,8 @@ def state_of(module: nn.Module) -> State:
 def load_state(module: Module, state: State) -> Module:
     """Copy a state, as `state_of` gives it, into a module of the same form, on whatever device it is. Returns the
     module. RuntimeError names what does not fit."""
-    module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
+    tensors = {name: torch.tensor(values) for name, values in state.items()}
+    module.load_state_dict(tensors)
     return module
 
 
@@ -92,8 +103,9 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
     Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
     """
     with _turn:
-        states = (torch.get_rng_state(), random.getstate())
-        numpys = _LEGACY.get_bit_generator()
+        torch_state = torch.get_rng_state()
+        python_state = random.getstate()
+        numpy_generator = _LEGACY.get_bit_generator()
         if _spare:
             ours = _spare.pop()
         else:
@@ -107,9 +119,9 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
         try:
             yield
         finally:
-            torch.set_rng_state(states[0])
-            random.setstate(states[1])
-            _LEGACY.set_bit_generator(numpys)
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+            _LEGACY.set_bit_generator(numpy_generator)
             _spare.append(ours)
 
 
@@ -133,11 +145,10 @@ def make_deterministic() -> None:
     warning is in the node's log. For the whole process, and before its first use of the accelerator.
     """
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    torch.set_deterministic_debug_mode(
-        "warn"
-    )  # the other function imports torch's compiler, which fails without a user name
+    # `torch.use_deterministic_algorithms` imports torch's compiler, which fails without a user name.
+    torch.set_deterministic_debug_mode("warn")
     memory: Any = torch.utils.deterministic
-    memory.fill_uninitialized_memory = False  # nobody reads it before it is written
+    memory.fill_uninitialized_memory = False  # it is not read before it is written
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -152,5 +163,6 @@ class Constants:
 
     def on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._on:
-            self._on[device] = {name: torch.tensor(values, device=device) for name, values in self._arrays.items()}
+            tensors = {name: torch.tensor(values, device=device) for name, values in self._arrays.items()}
+            self._on[device] = tensors
         return self._on[device]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class LearningError(Exception):
-    """Any error of `node.learning`; the message says what, where and what to do."""
+    """Any error of `node.learning`; the message has what is wrong, where, and the remedy."""
 
 
 class DataError(LearningError):
-    """A data set is not available or not the one its name says."""
+    """A data set is not available, or not the one that it is named."""
 
 
 class DataNotFound(DataError):  # noqa: N818 - reads as what happened

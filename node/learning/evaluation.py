@@ -42,17 +42,19 @@ class Totals:
         """Add a mini-batch: outputs and targets as in `node.learning.metrics`."""
         self._loss += float(loss(outputs, targets, reduction="sum"))
         self._tallies.update(tally(outputs, targets))
-        if self._requested:
-            counts = ClassCounts.of(outputs, targets)
-            if self._counts is None:
-                self._counts = counts
-            else:
-                self._counts = self._counts + counts
+        if not self._requested:
+            return
+        counts = ClassCounts.of(outputs, targets)
+        if self._counts is None:
+            self._counts = counts
+        else:
+            self._counts = self._counts + counts
 
     def evaluation(self, targets: tuple[int, ...]) -> Evaluation:
         """The evaluation of all mini-batches together. ``targets``: the shape of all targets."""
-        mean = self._loss / self._tallies.get("labels", math.prod(targets))
-        found = metrics(self._tallies, mean, targets, self._task)
+        count = self._tallies.get("labels", math.prod(targets))
+        mean = self._loss / count
+        by_name = metrics(self._tallies, mean, targets, self._task)
         if self._counts is not None:
-            found |= class_metrics(self._counts, self._requested)
-        return Evaluation(mean, targets[0], found)
+            by_name |= class_metrics(self._counts, self._requested)
+        return Evaluation(mean, targets[0], by_name)

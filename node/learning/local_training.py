@@ -33,7 +33,8 @@ class ClientWork:
 
     def worth_of(self, model: str) -> float:
         """The number of samples of the client's model that one sample of another model of the catalogue is worth."""
-        return self.worth(MODELS[model].size(self.shape, self.classes).operations)
+        size = MODELS[model].size(self.shape, self.classes)
+        return self.worth(size.operations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +82,16 @@ class LocalTraining(Parameters):
         super().__post_init__()
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
-        refused = ("gradient_",) if self.decays else ("gradient_", "learning_rate_decay")
-        for entry in fields(self) if self.own_loop else ():
-            if entry.name.startswith(refused) and getattr(self, entry.name) != entry.default:
+        if not self.own_loop:
+            return
+        if self.decays:
+            refused: tuple[str, ...] = ("gradient_",)
+        else:
+            refused = ("gradient_", "learning_rate_decay")
+        for entry in fields(self):
+            if not entry.name.startswith(refused):
+                continue
+            if getattr(self, entry.name) != entry.default:
                 raise ValueError(
                     f"{entry.name}: is not for this algorithm, whose clients train in their own way: leave it out"
                 )
@@ -96,22 +104,26 @@ class LocalTraining(Parameters):
         """A note on those of the parameters ``names`` that differ from their defaults. ``reason``: why none of them
         acts."""
         defaults = {entry.name: entry.default for entry in fields(self)}
-        given = [f"{name}: {getattr(self, name)}" for name in names if getattr(self, name) != defaults[name]]
-        if given:
-            yield f"without effect: {', '.join(given)}, since {reason}"
+        changed = []
+        for name in names:
+            value = getattr(self, name)
+            if value != defaults[name]:
+                changed.append(f"{name}: {value}")
+        if changed:
+            yield f"without effect: {', '.join(changed)}, since {reason}"
 
     def local(self, **changes: Any) -> LocalTraining:
         """The values of local training alone, without those that an algorithm adds, and with ``changes``."""
-        return LocalTraining(**{entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | changes)
+        values = {entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)}
+        return LocalTraining(**values | changes)
 
     def at(self, t: int) -> Self:
         """The values in round t of the run, which counts from 1."""
         if self.learning_rate_decay == 1.0:
             return self
         decays = (t - 1) // self.learning_rate_decay_rounds
-        return replace(
-            self, learning_rate=self.learning_rate * self.learning_rate_decay**decays, learning_rate_decay=1.0
-        )
+        factor = self.learning_rate_decay**decays
+        return replace(self, learning_rate=self.learning_rate * factor, learning_rate_decay=1.0)
 
     @property
     def most_epochs(self) -> int:
@@ -131,7 +143,9 @@ class LocalTraining(Parameters):
     @property
     def passes(self) -> float:
         """The work of a step, as a multiple of that without checkpointing."""
-        return RECOMPUTED if self.gradient_checkpointing else 1.0
+        if self.gradient_checkpointing:
+            return RECOMPUTED
+        return 1.0
 
     def longest_training(self, work: ClientWork) -> float:
         """The most work of a client between a request and its answer. In samples of its own model that are trained,

@@ -46,23 +46,28 @@ def loss(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
     if targets.dtype == torch.uint8:
         return binary_cross_entropy(outputs.float(), targets.float(), reduction)
     losses = cross_entropy(outputs, targets, reduction)
-    return losses.reshape(targets.shape) if reduction == "none" else losses
+    if reduction == "none":
+        return losses.reshape(targets.shape)
+    return losses
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
     """The mean or the sum of the cross-entropy over all labels that count."""
     return functional.cross_entropy(
-        logits.flatten(0, -2).float(), labels.flatten(), reduction=reduction, ignore_index=IGNORED
+        logits.flatten(0, -2).float(),
+        labels.flatten(),
+        reduction=reduction,
+        ignore_index=IGNORED,
     )
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """log(1 + e^z) − y z for each logit z and label y, 0 or 1. A label that is never there, y = 0 and z = −∞, has the
+    """log(1 + e^z) − y z for each logit z and label y, 0 or 1. A label that never occurs, y = 0 and z = −∞, has the
     loss 0, where torch computes 0 · ∞."""
     never = (logits == -math.inf) & (labels == 0)
-    losses = functional.binary_cross_entropy_with_logits(
-        logits.masked_fill(never, 0.0), labels, reduction="none"
-    ).masked_fill(never, 0.0)
+    finite = logits.masked_fill(never, 0.0)
+    losses = functional.binary_cross_entropy_with_logits(finite, labels, reduction="none")
+    losses = losses.masked_fill(never, 0.0)
     if reduction == "none":
         return losses
     if reduction == "mean":
@@ -74,7 +79,8 @@ def divergence(logits: Tensor, target: Tensor, reduction: str = "batchmean") -> 
     """KL(``target`` ‖ softmax of the ``logits``) in nats, of probabilities and logits (N, classes), the mean over
     samples ("batchmean") or the sum. A class that both exclude, p = 0 and z = −∞, counts 0: torch computes 0 · ∞."""
     excluded = (target == 0) & (logits == -math.inf)
-    log_probabilities = functional.log_softmax(logits, dim=1).masked_fill(excluded, 0.0)
+    log_probabilities = functional.log_softmax(logits, dim=1)
+    log_probabilities = log_probabilities.masked_fill(excluded, 0.0)
     return functional.kl_div(log_probabilities, target, reduction=reduction)
 
 
@@ -84,24 +90,29 @@ def sample_losses(outputs: Tensor, targets: Tensor) -> Tensor:
     if targets.ndim == 1:
         return losses
     if targets.dtype == torch.int64:
-        return losses.sum(1) / counted(targets).clamp(min=1)
+        counts = counted(targets).clamp(min=1)
+        return losses.sum(1) / counts
     return losses.mean(1)
 
 
 def tally(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     """What `metrics` needs of a mini-batch; the tallies of mini-batches are added."""
     if targets.dtype == torch.float32:
-        return {"absolute": float(functional.l1_loss(outputs.float(), targets, reduction="sum"))}
+        absolute = functional.l1_loss(outputs.float(), targets, reduction="sum")
+        return {"absolute": float(absolute)}
     if targets.dtype == torch.uint8:
         chosen = outputs > 0
         wanted = targets > 0
-        valid = outputs < math.inf  # neither NaN nor an infinity; minus infinity is a label that is never there
+        valid = outputs < math.inf  # neither NaN nor an infinity; minus infinity is a label that never occurs
+        right = (chosen == wanted) & valid
+        true_positive = chosen & wanted & valid
         return {
-            "correct": int(((chosen == wanted) & valid).all(dim=1).sum()),
-            "found": int((chosen & wanted & valid).sum()),
+            "correct": int(right.all(dim=1).sum()),
+            "found": int(true_positive.sum()),
             "named": int(chosen.sum()) + int(wanted.sum()),
         }
-    return {"correct": correct(outputs, targets), "labels": int(counted(targets).sum())}
+    labels = counted(targets).sum()
+    return {"correct": correct(outputs, targets), "labels": int(labels)}
 
 
 def metrics(
@@ -121,8 +132,13 @@ def metrics(
         return {"mse": loss, "mae": tallies["absolute"] / math.prod(targets)}
     if task == "multi-label":
         named = tallies["named"]
-        return {"accuracy": tallies["correct"] / targets[0], "f1": 2 * tallies["found"] / named if named else 0.0}
-    accuracy = {"accuracy": tallies["correct"] / tallies["labels"]}
+        if named:
+            f1 = 2 * tallies["found"] / named
+        else:
+            f1 = 0.0
+        return {"accuracy": tallies["correct"] / targets[0], "f1": f1}
+    accuracy = tallies["correct"] / tallies["labels"]
     if len(targets) == 1:
-        return accuracy
-    return accuracy | {"perplexity": math.exp(min(loss, 700))}
+        return {"accuracy": accuracy}
+    perplexity = math.exp(min(loss, 700))
+    return {"accuracy": accuracy, "perplexity": perplexity}

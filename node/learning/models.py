@@ -45,7 +45,12 @@ class Model(nn.Module):
     `frozen_travels`, frozen parameters stay at the nodes, which all make the same ones.
     """
 
-    def __init__(self, extractor: nn.Module, classifier: nn.Module, frozen_travels: bool = True) -> None:
+    def __init__(
+        self,
+        extractor: nn.Module,
+        classifier: nn.Module,
+        frozen_travels: bool = True,
+    ) -> None:
         super().__init__()
         self.extractor = extractor
         self.classifier = classifier
@@ -62,9 +67,16 @@ class Model(nn.Module):
         """The names of what nodes send, average and save of the model, its *state*: all parameters, running statistics
         and counters, or all but the frozen parameters. Training changes nothing else. Tied parameters have one name."""
         parameters = dict(self.named_parameters())
-        own = {*parameters, *(name for name, _ in self.named_buffers())}
-        frozen = {name for name, each in parameters.items() if not (each.requires_grad or self.frozen_travels)}
-        return tuple(name for name in self.state_dict() if name in own - frozen)
+        buffers = dict(self.named_buffers())
+        travelling = []
+        for name in self.state_dict():
+            if name in parameters:
+                travels = parameters[name].requires_grad or self.frozen_travels
+            else:
+                travels = name in buffers
+            if travels:
+                travelling.append(name)
+        return tuple(travelling)
 
     @cached_property
     def views(self) -> dict[str, NDArray[Any]]:
@@ -123,7 +135,11 @@ class ModelPool:
     run; passes use "bf16" only. ``spare``: new models, for the first threads."""
 
     def __init__(
-        self, make: Callable[[], Model], device: str = PROCESSOR, precision: str = "", spare: Iterable[Model] = ()
+        self,
+        make: Callable[[], Model],
+        device: str = PROCESSOR,
+        precision: str = "",
+        spare: Iterable[Model] = (),
     ) -> None:
         self.make = make
         self._spare = list(spare)
@@ -167,10 +183,14 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inside: int, width: int, initialisation: str) -> None:
         super().__init__()
-        stride = 1 if inside == width else 2
+        keeps_shape = inside == width
+        stride = 1 if keeps_shape else 2
         self.first = nn.Conv2d(inside, width, 3, stride=stride, padding=1)
         self.second = nn.Conv2d(width, width, 3, padding=1)
-        self.shortcut = nn.Identity() if inside == width else nn.Conv2d(inside, width, 1, stride=stride)
+        if keeps_shape:
+            self.shortcut: nn.Module = nn.Identity()
+        else:
+            self.shortcut = nn.Conv2d(inside, width, 1, stride=stride)
         if initialisation == "fixup":
             he_normal(self.first)
             nn.init.zeros_(self.second.weight)
@@ -178,7 +198,8 @@ class ResidualBlock(nn.Module):
             nn.init.zeros_(self.second.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        branch = self.second(torch.relu(self.first(x)))
+        between = torch.relu(self.first(x))
+        branch = self.second(between)
         return torch.relu(self.shortcut(x) + branch)
 
 
@@ -197,22 +218,30 @@ def _made(
 ) -> Parts:
     """A model that is one of `NETWORKS`."""
     network = NETWORKS[name](Layers(shape), classes, params)
-    order = sorted(enumerate(network.modules), key=lambda each: each[1][0] != "ResidualBlock")  # these draw first
-    drawn = {place: getattr(nn, kind, ResidualBlock)(*given) for place, (kind, given) in order}
-    made = [drawn[place] for place in range(len(drawn))]
-    extractor = made[: network.classifier]
-    classifier = made[network.classifier :]
-    return nn.Sequential(*extractor), classifier[0] if len(classifier) == 1 else nn.Sequential(*classifier)
+    places = range(len(network.modules))
+    modules: dict[int, nn.Module] = {}
+    # Residual blocks draw their weights first.
+    for place in sorted(places, key=lambda place: network.modules[place][0] != "ResidualBlock"):
+        kind, arguments = network.modules[place]
+        module_class = getattr(nn, kind, ResidualBlock)
+        modules[place] = module_class(*arguments)
+    in_order = [modules[place] for place in places]
+    extractor = in_order[: network.classifier]
+    classifier = in_order[network.classifier :]
+    if len(classifier) == 1:
+        return nn.Sequential(*extractor), classifier[0]
+    return nn.Sequential(*extractor), nn.Sequential(*classifier)
 
 
 def phefl_cnn(shape: Shape, classes: int, params: Any) -> Parts:
     """Weights start Glorot-uniform and biases at zero, as in TensorFlow, which PHE-FL used."""
     parts = _made("phefl-cnn", shape, classes, params)
-    for parameter in (parameter for part in parts for parameter in part.parameters()):
-        if parameter.ndim > 1:
-            nn.init.xavier_uniform_(parameter)
-        else:
-            nn.init.zeros_(parameter)
+    for part in parts:
+        for parameter in part.parameters():
+            if parameter.ndim > 1:
+                nn.init.xavier_uniform_(parameter)
+            else:
+                nn.init.zeros_(parameter)
     return parts
 
 
@@ -259,15 +288,18 @@ def build(
     except ValueError as error:
         raise ModelError(str(error)) from error
     with seeded(seed):
-        made = (entry.build or BUILDERS[name])(shape, classes, chosen)
-        if isinstance(made, tuple):
-            parts = made
+        builder = entry.build or BUILDERS[name]
+        network = builder(shape, classes, chosen)
+        if isinstance(network, tuple):
+            extractor, classifier = network
         else:
-            parts = (made, nn.Identity())
-        model = Model(*parts, frozen_travels=entry.frozen_travels)
+            extractor = network
+            classifier = nn.Identity()
+        model = Model(extractor, classifier, frozen_travels=entry.frozen_travels)
         if isinstance(chosen, Features) and chosen.features is not None:
-            own = cast(nn.Linear, model.classifier).in_features
-            model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))
+            own_features = cast(nn.Linear, model.classifier).in_features
+            to_features = nn.Linear(own_features, chosen.features)
+            model.extractor = nn.Sequential(model.extractor, to_features)
             model.classifier = nn.Linear(chosen.features, classes)
         if adapters is not None:
             adapt(model, adapters["rank"], adapters["alpha"], adapters["targets"])
@@ -275,7 +307,7 @@ def build(
     hindrance = untravelling(model)
     if hindrance:
         raise ModelError(f"model {name} has {hindrance}")
-    if not any(each.requires_grad for each in model.parameters()):
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")
     return model
 
@@ -286,8 +318,7 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
 
     Raises ModelError if the model cannot be made, or does not give outputs of the targets' shape.
     """
-    kind = np.dtype([*form.parts] if form.parts else "i4" if form.tokens else "f4")
-    stored = np.zeros((2, *form.shape), kind)
+    stored = _two_samples(form)
     samples = inputs_of(stored)
     try:
         model = build(entry.name, form.model_shape, form.classes, 0, params).eval()
@@ -298,11 +329,27 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         raise
     except Exception as error:
         raise ModelError(f"model {entry.name} cannot be made for {form}: {type(error).__name__}: {error}") from error
-    if tuple(logits.shape) != (needed := (2, *form.labels, form.classes)):
+    needed = (2, *form.labels, form.classes)
+    if tuple(logits.shape) != needed:
         raise ModelError(f"model {entry.name} gives {tuple(logits.shape)} for 2 {form}: it must give {needed}")
-    trained = sum(each.numel() for name, each in model.named_parameters() if name in model.travelling)
-    floats = sum(each.numel() for each in model.tensors.values() if each.is_floating_point())
-    others = sum(each.nbytes for each in model.tensors.values() if not each.is_floating_point())
+    trained = 0
+    partial_state = False
+    for name, parameter in model.named_parameters():
+        if name in model.travelling:
+            trained += parameter.numel()
+        else:
+            partial_state = True
+    floats = 0
+    counter_bytes = 0
+    for tensor in model.tensors.values():
+        if tensor.is_floating_point():
+            floats += tensor.numel()
+        else:
+            counter_bytes += tensor.nbytes
+    fixed = 0
+    for name, tensor in model.state_dict().items():
+        if name not in model.travelling:
+            fixed += tensor.numel()
     if isinstance(model.classifier, nn.Identity) or features.ndim != 2:
         count = 0
     else:
@@ -313,13 +360,23 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         work,
         parameters=trained,
         buffers=floats - trained,
-        counters=ceil(others / 8),
+        counters=ceil(counter_bytes / 8),
         features=count,
         linear=linear,
         saved=zoo.saved_values(model, samples, len(stored)),
-        fixed=sum(each.numel() for name, each in model.state_dict().items() if name not in model.travelling),
-        partial=any(name not in model.travelling for name, _ in model.named_parameters()),
+        fixed=fixed,
+        partial=partial_state,
     )
+
+
+def _two_samples(form: Form) -> NDArray[Any]:
+    """Two stored samples of zeros."""
+    shape = (2, *form.shape)
+    if form.parts:
+        return np.zeros(shape, np.dtype([*form.parts]))
+    if form.tokens:
+        return np.zeros(shape, np.int32)
+    return np.zeros(shape, np.float32)
 
 
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:

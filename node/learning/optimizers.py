@@ -58,25 +58,43 @@ def added(sums: Gradients, gradients: Gradients) -> Gradients:
     """The sum of two gradients for each parameter. Empty ``sums`` are zero."""
     if not sums:
         return gradients
-    return [b if a is None else a if b is None else a + b for a, b in zip(sums, gradients, strict=True)]
+    return [_sum(a, b) for a, b in zip(sums, gradients, strict=True)]
 
 
-def clipped(gradients: Gradients, most: float | None, stacked: bool = False) -> tuple[Gradients, Tensor]:
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if a is None:
+        return b
+    if b is None:
+        return a
+    return a + b
+
+
+def clipped(
+    gradients: Gradients,
+    most: float | None,
+    stacked: bool = False,
+) -> tuple[Gradients, Tensor]:
     """The gradients g · min(1, most / (‖g‖ + 1e-6)), where ‖g‖ is the norm of all together, as by
     `torch.nn.utils.clip_grad_norm_`, and 1 if that changed them, else 0. ``stacked``: of each client in their first
     dimension, and such a number for each (clients,). None for ``most``: as they are."""
     places, present = _present(gradients)
     if most is None or not places:
         return gradients, torch.zeros(())
-    rows = [each.reshape(len(each) if stacked else 1, -1) for each in present]
-    norms = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in rows]), dim=0)
-    factors = (most / (norms + 1e-6)).clamp(max=1.0)[:, None]
-    scaled = {
-        place: (each * factors).reshape(gradient.shape)
-        for place, each, gradient in zip(places, rows, present, strict=True)
-    }
-    is_clipped = (factors[:, 0] < 1).float()
-    return [scaled.get(place) for place in range(len(gradients))], is_clipped if stacked else is_clipped[0]
+    rows = []
+    for gradient in present:
+        clients = len(gradient) if stacked else 1
+        rows.append(gradient.reshape(clients, -1))
+    norms_of_parameters = [torch.linalg.vector_norm(row, dim=1) for row in rows]
+    norms = torch.linalg.vector_norm(torch.stack(norms_of_parameters), dim=0)
+    factors = (most / (norms + 1e-6)).clamp(max=1.0)
+    factor_of_row = factors[:, None]
+    scaled: list[Tensor | None] = [None] * len(gradients)
+    for place, row, gradient in zip(places, rows, present, strict=True):
+        scaled[place] = (row * factor_of_row).reshape(gradient.shape)
+    is_clipped = (factors < 1).float()
+    if not stacked:
+        is_clipped = is_clipped[0]
+    return scaled, is_clipped
 
 
 def _present(gradients: Gradients) -> tuple[list[int], list[Tensor]]:
@@ -134,9 +152,9 @@ class Adam(DescentStep):
         self.second = [torch.zeros_like(w) for w in self.parameters]
 
     def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
-        weights, first, second = (
-            [each[place] for place in places] for each in (self.parameters, self.first, self.second)
-        )
+        weights = [self.parameters[place] for place in places]
+        first = [self.first[place] for place in places]
+        second = [self.second[place] for place in places]
         for place in places:
             self.steps[place] += 1
         steps = [self.steps[place] for place in places]
@@ -148,24 +166,30 @@ class Adam(DescentStep):
         torch._foreach_mul_(second, BETA_2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - BETA_2)
         scale = torch._foreach_sqrt(second)
-        torch._foreach_div_(scale, [(1 - BETA_2**taken) ** 0.5 for taken in steps])
+        corrections = [(1 - BETA_2**taken) ** 0.5 for taken in steps]
+        torch._foreach_div_(scale, corrections)
         torch._foreach_add_(scale, EPSILON)
         rates = [-self.learning_rate / (1 - BETA_1**taken) for taken in steps]
         torch._foreach_addcdiv_(weights, first, scale, rates)
 
     def state(self) -> State:
         """Copies of the moments, by the number of the parameter, and the number of steps that each has taken."""
-        moments = {"first": self.first, "second": self.second}
-        of_parameters = ((f"{name}.{place}", m) for name, each in moments.items() for place, m in enumerate(each))
-        return {name: as_array(m).copy() for name, m in of_parameters} | {"steps": np.array(self.steps)}
+        state = {}
+        for name, moments in (("first", self.first), ("second", self.second)):
+            for place, moment in enumerate(moments):
+                state[f"{name}.{place}"] = as_array(moment).copy()
+        state["steps"] = np.array(self.steps)
+        return state
 
     def resumed(self, state: State) -> Adam:
         """Load the moments from `state` and return this optimizer. An empty `state` changes nothing."""
-        if state:
-            self.steps = np.broadcast_to(state["steps"], len(self.steps)).tolist()
-            for name, moments in (("first", self.first), ("second", self.second)):
-                for place, moment in enumerate(moments):
-                    moment.copy_(torch.tensor(state[f"{name}.{place}"]))
+        if not state:
+            return self
+        self.steps = np.broadcast_to(state["steps"], len(self.steps)).tolist()
+        for name, moments in (("first", self.first), ("second", self.second)):
+            for place, moment in enumerate(moments):
+                stored = torch.tensor(state[f"{name}.{place}"])
+                moment.copy_(stored)
         return self
 
 

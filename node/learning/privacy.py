@@ -55,7 +55,10 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
     arXiv 1805.06530, Theorem 8): Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ)."""
     ratio = sensitivity / sigma
     lost = _normal(-ratio / 2 - epsilon / ratio)
-    return _normal(ratio / 2 - epsilon / ratio) - (math.exp(epsilon + math.log(lost)) if lost > 0 else 0.0)
+    gained = _normal(ratio / 2 - epsilon / ratio)
+    if lost <= 0:
+        return gained
+    return gained - math.exp(epsilon + math.log(lost))
 
 
 def gaussian_epsilon(delta: float, sigma: float, sensitivity: float) -> float:
@@ -69,7 +72,10 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float) -> float:
         high = 2 * high
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(middle, sigma, sensitivity) > delta else (low, middle)
+        if gaussian_delta(middle, sigma, sensitivity) > delta:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -103,9 +109,12 @@ def guarantee(
     sensitivity = 2 * clip_norm
     scale = noise_scale(noise, epsilon, delta, sensitivity)
     if noise == "laplace":
-        return Guarantee(sensitivity / scale, rounds * sensitivity / scale, 0.0, rounds)
+        once = sensitivity / scale
+        in_total = rounds * sensitivity / scale
+        return Guarantee(once, in_total, 0.0, rounds)
     once = gaussian_epsilon(delta, scale, sensitivity)
-    return Guarantee(once, gaussian_epsilon(delta, scale, sensitivity * math.sqrt(rounds)), delta, rounds)
+    in_total = gaussian_epsilon(delta, scale, sensitivity * math.sqrt(rounds))
+    return Guarantee(once, in_total, delta, rounds)
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,16 @@ def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) 
     high = float(max(x.max(), y.max()))
     if not math.isfinite(high - low):
         return Hidden(math.nan, math.nan, math.nan, math.nan)
-    bins = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    joint = np.histogram2d(x, y, (bins, bins))[0] / x.size
+    if low == high:
+        high = low + 1
+    bins = np.linspace(low, high, BINS + 1)
+    counts, _, _ = np.histogram2d(x, y, (bins, bins))
+    joint = counts / x.size
     p = joint.sum(axis=1)
     q = joint.sum(axis=0)
     shared = entropy(p) + entropy(q) - entropy(joint.ravel())
-    return Hidden(shared, abs(entropy(p) - entropy(q)), divergence(p, q), correlation(x, y))
+    difference = abs(entropy(p) - entropy(q))
+    return Hidden(shared, difference, divergence(p, q), correlation(x, y))
 
 
 def entropy(p: NDArray[np.float64]) -> float:
@@ -143,7 +156,8 @@ def entropy(p: NDArray[np.float64]) -> float:
 
 def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     """Σ p_i ln((p_i + 1e-9) / (q_i + 1e-9)), equation 42."""
-    return float((p * np.log((p + 1e-9) / (q + 1e-9))).sum())
+    ratio = (p + 1e-9) / (q + 1e-9)
+    return float((p * np.log(ratio)).sum())
 
 
 def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
@@ -152,7 +166,8 @@ def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     y = y.astype(np.float64)
     spread = float(x.std() * y.std())
     if spread > 0:
-        return float(((x - x.mean()) * (y - y.mean())).mean()) / spread
+        products = (x - x.mean()) * (y - y.mean())
+        return float(products.mean()) / spread
     return 0.0
 
 

@@ -25,12 +25,14 @@ Forward = Callable[[Tensor], Tensor]
 
 @contextlib.contextmanager
 def recomputing(model: Model, params: LocalTraining) -> Iterator[None]:
-    """While it is active, forward passes keep only the inputs of the model's blocks, if ``params`` say so.
+    """While it is active, forward passes keep only the inputs of the model's blocks, if ``params`` request it.
 
     The blocks are the innermost members with layers of their own of each `nn.Sequential`. If there are none, they are
     √n parts of the extractor's n layers. Raises ModelError for an extractor that is no `nn.Sequential` either.
     """
-    forwards = _forwards(model) if params.gradient_checkpointing else {}
+    forwards: dict[nn.Module, Forward] = {}
+    if params.gradient_checkpointing:
+        forwards = _forwards(model)
     for module, forward in forwards.items():
         vars(module)["forward"] = forward
     try:
@@ -42,21 +44,21 @@ def recomputing(model: Model, params: LocalTraining) -> Iterator[None]:
 
 def _forwards(model: Model) -> dict[nn.Module, Forward]:
     """New forward methods of some of the model's modules."""
-    members = [each for row in model.modules() if isinstance(row, nn.Sequential) for each in row]
-    wide = dict.fromkeys(each for each in members if any(each.children()))
-    blocks = [each for each in wide if wide.keys().isdisjoint(set(each.modules()) - {each})]
+    blocks = _blocks(model)
     if blocks:
         return {block: partial(_kept_small, block, block.forward) for block in blocks}
+    layers = []
     if isinstance(model.extractor, nn.Sequential):
         layers = list(model.extractor)
-    else:
-        layers = []
     if not layers:
         raise ModelError(
             "gradient_checkpointing: the model has no nn.Sequential, whose members are computed again: leave it out"
         )
     length = math.ceil(math.sqrt(len(layers)))
-    parts = [nn.Sequential(*layers[start : start + length]) for start in range(0, len(layers), length)]
+    parts = []
+    for start in range(0, len(layers), length):
+        of_part = layers[start : start + length]
+        parts.append(nn.Sequential(*of_part))
 
     def through(x: Tensor) -> Tensor:
         for part in parts:
@@ -66,12 +68,29 @@ def _forwards(model: Model) -> dict[nn.Module, Forward]:
     return {model.extractor: through}
 
 
+def _blocks(model: Model) -> list[nn.Module]:
+    """The innermost members with layers of their own of each `nn.Sequential`."""
+    wide: dict[nn.Module, None] = {}
+    for row in model.modules():
+        if not isinstance(row, nn.Sequential):
+            continue
+        for member in row:
+            if any(member.children()):
+                wide[member] = None
+    innermost = []
+    for member in wide:
+        inside = set(member.modules()) - {member}
+        if inside.isdisjoint(wide):
+            innermost.append(member)
+    return innermost
+
+
 def _kept_small(block: nn.Module, forward: Forward, x: Tensor) -> Tensor:
     """``forward(x)`` of a block, which keeps x only."""
     if not torch.is_grad_enabled():
         return forward(x)
-    made: Tensor = _Recomputed.apply(block, forward, x, *block.parameters())  # type: ignore[no-untyped-call]
-    return made
+    output: Tensor = _Recomputed.apply(block, forward, x, *block.parameters())  # type: ignore[no-untyped-call]
+    return output
 
 
 class _Recomputed(torch.autograd.Function):
@@ -85,37 +104,47 @@ class _Recomputed(torch.autograd.Function):
         x: Tensor,
         *weights: Tensor,
     ) -> Tensor:
-        ctx.block, ctx.of_block, ctx.draws = block, forward, _generators(x.device)
+        ctx.block = block
+        ctx.of_block = forward
+        ctx.draws = _generators(x.device)
         kind = x.device.type
-        ctx.casting = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+        ctx.casting = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
         version = x._version
-        made = forward(x)
+        output = forward(x)
         if x._version != version:
             raise ModelError("gradient_checkpointing: a block of the model changes its input in place: leave it out")
         ctx.save_for_backward(x, *weights)
-        return made
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        x, *weights = ctx.saved_tensors
         needed = ctx.needs_input_grad[2:]
-        x = x.detach().requires_grad_(needed[0])
-        statistics = [each.clone() for each in ctx.block.buffers()]
+        saved = list(ctx.saved_tensors)  # x and the weights
+        x = saved[0].detach().requires_grad_(needed[0])
+        saved[0] = x
+        statistics = [buffer.clone() for buffer in ctx.block.buffers()]
         before = _generators(x.device)
         _restore(ctx.draws, x.device)
         with torch.enable_grad(), torch.autocast(*ctx.casting):
-            made = ctx.of_block(x)
+            output = ctx.of_block(x)
         _restore(before, x.device)
-        inputs = [each for each, required in zip((x, *weights), needed, strict=True) if required]
-        found = iter(torch.autograd.grad(made, inputs, gradients, allow_unused=True))
-        for each, values in zip(ctx.block.buffers(), statistics, strict=True):
-            each.copy_(values)
-        return None, None, *(next(found) if required else None for required in needed)
+        inputs = [tensor for tensor, required in zip(saved, needed, strict=True) if required]
+        of_inputs = iter(torch.autograd.grad(output, inputs, gradients, allow_unused=True))
+        for buffer, values in zip(ctx.block.buffers(), statistics, strict=True):
+            buffer.copy_(values)
+        of_all: list[Tensor | None] = []
+        for required in needed:
+            gradient = next(of_inputs) if required else None
+            of_all.append(gradient)
+        return None, None, *of_all
 
 
 def _generators(device: torch.device) -> list[Tensor]:
     """The states of the generators that a pass on the device may draw from."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
 
 
 def _restore(states: list[Tensor], device: torch.device) -> None:

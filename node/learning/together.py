@@ -12,7 +12,7 @@ take fewer steps than others train on along with them, and what they were after 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -26,7 +26,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from node.learning.aggregation import State
 from node.learning.batching import batches, steps_of
 from node.learning.data.datasets import Prepared
-from node.learning.devices import as_array, each, inputs_of
+from node.learning.devices import as_array, inputs_of, map_parts
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import counted, sample_losses
@@ -67,31 +67,39 @@ def form(learner: Learner, training: Training) -> Hashable | None:
     """Equal for clients that can train together. None for a client that trains alone: one without samples, one that
     checkpoints activations, and one whose loss has a term that is no `WeightsTerm`."""
     term = training.extra
-    alone = not learner.samples or training.params.gradient_checkpointing
-    if alone or not (term is None or isinstance(term, WeightsTerm)):
+    if not learner.samples or training.params.gradient_checkpointing:
         return None
     if term is None:
         own_term = None
-    else:
+    elif isinstance(term, WeightsTerm):
         own_term = (type(term), term.form)
-    equal_samples = learner.samples if learner.normalises_batches else 0
+    else:
+        return None
+    if learner.normalises_batches:
+        equal_samples = learner.samples
+    else:
+        equal_samples = 0
     return learner.kind, training.params, training.own, own_term, equal_samples
 
 
 def hindrance(model: Model, data: Prepared) -> str | None:
     """Why clients of a model cannot train together; None if they can. Tries it with two, on the model's device."""
-    if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
-        return "its dropout draws other numbers for clients that train together than for one"
+    for module in model.modules():
+        if isinstance(module, _DropoutNd) and module.p > 0:
+            return "its dropout draws other numbers for clients that train together than for one"
     device = next(iter(model.tensors.values())).device
     x = inputs_of(data.zeros(2, 2), device)
     targets = data.array("y_test")
-    y = torch.from_numpy(np.zeros((2, 2, *targets.shape[1:]), targets.dtype)).to(device)
+    zeros = np.zeros((2, 2, *targets.shape[1:]), targets.dtype)
+    y = torch.from_numpy(zeros).to(device)
     weight = torch.ones(2, 2, device=device)
     stacked = {name: torch.stack([values, values]) for name, values in model.tensors.items()}
     try:
-        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight, weight.sum(1))
+        losses_of = _losses(model.train(), None, 1.0)
+        losses_of(stacked, {}, x, y, weight, weight.sum(1))
     except Exception as error:
-        return f"torch cannot compute it for several clients at once ({str(error).strip().splitlines()[0]})"
+        first_line = str(error).strip().splitlines()[0]
+        return f"torch cannot compute it for several clients at once ({first_line})"
     return None
 
 
@@ -106,32 +114,38 @@ class Crew:
         first = self.learners[0]
         params = trainings[0].params
         model = first.model.train()
-        plans = [_plan(*each) for each in zip(self.learners, trainings, strict=True)]
+        plans = []
+        for learner, training in zip(self.learners, trainings, strict=True):
+            plans.append(_plan(learner, training))
         steps = [len(plan) for plan in plans]
         x, y, chosen, weights = _joined(self.learners, plans)
         stacked = _stacked([training.weights for training in trainings], model)
         constants = _constants(trainings, first.device)
         parameters = [stacked[name].requires_grad_() for name in first.trained]
-        losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
+        term = cast(WeightsTerm | None, trainings[0].extra)
+        own = trainings[0].own
+        losses_of = _losses(model, term, own)
         step = optimizer(parameters, params)
         total = torch.zeros(len(plans), device=first.device)
         objective = torch.zeros_like(total)
         clipped_steps = torch.zeros_like(total)
-        is_plain = trainings[0].extra is None and trainings[0].own == 1.0
+        is_plain = term is None and own == 1.0
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
             largest = max(len(_batch(plan, number)) for plan in plans)
-            taken = chosen[:, number, :largest]
-            weight = weights[:, number, :largest]
+            chosen_of_step = chosen[:, number, :largest]
+            weights_of_step = weights[:, number, :largest]
+            micro_batches = torch.split(chosen_of_step, params.batch_size, 1)
+            weights_of_parts = torch.split(weights_of_step, params.batch_size, 1)
             gradients = NO_GRADIENTS
-            for part, share_of in zip(*(torch.split(of, params.batch_size, 1) for of in (taken, weight)), strict=True):
+            for part, weight in zip(micro_batches, weights_of_parts, strict=True):
                 if params.gradient_accumulation > 1:
-                    share = share_of.sum(1)
+                    share = weight.sum(1)
                 else:
                     share = torch.ones_like(total)
                 with first.passes():
                     inputs = first.normalise(x, part)
-                    objectives, losses = losses_of(stacked, constants, inputs, y[part], share_of, share)
+                    objectives, losses = losses_of(stacked, constants, inputs, y[part], weight, share)
                 gradients = added(gradients, gradients_of(objectives.sum(), parameters))
                 total = total + losses.detach()
                 objective = objective + objectives.detach()
@@ -139,20 +153,28 @@ class Crew:
             step.descend(bounded)
             clipped_steps = clipped_steps + is_clipped
             done = [client for client, last in enumerate(steps) if last == number + 1]
-            if done:
-                states = _unstacked(stacked, done)
-                summed = as_array(total).tolist()
-                minimised = as_array(objective).tolist()
-                bounded_steps = as_array(clipped_steps).tolist()
-                for client, state in zip(done, states, strict=True):
-                    results[client] = TrainResult(
-                        state,
-                        self.learners[client].samples,
-                        steps[client],
-                        summed[client] / steps[client],
-                        objective=None if is_plain else minimised[client] / steps[client],
-                        clipped=None if params.gradient_clipping is None else bounded_steps[client] / steps[client],
-                    )
+            if not done:
+                continue
+            states = _unstacked(stacked, done)
+            summed = as_array(total).tolist()
+            minimised = as_array(objective).tolist()
+            bounded_steps = as_array(clipped_steps).tolist()
+            for client, state in zip(done, states, strict=True):
+                count = steps[client]
+                mean_objective = None
+                if not is_plain:
+                    mean_objective = minimised[client] / count
+                clipped_share = None
+                if params.gradient_clipping is not None:
+                    clipped_share = bounded_steps[client] / count
+                results[client] = TrainResult(
+                    state,
+                    samples=self.learners[client].samples,
+                    steps=count,
+                    loss=summed[client] / count,
+                    objective=mean_objective,
+                    clipped=clipped_share,
+                )
         return [results[client] for client in range(len(plans))]
 
 
@@ -160,25 +182,39 @@ Plan = list[NDArray[np.int64]]  # the samples of each step of one client, as the
 
 
 def _plan(learner: Learner, training: Training) -> Plan:
-    if {name: values.shape for name, values in training.weights.items()} != learner.model.shapes:
+    shapes = {name: values.shape for name, values in training.weights.items()}
+    if shapes != learner.model.shapes:
         raise ModelError(f"{learner.node}: weights are not of this model")
-    made = batches(learner.samples, training.params, learner.random("batches", training.round))
-    parts = steps_of(made, training.params)
-    return [np.concatenate([chosen.numpy() for *_, chosen in part]) for part in parts]
+    random = learner.random("batches", training.round)
+    mini_batches = batches(learner.samples, training.params, random)
+    plan = []
+    for of_step in steps_of(mini_batches, training.params):
+        indices = [chosen.numpy() for _, _, chosen in of_step]
+        plan.append(np.concatenate(indices))
+    return plan
 
 
 def _batch(plan: Plan, number: int) -> NDArray[np.int64]:
     """The samples of a step; of a step after the client's last, those again."""
-    return plan[min(number, len(plan) - 1)]
+    last = len(plan) - 1
+    return plan[min(number, last)]
 
 
-def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Tensor, Tensor, Tensor]:
+def _joined(
+    learners: Sequence[Learner],
+    plans: Sequence[Plan],
+) -> tuple[Any, Tensor, Tensor, Tensor]:
     """The samples and labels of all clients one after the other; the places of the samples of each client's steps in
     them, (clients, steps, samples of a step); and the weight of each: its share of the step's labels that count, 0 for
     what fills a step up."""
     device = learners[0].device
-    samples, targets = zip(*(learner.train_data for learner in learners), strict=True)
-    x = each(lambda *parts: torch.cat(parts), *samples)
+    samples = []
+    targets = []
+    for learner in learners:
+        of_learner, labels = learner.train_data
+        samples.append(of_learner)
+        targets.append(labels)
+    x = map_parts(lambda *parts: torch.cat(parts), *samples)
     y = torch.cat(targets)
     label_counts = [counted(labels).cpu().numpy() for labels in targets]
     steps = max(len(plan) for plan in plans)
@@ -189,32 +225,52 @@ def _joined(learners: Sequence[Learner], plans: Sequence[Plan]) -> tuple[Any, Te
     for client, (learner, plan) in enumerate(zip(learners, plans, strict=True)):
         for number in range(steps):
             batch = _batch(plan, number)
+            size = len(batch)
             counts = label_counts[client][batch]
             places[client, number] = start + batch[0]
-            places[client, number, : len(batch)] = start + batch
-            weights[client, number, : len(batch)] = counts / counts.sum()
+            places[client, number, :size] = start + batch
+            weights[client, number, :size] = counts / counts.sum()
         start += learner.samples
     return x, y, torch.from_numpy(places).to(device), torch.from_numpy(weights).to(device)
 
 
 def _stacked(states: Sequence[Mapping[str, NDArray[Any]]], model: Model) -> Stacked:
     device = next(iter(model.tensors.values())).device
-    return {name: torch.from_numpy(np.stack([state[name] for state in states])).to(device) for name in model.tensors}
+    return _together(states, model.tensors, device)
+
+
+def _together(
+    states: Sequence[Mapping[str, NDArray[Any]]],
+    names: Iterable[str],
+    device: torch.device,
+) -> Stacked:
+    """The arrays of these names, each with the clients in its first dimension."""
+    stacked = {}
+    for name in names:
+        of_clients = np.stack([state[name] for state in states])
+        stacked[name] = torch.from_numpy(of_clients).to(device)
+    return stacked
 
 
 def _unstacked(stacked: Stacked, clients: Sequence[int]) -> list[State]:
     """The states of some clients. What is on an accelerator is moved once for all of them."""
-    arrays = {name: as_array(each) for name, each in stacked.items()}
-    return [{name: np.array(each[client]) for name, each in arrays.items()} for client in clients]
+    arrays = {name: as_array(tensor) for name, tensor in stacked.items()}
+    states = []
+    for client in clients:
+        state = {name: np.array(of_clients[client]) for name, of_clients in arrays.items()}
+        states.append(state)
+    return states
 
 
 def _constants(trainings: Sequence[Training], device: torch.device) -> Stacked:
     """The arrays of the clients' terms."""
-    terms = [cast(WeightsTerm, each.extra) for each in trainings if each.extra is not None]
-    if not terms:
+    arrays = []
+    for training in trainings:
+        if training.extra is not None:
+            arrays.append(cast(WeightsTerm, training.extra).arrays)
+    if not arrays:
         return {}
-    arrays = [term.arrays for term in terms]
-    return {name: torch.from_numpy(np.stack([each[name] for each in arrays])).to(device) for name in arrays[0]}
+    return _together(arrays, arrays[0], device)
 
 
 class _ClientLoss(nn.Module):
@@ -235,7 +291,8 @@ class _ClientLoss(nn.Module):
         share: Tensor,
     ) -> tuple[Tensor, Tensor]:
         logits = self.model(x)
-        loss = (sample_losses(logits, y) * weight).sum()
+        losses = sample_losses(logits, y)
+        loss = (losses * weight).sum()
         objective = self.own * loss
         if self.term is not None:
             objective = objective + share * self.term.of_weights(self.model, constants)
@@ -248,7 +305,7 @@ def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
     module = _ClientLoss(model, term, own)
 
     def of_one(state: Stacked, *of_batch: Any) -> Any:
-        named = {f"model.{name}": each for name, each in state.items()}
+        named = {f"model.{name}": values for name, values in state.items()}
         return functional_call(module, named, of_batch)
 
     return torch.vmap(of_one)

@@ -27,7 +27,7 @@ from node.learning.batching import batches, shares, steps_of
 from node.learning.data import parts
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.data.shards import Indices, read_indices
-from node.learning.devices import Seeded, each, inputs_of
+from node.learning.devices import Seeded, inputs_of, map_parts
 from node.learning.errors import DataError, ModelError
 from node.learning.evaluation import Evaluation, Totals
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
@@ -73,11 +73,10 @@ class TrainResult:
     @property
     def metrics(self) -> dict[str, float]:
         """The metrics of the training, by name: ``loss``, ``objective`` and ``clipped`` if there are such."""
-        if self.clipped is None:
-            share = {}
-        else:
-            share = {"clipped": self.clipped}
-        return losses(self.loss, self.objective) | share
+        by_name = losses(self.loss, self.objective)
+        if self.clipped is not None:
+            by_name["clipped"] = self.clipped
+        return by_name
 
 
 def losses(loss: float, objective: float | None) -> dict[str, float]:
@@ -91,9 +90,9 @@ class Learner:
     """A node's models, and its part of the data set.
 
     `train` and `own_test` are the node's sample indices in the training and test part, None if it has none. `personal`
-    are the samples of its own test set reserved for personalisation. `global_test` says whether the node evaluates on
-    the whole test part, `class_metrics` by which metrics of classes as well. Data is read at first use. Only the node's
-    own training samples stay in memory.
+    are the samples of its own test set reserved for personalisation. `global_test`: whether the node evaluates on
+    the whole test part; `class_metrics`: the metrics of classes that it evaluates as well. Data is read at first use.
+    Only the node's own training samples stay in memory.
     """
 
     def __init__(
@@ -124,30 +123,48 @@ class Learner:
         torch.set_num_threads(1)  # for the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
         model_pool = models or model_pool_of(assignment, data)
-        mine = assignment.data
-        keys = (mine.train_key, mine.own_test_key, mine.personal_key)
-        train, own_test, personal = read_indices(Path(mine.shards), keys)
-        tests = (own_test, mine.global_test, personal, mine.class_metrics)
-        return cls(model_pool, data, assignment.seed, assignment.node, train, *tests)
+        own = assignment.data
+        keys = (own.train_key, own.own_test_key, own.personal_key)
+        train, own_test, personal = read_indices(Path(own.shards), keys)
+        return cls(
+            model_pool,
+            data,
+            seed=assignment.seed,
+            node=assignment.node,
+            train=train,
+            own_test=own_test,
+            global_test=own.global_test,
+            personal=personal,
+            class_metrics=own.class_metrics,
+        )
 
     @property
     def samples(self) -> int:
         """Number of training samples the node holds."""
-        return 0 if self._train_indices is None else len(self._train_indices)
+        if self._train_indices is None:
+            return 0
+        return len(self._train_indices)
 
     def work(self, params: LocalTraining) -> int:
         """Number of samples that one call of `train` with `params` processes."""
         if params.steps is None:
             return self.samples * params.epochs
-        sizes = [min(params.step_size, self.samples - start) for start in range(0, self.samples, params.step_size)]
-        rounds, rest = divmod(params.steps, len(sizes)) if sizes else (0, 0)
+        if not self.samples:
+            return 0
+        starts = range(0, self.samples, params.step_size)
+        sizes = [min(params.step_size, self.samples - start) for start in starts]
+        rounds, rest = divmod(params.steps, len(sizes))
         return rounds * self.samples + sum(sizes[:rest])
 
     @property
     def tests(self) -> tuple[Scope, ...]:
         """The test sets that the node evaluates on."""
-        own = self._own_test is not None and len(self._own_test) > 0
-        return (*(("global",) if self._global_test else ()), *(("own",) if own else ()))
+        tests = list[Scope]()
+        if self._global_test:
+            tests.append("global")
+        if self._own_test is not None and len(self._own_test) > 0:
+            tests.append("own")
+        return tuple(tests)
 
     def test_samples(self, which: Scope, limit: int | None = None) -> int:
         """Number of samples that `evaluate` uses."""
@@ -155,11 +172,14 @@ class Learner:
             available = len(self.data.array("y_test"))
         else:
             available = len(self._set(which))
-        return available if limit is None else min(available, limit)
+        if limit is None:
+            return available
+        return min(available, limit)
 
     def random(self, purpose: str, round: int) -> np.random.Generator:
         """A random generator of this node for one purpose in one round."""
-        return np.random.default_rng(derive_seed(self._seed, self.node, purpose, str(round)))
+        seed = derive_seed(self._seed, self.node, purpose, str(round))
+        return np.random.default_rng(seed)
 
     def apply(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run ``fn(self, *args)``: a step of an algorithm that runs in the same place as the learner's methods."""
@@ -167,7 +187,8 @@ class Learner:
 
     def seeded(self, fn: Callable[..., Any], *purpose: str) -> Seeded:
         """``fn`` with a seed for its draws, from the scenario's seed, this node and the purpose."""
-        return Seeded(fn, derive_seed(self._seed, self.node, "draws", *purpose), str(self.device))
+        seed = derive_seed(self._seed, self.node, "draws", *purpose)
+        return Seeded(fn, seed, str(self.device))
 
     @property
     def device(self) -> torch.device:
@@ -199,21 +220,24 @@ class Learner:
     @cached_property
     def normalises_batches(self) -> bool:
         """Whether the model has batch normalisation."""
-        return any(isinstance(each, _BatchNorm) for each in self.models.sample.modules())
+        return any(isinstance(module, _BatchNorm) for module in self.models.sample.modules())
 
     @cached_property
     def features(self) -> int:
         """The number of features that the model's extractor makes of a sample."""
+        sample = inputs_of(self.data.zeros(1))
+        model = self.models.sample.eval()
         with torch.inference_mode():
-            made: Tensor = self.models.sample.eval().extractor(inputs_of(self.data.zeros(1)))
-        return made.shape[1]
+            features: Tensor = model.extractor(sample)
+        return features.shape[1]
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
         """The names of a state's entries that gradients change. The others are frozen parameters, and batch
         normalisation's statistics and counters: no sums of steps, so steps added to one another would leave their
         range."""
-        return tuple(name for name, each in self.models.sample.named_parameters() if each.requires_grad)
+        parameters = self.models.sample.named_parameters()
+        return tuple(name for name, parameter in parameters if parameter.requires_grad)
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""
@@ -223,20 +247,30 @@ class Learner:
         """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
-        made = build(name, self.data.form.model_shape, self.data.classes, derive_seed(self._seed, "model", name))
-        return made.to(self.device if device is None else device)
+        seed = derive_seed(self._seed, "model", name)
+        model = build(name, self.data.form.model_shape, self.data.classes, seed)
+        if device is None:
+            device = self.device
+        return model.to(device)
 
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
         sample = inputs_of(self.data.zeros(1))
-        return forward_work(model, sample).operations / forward_work(self.outline, sample).operations
+        operations = forward_work(model, sample).operations
+        return operations / forward_work(self.outline, sample).operations
 
-    def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
+    def beside(
+        self,
+        passes: Iterable[tuple[nn.Module, Tensor, int, bool]],
+        batch_size: int,
+    ) -> float:
         """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
         mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
         number of samples, and whether it is trained, so that it goes backward too."""
-        own = pass_seconds(self.models.sample, inputs_of(self.data.zeros(1)), batch_size, True)
-        return sum(pass_seconds(*each) for each in passes) / own
+        sample = inputs_of(self.data.zeros(1))
+        own = pass_seconds(self.models.sample, sample, batch_size, True)
+        others = sum(pass_seconds(*arguments) for arguments in passes)
+        return others / own
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
         """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by
@@ -245,7 +279,10 @@ class Learner:
         x, y = self.train_data
         model = self.model.eval()
         with torch.no_grad():
-            features = torch.cat([model.extractor(self.normalise(batch)) for batch in torch.split(x, EVALUATION_BATCH)])
+            pieces = []
+            for batch in torch.split(x, EVALUATION_BATCH):
+                pieces.append(model.extractor(self.normalise(batch)))
+            features = torch.cat(pieces)
             return features, model.classifier(features), y
 
     def get(self) -> State:
@@ -256,7 +293,8 @@ class Learner:
         """Put `state` into the model. Raises ModelError if names or shapes differ."""
         shapes = self.model.shapes
         if state.keys() != shapes.keys():
-            odd = ", ".join(sorted(state.keys() ^ shapes.keys()))
+            names = sorted(state.keys() ^ shapes.keys())
+            odd = ", ".join(names)
             raise ModelError(f"{self.node}: weights are not of this model; names that differ: {odd}")
         for name, shape in shapes.items():
             if state[name].shape != shape:
@@ -272,22 +310,29 @@ class Learner:
         own: float = 1.0,
     ) -> TrainResult:
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum or by Adam if `params`
-        say so, over mini-batches b in the seeded order of `round`. ℓ is the task's loss, weighted by `own`. `extra`
+        set them, over mini-batches b in the seeded order of `round`. ℓ is the task's loss, weighted by `own`. `extra`
         adds a term, which the loss of the result does not have."""
         self.set(weights)
         random = self.random("batches", round)
-        x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
+        if self.samples:
+            x, y = self.train_data
+            label_counts = counted(y)
+        else:
+            x = torch.empty(0)
+            y = torch.empty(0)
+            label_counts = y
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total = torch.zeros((), device=self.device)
         objective = torch.zeros((), device=self.device)
         steps = 0
         clipped_steps = torch.zeros((), device=self.device)
-        label_counts = counted(y) if self.samples else y
-        for micro_batches in steps_of(batches(self.samples, params, random, self.device), params):
+        mini_batches = batches(self.samples, params, random, self.device)
+        for micro_batches in steps_of(mini_batches, params):
             gradients = NO_GRADIENTS
-            weights_of_parts = shares([chosen for *_, chosen in micro_batches], label_counts)
-            for (epoch, place, chosen), share in zip(micro_batches, weights_of_parts, strict=True):
+            chosen_of_parts = [chosen for _, _, chosen in micro_batches]
+            shares_of_parts = shares(chosen_of_parts, label_counts)
+            for (epoch, place, chosen), share in zip(micro_batches, shares_of_parts, strict=True):
                 inputs = self.normalise(x, chosen)
                 labels = y[chosen]
                 with self.passes(), recomputing(model, params):
@@ -296,7 +341,8 @@ class Learner:
                     task_loss = loss(logits, labels)
                     value = own * task_loss
                     if extra is not None:
-                        value = value + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
+                        mini_batch = MiniBatch(inputs, labels, logits, epoch, place, features)
+                        value = value + extra(model, mini_batch)
                     value = value * share
                 gradients = added(gradients, gradients_of(value, step.parameters))
                 total += task_loss.detach() * share
@@ -305,26 +351,34 @@ class Learner:
             step.descend(bounded)
             clipped_steps += is_clipped
             steps += 1
-        is_plain = extra is None and own == 1.0
+        count = max(steps, 1)
+        mean_objective = None
+        if extra is not None or own != 1.0:
+            mean_objective = float(objective) / count
+        clipped_share = None
+        if params.gradient_clipping is not None:
+            clipped_share = float(clipped_steps) / count
         return TrainResult(
             self.get(),
             self.samples,
             steps,
-            float(total) / max(steps, 1),
-            objective=None if is_plain else float(objective) / max(steps, 1),
-            clipped=None if params.gradient_clipping is None else float(clipped_steps) / max(steps, 1),
+            loss=float(total) / count,
+            objective=mean_objective,
+            clipped=clipped_share,
         )
 
     def warm_up(self, params: LocalTraining) -> None:
         """Train on two samples and discard the result. The first training of a process takes some 10 ms longer than
         later ones. Slow hardware would stretch this to seconds. A failure is logged; the first training fails too."""
-        if self.samples:
-            before = self.get()
-            try:
-                self.train(before, params.local(steps=1, batch_size=2), 0)
-            except Exception as error:
-                log.info("the training of two samples failed, before the run: %s: %s", type(error).__name__, error)
-            self.set(before)
+        if not self.samples:
+            return
+        before = self.get()
+        two_samples = params.local(steps=1, batch_size=2)
+        try:
+            self.train(before, two_samples, 0)
+        except Exception as error:
+            log.info("the training of two samples failed, before the run: %s: %s", type(error).__name__, error)
+        self.set(before)
 
     def evaluate(
         self,
@@ -361,39 +415,49 @@ class Learner:
             raise DataError(f"{self.node} holds no training data")
         x = self.data.array("x_train")[self._train_indices]
         y = self.data.array("y_train")[self._train_indices]
-        return inputs_of(x, self.device), torch.from_numpy(np.array(y)).to(self.device)
+        targets = torch.from_numpy(np.array(y)).to(self.device)
+        return inputs_of(x, self.device), targets
 
     def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
         """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
         pictures, (x − mean) / std for other floats. Integers stay as they are, such as tokens and masks. Samples of
         several parts are a dictionary or a tuple of tensors."""
-        if chosen is None:
-            picked = x
-        else:
-            picked = each(lambda part: part[chosen], x)
-        return each(_normalised, picked, self._scales_and_shifts)
+        if chosen is not None:
+            x = map_parts(lambda part: part[chosen], x)
+        return map_parts(_normalised, x, self._scales_and_shifts)
 
     @cached_property
     def _scales_and_shifts(self) -> Any:
         """(scale, shift) of each part of the model's input, or None for a part that is not normalised."""
         stored = self.data.array("x_test")
-        found = dict[str, tuple[Tensor, Tensor] | None].fromkeys(parts.parts_of(stored))
-        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
+        of_parts = dict[str, tuple[Tensor, Tensor] | None].fromkeys(parts.parts_of(stored))
+        mean = torch.tensor(self.data.mean, dtype=torch.float64)
+        std = torch.tensor(self.data.std, dtype=torch.float64)
         for name, values in parts.normalised(stored).items():
             width = parts.channels(values)
-            channels = (-1, *[1] * (values.ndim - 2))
+            other_axes = [1] * (values.ndim - 2)
             unit = 255.0 if values.dtype == np.uint8 else 1.0
             scale = (1 / (unit * std[:width])).float()
             shift = (mean[:width] / std[:width]).float()
-            found[name] = scale.reshape(channels).to(self.device), shift.reshape(channels).to(self.device)
+            scale = scale.reshape(-1, *other_axes).to(self.device)
+            shift = shift.reshape(-1, *other_axes).to(self.device)
+            of_parts[name] = (scale, shift)
             mean = mean[width:]
             std = std[width:]
-        return found.get("", tuple(found.values()) if "0" in found else found)
+        if "" in of_parts:
+            return of_parts[""]
+        if "0" in of_parts:
+            return tuple(of_parts.values())
+        return of_parts
 
     def _set(self, which: Scope) -> Indices:
-        chosen = self._own_test if which == "own" else self._personal
+        if which == "own":
+            chosen = self._own_test
+            purpose = "of its own"
+        else:
+            chosen = self._personal
+            purpose = "to personalise by; raise data.personalisation"
         if chosen is None or len(chosen) == 0:
-            purpose = "to personalise by; raise data.personalisation" if which == "personal" else "of its own"
             raise DataError(f"{self.node} has no test samples {purpose}")
         return chosen
 
@@ -405,7 +469,8 @@ class Learner:
         if limit is None or limit >= len(chosen):
             return chosen
         random = np.random.default_rng(derive_seed(self._seed, "evaluation"))
-        return np.sort(random.permutation(chosen)[:limit])
+        shuffled = random.permutation(chosen)
+        return np.sort(shuffled[:limit])
 
 
 def _normalised(x: Tensor, by: tuple[Tensor, Tensor] | None) -> Tensor:

@@ -33,7 +33,7 @@ OTHERS = "keep it in one of the types float32, float64, float16, bool, or 8 to 6
 
 def untravelling(model: Model) -> str | None:
     """The first entry of a model's state that cannot travel, why, and the remedy; None if all can."""
-    parameters = {name for name, _ in model.named_parameters()}
+    parameters = dict(model.named_parameters())
     entries = model.state_dict()
     for name in model.travelling:
         kind = "parameter" if name in parameters else "buffer"
@@ -52,15 +52,21 @@ def _problem(tensor: Tensor, kind: str) -> str | None:
         layout = str(tensor.layout).removeprefix("torch.")
         return f"which is sparse ({layout}), and cannot travel: keep it dense, by .to_dense()"
     if tensor.dtype not in TYPES:
-        return f"of type {str(tensor.dtype).removeprefix('torch.')}, which cannot travel: {_remedy(tensor)}"
+        kind_of_number = str(tensor.dtype).removeprefix("torch.")
+        return f"of type {kind_of_number}, which cannot travel: {_remedy(tensor)}"
     if not tensor.isfinite().all():
         values = "which holds NaN or an infinity, and messages with one count for nothing"
-        elsewhere = "make it with persistent=False, so that it stays at each node"
-        return f"{values}: {elsewhere if kind == 'buffer' else 'start from finite values'}"
+        if kind == "buffer":
+            remedy = "make it with persistent=False, so that it stays at each node"
+        else:
+            remedy = "start from finite values"
+        return f"{values}: {remedy}"
     return None
 
 
 def _remedy(tensor: Tensor) -> str:
     if tensor.is_complex():
         return COMPLEX
-    return OTHER_FLOATS if tensor.is_floating_point() else OTHERS
+    if tensor.is_floating_point():
+        return OTHER_FLOATS
+    return OTHERS

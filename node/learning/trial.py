@@ -1,4 +1,4 @@
-"""A trial of devices: ``python -m node.learning.trial cuda cuda:1`` tells, as one JSON object, whether torch can train
+"""A trial of devices: ``python -m node.learning.trial cuda cuda:1`` prints, as one JSON object, whether torch can train
 on each of them. It has the ``name`` of a device that works, or the ``problem`` of one that does not:
 
     {"cuda": {"name": "NVIDIA H100 80GB HBM3"}, "cuda:1": {"problem": "there is 1 GPU, and numbers start at 0"}}
@@ -24,18 +24,25 @@ def tried(name: str) -> dict[str, str]:
         return {"problem": f"torch {torch.__version__} is a build for processors only"}
     if not torch.cuda.is_available():
         return {"problem": f"torch {torch.__version__} finds no GPU that it can use"}
-    if (device.index or 0) >= (there := torch.cuda.device_count()):
-        return {"problem": f"there {'is 1 GPU' if there == 1 else f'are {there} GPUs'}, and numbers start at 0"}
+    count = torch.cuda.device_count()
+    number = device.index or 0
+    if number >= count:
+        gpus = "is 1 GPU" if count == 1 else f"are {count} GPUs"
+        return {"problem": f"there {gpus}, and numbers start at 0"}
     try:
         w = torch.ones(16, 16, device=device, requires_grad=True)
-        torch.autograd.grad((w @ w).sum(), [w])[0].cpu()
+        product = (w @ w).sum()
+        (gradient,) = torch.autograd.grad(product, [w])
+        gradient.cpu()
         return {"name": torch.cuda.get_device_name(device)}
     except RuntimeError as error:
-        return {"problem": f"a trial failed: {str(error).strip().splitlines()[0]}"}
+        first_line = str(error).strip().splitlines()[0]
+        return {"problem": f"a trial failed: {first_line}"}
 
 
 def main(names: Sequence[str]) -> None:
-    print(json.dumps({name: tried(name) for name in names}))
+    results = {name: tried(name) for name in names}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -146,7 +146,12 @@ def _differ(forms: Mapping[str, re.Match[str] | None]) -> bool:
     return len(words) > 1
 
 
-def _oddity(text: str, form: re.Match[str] | None, *, commas_read: bool) -> tuple[str, str]:
+def _oddity(
+    text: str,
+    form: re.Match[str] | None,
+    *,
+    commas_read: bool,
+) -> tuple[str, str]:
     """What an odd text among numbers is, and the remedy."""
     without = "write the numbers without it"
     if form is None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array, Floats
 from node.catalogue.datasets import Columns
 from node.learning.data.cells import shown
 from node.learning.data.columns import ENOUGH_ROWS
@@ -28,7 +29,7 @@ class Table(Protocol):
     @property
     def left_out(self) -> Mapping[str, str]: ...
 
-    def values(self, name: str) -> NDArray[Any]: ...
+    def values(self, name: str) -> Array: ...
 
 
 def report(
@@ -36,7 +37,7 @@ def report(
     columns: Columns,
     target: str,
     inputs: Sequence[str],
-    y: NDArray[Any],
+    y: Array,
     label_names: Collection[str],
 ) -> tuple[tuple[str, str], ...]:
     """Each column, in the order of the table, with what it became."""
@@ -57,7 +58,7 @@ def report(
     return tuple(became)
 
 
-def _target(y: NDArray[Any], label_names: list[str]) -> str:
+def _target(y: Array, label_names: list[str]) -> str:
     if y.dtype.kind == "f":
         return "target: numbers to predict"
     if y.ndim > 1:
@@ -70,7 +71,7 @@ def _target(y: NDArray[Any], label_names: list[str]) -> str:
     return f"target: {classes} classes{names}"
 
 
-def _input(table: Table, name: str, y: NDArray[Any]) -> str:
+def _input(table: Table, name: str, y: Array) -> str:
     values = table.values(name)
     if values.ndim > 1:
         lengths = map(str, values.shape[1:])
@@ -101,7 +102,7 @@ def _values(count: int) -> str:
     return f"{count} values"
 
 
-def _counts(known: NDArray[Any], rows: int) -> str:
+def _counts(known: Array, rows: int) -> str:
     """A remark if the values are the numbers of the rows in another order."""
     each_once = len(known) == rows > 2
     if not each_once or known[0] not in (0, 1):
@@ -112,7 +113,7 @@ def _counts(known: NDArray[Any], rows: int) -> str:
     return ""
 
 
-def _rises(values: NDArray[Any]) -> str:
+def _rises(values: Array) -> str:
     """A remark if whole numbers rise or fall from each row to the next, as keys of a database do."""
     steps = np.diff(values.astype(np.float64))
     whole = np.array_equal(values, np.floor(values))
@@ -128,10 +129,10 @@ def _rises(values: NDArray[Any]) -> str:
 
 
 def _as_target(
-    values: NDArray[Any],
-    known: NDArray[Any],
+    values: Array,
+    known: Array,
     places: NDArray[np.intp],
-    y: NDArray[Any],
+    y: Array,
 ) -> str:
     """A remark if each value of the column belongs to one class of the target and the reverse, or if its numbers are
     those to predict, in any unit."""
@@ -153,7 +154,7 @@ def _as_target(
     return ""
 
 
-def _proportional(values: NDArray[Any], y: NDArray[Any]) -> bool:
+def _proportional(values: Array, y: Array) -> bool:
     values_centred = _centred(values)
     y_centred = _centred(y)
     values_norm = float(np.linalg.norm(values_centred))
@@ -164,7 +165,7 @@ def _proportional(values: NDArray[Any], y: NDArray[Any]) -> bool:
     return bool(product > (1 - 1e-9) * values_norm * y_norm)
 
 
-def _centred(values: NDArray[Any]) -> NDArray[np.float64]:
+def _centred(values: Array) -> Floats:
     floats = values.astype(np.float64)
-    centred: NDArray[np.float64] = floats - floats.mean()
+    centred: Floats = floats - floats.mean()
     return centred

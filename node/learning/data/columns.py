@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from node.arrays import Array
 from node.learning.data import cells
 from node.learning.data.cells import Problem
 
@@ -29,7 +29,12 @@ class _Numbers:
     mixed: bool
 
 
-def typed(table: Any, *, decimal_commas: bool, as_they_are: Collection[str]) -> tuple[Any, dict[str, Problem]]:
+def typed(
+    table: Any,
+    *,
+    decimal_commas: bool,
+    as_they_are: Collection[str],
+) -> tuple[Any, dict[str, Problem]]:
     """The table with its columns of texts as numbers or truth values where all texts are, and the problems of others,
     by name. Texts for a missing value are null. Columns ``as_they_are`` stay texts, but for missing values."""
     texts = {}
@@ -141,7 +146,10 @@ def _all_match(texts: Column, pattern: re.Pattern[str]) -> bool:
     return bool(compute.all(matches).as_py())
 
 
-def _ambiguous(numbers: dict[str, _Numbers], texts: dict[str, Column]) -> dict[str, Problem]:
+def _ambiguous(
+    numbers: dict[str, _Numbers],
+    texts: dict[str, Column],
+) -> dict[str, Problem]:
     """The columns of which it is open whether a point or comma is a decimal one: those with the other separator than a
     column where it clearly is, and those with whole numbers next to groups of three digits."""
     clear = set[str]()
@@ -192,7 +200,7 @@ def _truths_or_problem(texts: Column, decimal_commas: bool) -> tuple[Column, Pro
     return texts, cells.problem(counts, decimal_commas=decimal_commas)
 
 
-def numbers_rows(values: NDArray[Any], starts: Sequence[int]) -> bool:
+def numbers_rows(values: Array, starts: Sequence[int]) -> bool:
     """Whether values (N,) count the rows in order, up or down, over all files or in each file again from 0 or 1.
     ``starts``: the rows with which files start."""
     if len(values) < FEWEST_ROWS or values.dtype.kind not in "iuf":
@@ -215,7 +223,7 @@ def numbers_rows(values: NDArray[Any], starts: Sequence[int]) -> bool:
 def not_an_input(
     name: str,
     column: Column,
-    values: Callable[[], NDArray[Any]],
+    values: Callable[[], Array],
     starts: Sequence[int],
 ) -> str | None:
     """Why a column without lists is left out unless it is named: it has no name or no values, or numbers or names the

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from node.arrays import Array, Integers
 from node.catalogue.datasets import (
     DATASET_PATHS,
     DATASETS,
@@ -74,7 +74,7 @@ class Prepared:
     unlabelled: int = 0
     columns: tuple[tuple[str, str], ...] = ()
 
-    def array(self, name: str) -> NDArray[Any]:
+    def array(self, name: str) -> Array:
         """One of x_train, y_train, x_test, y_test, subjects, test_subjects, mapped read-only."""
         return _mapped(self.directory / f"{name}.npy")
 
@@ -109,7 +109,7 @@ class Prepared:
                 named.append((name, part.dtype.name, part.shape[1:]))
         return Form(self.shape, self.classes, self.tokens, self.labels, self.task, tuple(named))
 
-    def zeros(self, *count: int) -> NDArray[Any]:
+    def zeros(self, *count: int) -> Array:
         """Samples of zeros, in the form of the model's input."""
         kind = self.array("x_test").dtype
         shape = (*count, *self.shape)
@@ -118,32 +118,32 @@ class Prepared:
         return np.zeros(shape, np.float32)
 
     @property
-    def train_labels(self) -> NDArray[np.int64]:
+    def train_labels(self) -> Integers:
         """The label of each training sample; of a sequence, the last that counts. Samples with several labels, or
         with numbers to predict, have all the label 0."""
         return _last(self.array("y_train"))
 
     @property
-    def test_labels(self) -> NDArray[np.int64]:
+    def test_labels(self) -> Integers:
         return _last(self.array("y_test"))
 
     @property
-    def subjects(self) -> NDArray[np.int64] | None:
+    def subjects(self) -> Integers | None:
         """The person of each training sample, if known."""
         return self._people("subjects")
 
     @property
-    def test_subjects(self) -> NDArray[np.int64] | None:
+    def test_subjects(self) -> Integers | None:
         """The person of each test sample, if known."""
         return self._people("test_subjects")
 
-    def _people(self, name: str) -> NDArray[np.int64] | None:
+    def _people(self, name: str) -> Integers | None:
         if (self.directory / f"{name}.npy").exists():
             return np.array(self.array(name))
         return None
 
 
-def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
+def _last(labels: Array) -> Integers:
     if labels.dtype != np.int64:
         return np.zeros(len(labels), np.int64)
     if labels.ndim == 1:
@@ -156,8 +156,8 @@ def _last(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=32)
-def _mapped(path: Path) -> NDArray[Any]:
-    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+def _mapped(path: Path) -> Array:
+    mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
 
 
@@ -254,7 +254,7 @@ def _digest(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
+def _named(arrays: Arrays) -> dict[str, Array]:
     """The arrays that the data set has, by name."""
     named = {}
     for name, values in vars(arrays).items():
@@ -369,7 +369,12 @@ def data_folders(cache: Path) -> list[Path]:
     return folders
 
 
-def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Path]:
+def _candidates(
+    name: str,
+    roots: Sequence[Path],
+    *,
+    given: bool,
+) -> Iterator[Path]:
     """Yield files and folders that may hold the data set. Only a scenario (`given`) may name a folder of any name as
     the data set itself, since MNIST's files are named like Fashion-MNIST's."""
     for root in roots:
@@ -482,9 +487,9 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
 
 def _check_part(
     part: str,
-    x: NDArray[Any],
-    y: NDArray[Any],
-    subjects: NDArray[np.int64] | None,
+    x: Array,
+    y: Array,
+    subjects: Integers | None,
     source: str,
 ) -> None:
     """DataError if the arrays of a part have different lengths, or a sample has no finite values."""
@@ -501,8 +506,8 @@ def _check_part(
 
 def _refuse_unlike(
     what: str,
-    train: NDArray[Any],
-    test: NDArray[Any],
+    train: Array,
+    test: Array,
     source: str,
 ) -> None:
     """DataError unless the arrays of both parts have one type and, but for the number of samples, one shape."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from node.arrays import Floats, Integers
 from node.catalogue.partitions import Dirichlet
 from node.learning.data.labels import apportion
 from node.learning.data.shards import Indices
@@ -71,7 +71,7 @@ def _dirichlet_by_class(
     return [np.concatenate(pieces) for pieces in parts]
 
 
-def _by_client(concentrations: NDArray[np.float64], task: Task, random: np.random.Generator) -> list[Indices]:
+def _by_client(concentrations: Floats, task: Task, random: np.random.Generator) -> list[Indices]:
     """Each client draws its mix of classes from Dir(``concentrations``) and gets N / clients samples of it.
 
     If a class is used up, the rest is drawn from the mix over the remaining classes. The last clients that are served
@@ -94,7 +94,7 @@ def _by_client(concentrations: NDArray[np.float64], task: Task, random: np.rando
     return parts
 
 
-def mix_of(concentrations: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+def mix_of(concentrations: Floats, random: np.random.Generator) -> Floats:
     """A draw from Dir(``concentrations``), (classes,). A class with concentration 0 has no share."""
     mix = np.zeros(len(concentrations))
     present = concentrations > 0
@@ -103,11 +103,11 @@ def mix_of(concentrations: NDArray[np.float64], random: np.random.Generator) -> 
 
 
 def taken_by_mix(
-    mix: NDArray[np.float64],
+    mix: Floats,
     size: int,
-    left: NDArray[np.int64],
+    left: Integers,
     random: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Integers:
     """How many samples of each class make ``size`` samples of this ``mix`` (classes,), of those that are ``left``."""
     taken = np.zeros(len(mix), dtype=np.int64)
     missing = size - taken.sum()

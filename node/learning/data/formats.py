@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array, Integers
 from node.catalogue.datasets import IGNORED
 from node.learning.data.files import open_regular, read_regular, read_text, refuse_large
 from node.learning.data.labels import refuse_unequal, take_in_proportion, targets, whole_numbers
@@ -47,13 +48,13 @@ class Arrays:
     x (N,) of a structured type. y (N, K) is uint8 for K labels, float32 for K numbers.
     ``normalised``: the model gets the samples as they are. ``columns``: those of a table, each with what it became."""
 
-    x_train: NDArray[Any]
-    y_train: NDArray[Any]
-    x_test: NDArray[Any]
-    y_test: NDArray[Any]
-    subjects: NDArray[np.int64] | None = None
+    x_train: Array
+    y_train: Array
+    x_test: Array
+    y_test: Array
+    subjects: Integers | None = None
     label_names: tuple[str, ...] = ()
-    test_subjects: NDArray[np.int64] | None = None
+    test_subjects: Integers | None = None
     normalised: bool = False
     columns: tuple[tuple[str, str], ...] = ()
 
@@ -168,7 +169,11 @@ def _uncompressed(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
     return file
 
 
-def _idx_shape(path: Path, content: io.BufferedReader | gzip.GzipFile, axes: int) -> tuple[int, ...]:
+def _idx_shape(
+    path: Path,
+    content: io.BufferedReader | gzip.GzipFile,
+    axes: int,
+) -> tuple[int, ...]:
     """The shape by the header of an IDX file. DataError unless it has unsigned bytes and as many axes."""
     zeros, kind, declared_axes = struct.unpack(">HBB", content.read(4))
     if zeros or kind not in IDX_TYPES:
@@ -248,7 +253,10 @@ def _cifar_batches(path: Path, files: Sequence[str]) -> Iterator[tuple[str, byte
         raise DataError(f"{path}: not a readable archive: {error}; fetch it again") from error
 
 
-def _wanted_members(archive: tarfile.TarFile, files: Sequence[str]) -> dict[str, tarfile.TarInfo]:
+def _wanted_members(
+    archive: tarfile.TarFile,
+    files: Sequence[str],
+) -> dict[str, tarfile.TarInfo]:
     """The files with these names, in any folder of the archive."""
     members = {}
     for member in archive:
@@ -272,7 +280,11 @@ def read_har_folder(path: Path, signals: Sequence[str] = ("total_acc",)) -> Arra
     return Arrays(x_train, y_train, x_test, y_test, subjects, HAR_LABELS)
 
 
-def _har_part(path: Path, part: str, signals: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _har_part(
+    path: Path,
+    part: str,
+    signals: Sequence[str],
+) -> tuple[Array, Array, Array]:
     """The windows, labels and persons of a part."""
     folder = path / part
     signals_folder = folder / "Inertial Signals"
@@ -290,7 +302,11 @@ def _har_part(path: Path, part: str, signals: Sequence[str]) -> tuple[NDArray[An
     return x, y, subjects
 
 
-def _table(file: Path, kind: type[np.generic], axes: Literal[1, 2]) -> NDArray[Any]:
+def _table(
+    file: Path,
+    kind: type[np.generic],
+    axes: Literal[1, 2],
+) -> Array:
     """The numbers of a text file, one row a line."""
     lines = read_text(file).split("\n")
     try:
@@ -361,9 +377,9 @@ def _declared(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> int
     return shape[0]
 
 
-def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
     with archive.open(info) as file:
-        values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        values: Array = np.lib.format.read_array(file, allow_pickle=False)
         return values
 
 
@@ -377,7 +393,12 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     return with_targets({**entries, "x_train": x_train, "x_test": x_test}, path)
 
 
-def with_targets(entries: Mapping[str, Any], path: str, *, normalised: bool = False) -> Arrays:
+def with_targets(
+    entries: Mapping[str, Any],
+    path: str,
+    *,
+    normalised: bool = False,
+) -> Arrays:
     """The data set of named arrays whose samples have the form of `Arrays`. Raises DataError."""
     x_train = entries["x_train"]
     x_test = entries["x_test"]
@@ -396,12 +417,12 @@ def with_targets(entries: Mapping[str, Any], path: str, *, normalised: bool = Fa
 
 
 def targets_of(
-    x_train: NDArray[Any],
-    y_train: NDArray[Any],
-    x_test: NDArray[Any],
-    y_test: NDArray[Any],
+    x_train: Array,
+    y_train: Array,
+    x_test: Array,
+    y_test: Array,
     path: str,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array]:
     """The targets of the training and of the test part. Raises DataError."""
     samples = parts_of(x_train).values()
     if _are_sequences(samples, y_train):
@@ -412,7 +433,7 @@ def targets_of(
     return y["y_train"], y["y_test"]
 
 
-def _are_sequences(parts: Iterable[NDArray[Any]], y: NDArray[Any]) -> bool:
+def _are_sequences(parts: Iterable[Array], y: Array) -> bool:
     """Whether each token has a label. A matrix of 0 and 1 with as many columns as there are tokens has."""
     if y.dtype.kind not in "iu" or y.ndim != 2 or y.shape[1] == 1:
         return False
@@ -428,9 +449,9 @@ def _are_sequences(parts: Iterable[NDArray[Any]], y: NDArray[Any]) -> bool:
 def _token_labels(
     path: str,
     name: str,
-    x: NDArray[Any],
-    y: NDArray[Any],
-) -> NDArray[np.int64]:
+    x: Array,
+    y: Array,
+) -> Integers:
     shapes = []
     for part in parts_of(x).values():
         if part.dtype.kind in "iu":
@@ -443,7 +464,7 @@ def _token_labels(
     return labels
 
 
-def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
+def channels_first(path: str, name: str, x: Array) -> Array:
     if x.dtype.names:
         return joined(parts_of(x), f"{path}: {name}")
     kind = x.dtype.kind
@@ -476,7 +497,7 @@ def channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
 def _tokens(
     path: str,
     name: str,
-    x: NDArray[Any],
+    x: Array,
     others: str = "",
 ) -> NDArray[np.int32]:
     """Integers from 0 up, as tokens. Raises DataError, which names the ``others`` that are allowed."""
@@ -485,7 +506,7 @@ def _tokens(
     return np.ascontiguousarray(x, dtype=TOKEN)
 
 
-def _are_tokens(x: NDArray[Any]) -> bool:
+def _are_tokens(x: Array) -> bool:
     if x.dtype.kind not in "iu":
         return False
     if x.size == 0:

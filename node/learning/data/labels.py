@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array, Floats, Integers
 from node.catalogue.datasets import IGNORED
 from node.learning.data.shards import Indices
 from node.learning.errors import DataError
@@ -24,7 +24,7 @@ def refuse_unequal(
         raise DataError(f"{source}: {part} has {samples} samples and {labels} labels; they must be equal and not 0")
 
 
-def targets(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[Any]]:
+def targets(entries: Mapping[str, Array], path: str) -> dict[str, Array]:
     """The targets of all parts, whose type names the task (`node.learning.metrics`): floats are numbers to predict,
     (N,) or (N, K) to float32 (N, K). Columns of 0 and 1 are labels, (N, K) uint8. Others are classes, (N,) int64.
     Raises DataError."""
@@ -40,11 +40,11 @@ def targets(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray
     return dict(whole_numbers(entries, path))
 
 
-def _are_floats(values: Sequence[NDArray[Any]]) -> bool:
+def _are_floats(values: Sequence[Array]) -> bool:
     return all(y.dtype.kind == "f" and y.ndim in (1, 2) for y in values)
 
 
-def _are_columns(values: Sequence[NDArray[Any]]) -> bool:
+def _are_columns(values: Sequence[Array]) -> bool:
     """Whether each sample has several whole numbers or truth values."""
     for y in values:
         if y.dtype.kind not in "biu":
@@ -54,18 +54,18 @@ def _are_columns(values: Sequence[NDArray[Any]]) -> bool:
     return True
 
 
-def _are_truths(y: NDArray[Any]) -> bool:
+def _are_truths(y: Array) -> bool:
     is_truth = (y == 0) | (y == 1)
     return bool(is_truth.all())
 
 
-def _have_one_label(y: NDArray[Any]) -> bool:
+def _have_one_label(y: Array) -> bool:
     """Whether each sample has one 1, so that each column stands for a class."""
     labels = y.sum(axis=1)
     return not (labels != 1).any()
 
 
-def _refuse_ignored_columns(entries: Mapping[str, NDArray[Any]], path: str) -> None:
+def _refuse_ignored_columns(entries: Mapping[str, Array], path: str) -> None:
     """DataError if columns of 0 and 1 also have -100: of several labels of a sample, none can be ignored alone."""
     for name, values in entries.items():
         others = (values != 0) & (values != 1)
@@ -80,11 +80,11 @@ def _refuse_ignored_columns(entries: Mapping[str, NDArray[Any]], path: str) -> N
             )
 
 
-def _are_whole(values: NDArray[Any]) -> bool:
+def _are_whole(values: Array) -> bool:
     return bool((values == np.floor(values)).all())
 
 
-def numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
+def numbers(values: Array, name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         columns = values.reshape(len(values), -1)
         single = np.ascontiguousarray(columns, dtype=np.float32)
@@ -95,7 +95,7 @@ def numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
     return single
 
 
-def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[np.int64]]:
+def whole_numbers(entries: Mapping[str, Array], path: str) -> dict[str, Integers]:
     """The arrays (N,) or (N, 1) as int64 (N,). Raises DataError if one is not whole numbers."""
     converted = {}
     largest = np.iinfo(np.int64).max
@@ -113,7 +113,7 @@ def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, N
     return converted
 
 
-def _remedy(values: NDArray[Any]) -> str:
+def _remedy(values: Array) -> str:
     """How to make whole numbers of labels; empty if that is unknown."""
     if values.ndim == 2:
         return "; write y.argmax(axis=1) if each column stands for a class, y.astype(int) for several labels of 0 and 1"
@@ -129,7 +129,7 @@ def _remedy(values: NDArray[Any]) -> str:
     return ""
 
 
-def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
+def refuse_gaps(parts: Mapping[str, Integers], source: str) -> None:
     """DataError unless the labels of all parts together are 0, 1, 2, ... and each occurs."""
     of_parts = [np.unique(labels) for labels in parts.values()]
     occurring = np.unique(np.concatenate(of_parts))
@@ -151,7 +151,7 @@ def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
     )
 
 
-def _first_with(label: int, parts: Mapping[str, NDArray[np.int64]]) -> str:
+def _first_with(label: int, parts: Mapping[str, Integers]) -> str:
     """The first sample with this label, such as y_train[3]."""
     for name, labels in parts.items():
         places = np.flatnonzero(labels == label)
@@ -160,7 +160,7 @@ def _first_with(label: int, parts: Mapping[str, NDArray[np.int64]]) -> str:
     raise LookupError(label)
 
 
-def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
+def take_in_proportion(labels: Integers, size: int, random: np.random.Generator) -> Indices:
     """Ascending positions of `size` samples (all, if there are fewer), with every label in its proportion."""
     if size >= len(labels):
         return np.arange(len(labels))
@@ -169,7 +169,7 @@ def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.G
     return take(labels, counts, random)
 
 
-def take(labels: NDArray[np.int64], counts: NDArray[np.int64], random: np.random.Generator) -> Indices:
+def take(labels: Integers, counts: Integers, random: np.random.Generator) -> Indices:
     """Ascending positions of so many random samples of each label."""
     chosen = []
     for label, count in enumerate(counts):
@@ -179,7 +179,7 @@ def take(labels: NDArray[np.int64], counts: NDArray[np.int64], random: np.random
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def apportion(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+def apportion(shares: Floats, size: int) -> Integers:
     """Whole numbers in these shares that sum to `size`: largest remainders, ties to the first."""
     exact = shares * size
     counts = np.floor(exact + 1e-9).astype(np.int64)

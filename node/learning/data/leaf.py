@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array, Integers
 from node.catalogue.json_text import parse_json
 from node.learning.data.files import below, read_text, refuse_large
 from node.learning.data.formats import Arrays, arrays_of
@@ -29,7 +30,7 @@ def read_leaf(path: Path) -> Arrays:
     """
     parts = {"train": _users(path / "train"), "test": _users(path / "test")}
     names = sorted(parts["train"].keys() | parts["test"].keys())
-    entries: dict[str, NDArray[Any]] = {}
+    entries: dict[str, Array] = {}
     for part, users in parts.items():
         of_part = sorted(users)
         x = [users[user][0] for user in of_part]
@@ -48,20 +49,20 @@ def read_leaf(path: Path) -> Arrays:
     return arrays_of(entries, str(path))
 
 
-def _is_picture(x: NDArray[Any]) -> bool:
+def _is_picture(x: Array) -> bool:
     """Whether the samples (N, F) are pictures of FEMNIST."""
     if x.shape[1] != FEMNIST:
         return False
     return bool(x.min() >= 0 and x.max() <= 1)
 
 
-def _pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
+def _pictures(x: Array) -> NDArray[np.uint8]:
     brightness = np.rint(x * 255).astype(np.uint8)
     pictures: NDArray[np.uint8] = brightness.reshape(-1, 28, 28)
     return pictures
 
 
-Users = dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]
+Users = dict[str, tuple[NDArray[np.float32], Integers]]
 """The samples and labels of users by name."""
 
 
@@ -107,7 +108,7 @@ def _refuse_other(content: Any, samples: Users) -> None:
             raise ValueError(f"num_samples is {count} for user {user!r}, who has {len(labels)} samples")
 
 
-def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], Integers]:
     """The samples (N, F) and labels (N,) of one user."""
     try:
         x = np.asarray(data["x"])

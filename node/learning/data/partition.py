@@ -14,8 +14,8 @@ from math import lcm
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from node.arrays import Floats, Integers
 from node.catalogue.partitions import (
     IID,
     PARTITIONS,
@@ -68,12 +68,12 @@ class Partition:
             digest.update(count + indices)
         return digest.hexdigest()
 
-    def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    def label_counts(self, labels: Integers, classes: int) -> Integers:
         """Samples of each class at each client: (clients, classes)."""
         return _label_counts(self.parts, labels, classes)
 
 
-def _label_counts(parts: Sequence[Indices], labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+def _label_counts(parts: Sequence[Indices], labels: Integers, classes: int) -> Integers:
     """Samples of each class in each part: (parts, classes)."""
     counts = [np.bincount(labels[part], minlength=classes) for part in parts]
     return np.stack(counts)
@@ -81,10 +81,10 @@ def _label_counts(parts: Sequence[Indices], labels: NDArray[np.int64], classes: 
 
 def divide(
     scheme: PartitionParameters,
-    labels: NDArray[np.int64],
+    labels: Integers,
     groups: Sequence[int],
     seed: int,
-    subjects: NDArray[np.int64] | None = None,
+    subjects: Integers | None = None,
     lists: Sequence[Indices] | None = None,
 ) -> Partition:
     """Divide samples with these `labels` (N,) over clients.
@@ -135,7 +135,7 @@ def _entry_of(scheme: PartitionParameters) -> PartitionScheme:
 def _reduced(
     parts: Parts,
     size: int,
-    labels: NDArray[np.int64],
+    labels: Integers,
     random: np.random.Generator,
 ) -> Parts:
     """At most ``size`` samples of each part, with every label in its proportion."""
@@ -177,7 +177,7 @@ def _keeps_people_whole(
     entry: PartitionScheme,
     scheme: PartitionParameters,
     parts: Parts,
-    subjects: NDArray[np.int64] | None,
+    subjects: Integers | None,
 ) -> bool:
     """Whether no person may have samples at two clients: as the partition declares, or as a file or Flower has it."""
     declared = entry.subjects
@@ -255,20 +255,20 @@ def _with_enough_people(
 
 @dataclass(frozen=True)
 class Task:
-    labels: NDArray[np.int64]
+    labels: Integers
     groups: tuple[int, ...]
     clients: int
-    subjects: NDArray[np.int64] | None
+    subjects: Integers | None
 
     @cached_property
     def classes(self) -> int:
         return int(self.labels.max()) + 1
 
     @property
-    def class_shares(self) -> NDArray[np.float64]:
+    def class_shares(self) -> Floats:
         """The share of each class in all samples (classes,)."""
         counts = np.bincount(self.labels, minlength=self.classes)
-        shares: NDArray[np.float64] = counts / len(self.labels)
+        shares: Floats = counts / len(self.labels)
         return shares
 
     def shuffled(self, label: int, random: np.random.Generator) -> Indices:
@@ -376,7 +376,7 @@ def _even_split(samples: Indices, pieces: int) -> Parts:
     return np.split(samples, cuts)
 
 
-def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
+def _slots(shares: list[Fraction], devices: int) -> Integers:
     """Labels of an edge's slots: the fewest that hold the shares exactly and divide evenly over its devices."""
     denominators = [share.denominator for share in shares]
     count = lcm(devices, *denominators)
@@ -413,7 +413,11 @@ _SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generat
 }
 
 
-def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[LabelMove]]:
+def top_up(
+    parts: Parts,
+    labels: Integers,
+    min_samples: int,
+) -> tuple[Parts, list[LabelMove]]:
     """Bring every client to `min_samples`, in order. Samples come from the client that can give the most samples of one
     label and keep `min_samples` itself. Returns the parts and the moves."""
     parts = list(parts)
@@ -446,8 +450,8 @@ MOST_OWN = 1000  # samples in a client's own test set
 
 
 def own_test(
-    test_labels: NDArray[np.int64],
-    train_counts: Sequence[int] | NDArray[np.int64],
+    test_labels: Integers,
+    train_counts: Sequence[int] | Integers,
     seed: int,
     *,
     balanced: bool = False,
@@ -482,7 +486,7 @@ def own_test(
 def own_test_of(
     people: Indices,
     test_subjects: Indices,
-    test_labels: NDArray[np.int64],
+    test_labels: Integers,
     seed: int,
     *,
     balanced: bool = False,

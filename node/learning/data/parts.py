@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.arrays import as_array
+from node.arrays import Array, Floats, as_array
 from node.learning.errors import DataError
 
 SLICE = 4096  # samples that are summed at a time
@@ -20,7 +20,7 @@ ROUNDING = float(np.finfo(np.float32).eps)  # of a value in single precision, re
 SMALLER_UNIT = "write them in a smaller unit"
 LEAST_STD = float(np.finfo(np.float32).tiny)  # a standard deviation by which single precision can divide
 KINDS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32")
-OfFloats = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+OfFloats = Callable[[Floats], Floats]
 
 
 def has_parts(values: Any) -> bool:
@@ -32,7 +32,7 @@ def has_parts(values: Any) -> bool:
     return all(hasattr(value, "dtype") for value in values)
 
 
-def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
+def joined(values: Any, source: str, *, batch: bool = True) -> Array:
     """One array (N,) of the parts, each (N, ...); without ``batch``, one of a single sample, (). Raises DataError."""
     if isinstance(values, Mapping):
         named = values
@@ -61,7 +61,7 @@ def joined(values: Any, source: str, *, batch: bool = True) -> NDArray[Any]:
     return samples
 
 
-def _part(values: Any, source: str) -> NDArray[Any]:
+def _part(values: Any, source: str) -> Array:
     array = array_of(values, source)
     if array.dtype.kind == "f":
         kind = np.dtype(np.float32)
@@ -74,7 +74,7 @@ def _part(values: Any, source: str) -> NDArray[Any]:
     return array.astype(kind, copy=False)
 
 
-def array_of(values: Any, source: str) -> NDArray[Any]:
+def array_of(values: Any, source: str) -> Array:
     """The values as an array. DataError, which names the ``source``, if NumPy makes none of them."""
     try:
         return as_array(values)
@@ -82,7 +82,7 @@ def array_of(values: Any, source: str) -> NDArray[Any]:
         raise DataError(f"{source} {error}") from None
 
 
-def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:
+def single_precision(values: Array, source: str) -> NDArray[np.float32]:
     """The values in single precision. What is beyond it becomes an infinity, which is refused later. DataError if all
     that is not 0 becomes 0."""
     with np.errstate(over="ignore", under="ignore"):
@@ -92,14 +92,14 @@ def single_precision(values: NDArray[Any], source: str) -> NDArray[np.float32]:
     return single
 
 
-def parts_of(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def parts_of(values: Array) -> dict[str, Array]:
     """The parts by name; of samples without parts, the samples under the name ""."""
     if values.dtype.names:
         return {name: values[name] for name in values.dtype.names}
     return {"": values}
 
 
-def normalised(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def normalised(values: Array) -> dict[str, Array]:
     """The parts that are normalised: pictures and floats."""
     chosen = {}
     for name, part in parts_of(values).items():
@@ -109,14 +109,14 @@ def normalised(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return chosen
 
 
-def channels(values: NDArray[Any]) -> int:
+def channels(values: Array) -> int:
     """The number of channels of a part (N, channels, ...), each with a mean; one for a part (N,)."""
     if values.ndim == 1:
         return 1
     return int(values.shape[1])
 
 
-def not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
+def not_finite(x: Array) -> NDArray[np.intp]:
     """The indices of the samples that hold NaN or an infinity."""
     wrong = np.zeros(len(x), bool)
     for part in parts_of(x).values():
@@ -126,7 +126,12 @@ def not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
     return np.flatnonzero(wrong)
 
 
-def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tuple[list[float], list[float]]:
+def normalisation(
+    values: Array,
+    source: str,
+    *,
+    as_they_are: bool,
+) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of the channels of all parts that are normalised, one part after the other; 0 and 1
     for what stays as it is. DataError if single precision cannot divide by a standard deviation."""
     mean = list[float]()
@@ -147,7 +152,7 @@ def normalisation(values: NDArray[Any], source: str, *, as_they_are: bool) -> tu
     return mean, std
 
 
-def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
+def _of_channels(x: Array) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of x / 255 for pictures. The unit does not count: only a channel
     that varies by no more than single precision rounds its largest value has the standard deviation 1."""
     if x.ndim == 1:
@@ -170,11 +175,11 @@ def _of_channels(x: NDArray[Any]) -> tuple[list[float], list[float]]:
     return mean.tolist(), divisor.tolist()
 
 
-def _all_but_channels(x: NDArray[Any]) -> tuple[int, ...]:
+def _all_but_channels(x: Array) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def _summed(x: NDArray[Any], function: OfFloats) -> NDArray[np.float64]:
+def _summed(x: Array, function: OfFloats) -> Floats:
     """The sum over each channel of what a function makes of the values, computed in slices to save memory."""
     total = np.zeros(x.shape[1])
     for start in range(0, len(x), SLICE):

@@ -6,13 +6,13 @@ import heapq
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from node.arrays import Integers
 from node.learning.data.shards import Indices
 from node.learning.errors import PartitionError
 
 
-def first_divided(parts: Sequence[Indices], subjects: NDArray[np.int64]) -> int | None:
+def first_divided(parts: Sequence[Indices], subjects: Integers) -> int | None:
     """The first person with samples in more than one part, or None. `subjects` (N,): the person of each sample."""
     people_of_parts = [np.unique(subjects[part]) for part in parts]
     people, counts = np.unique(np.concatenate(people_of_parts), return_counts=True)
@@ -22,14 +22,14 @@ def first_divided(parts: Sequence[Indices], subjects: NDArray[np.int64]) -> int 
     return int(divided[0])
 
 
-def of_people_with(least: int, subjects: NDArray[np.int64]) -> Indices:
+def of_people_with(least: int, subjects: Integers) -> Indices:
     """The ascending indices of the samples of people who have at least ``least`` of them. ``subjects`` (N,)."""
     _, person, counts = np.unique(subjects, return_inverse=True, return_counts=True)
     enough = counts[person] >= least
     return np.flatnonzero(enough).astype(np.int64)
 
 
-def dealt(few_samples: str, min_samples: int, subjects: NDArray[np.int64]) -> Indices:
+def dealt(few_samples: str, min_samples: int, subjects: Integers) -> Indices:
     """The ascending indices of the samples that are dealt: without those of people that ``leave-out`` leaves out."""
     if few_samples == "leave-out":
         return of_people_with(min_samples, subjects)
@@ -64,7 +64,7 @@ def refuse_short(
 
 def join(
     parts: Sequence[Indices],
-    subjects: NDArray[np.int64],
+    subjects: Integers,
     min_samples: int,
     random: np.random.Generator,
 ) -> tuple[list[Indices], int]:
@@ -101,11 +101,11 @@ def join(
 
 
 def _moved(
-    homes: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    homes: Integers,
+    sizes: Integers,
     clients: int,
     least: int,
-) -> NDArray[np.int64] | None:
+) -> Integers | None:
     """The client of each person after moves that give each client ``least`` samples; None if they do not get there."""
     homes = homes.copy()
     while True:
@@ -122,7 +122,7 @@ def _moved(
         homes[best] = target
 
 
-def _best(sizes: NDArray[np.int64], missing: float) -> int:
+def _best(sizes: Integers, missing: float) -> int:
     """The place of the smallest size that suffices, or of the largest one."""
     enough = np.flatnonzero(sizes >= missing)
     if not len(enough):
@@ -131,7 +131,7 @@ def _best(sizes: NDArray[np.int64], missing: float) -> int:
     return int(enough[smallest])
 
 
-def _dealt_by_size(sizes: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _dealt_by_size(sizes: Integers, order: Integers) -> Integers:
     """The client of each person. Clients of equal size are served in this ``order``."""
     heap = [(0, place) for place in range(len(order))]
     homes = np.zeros(len(sizes), np.int64)

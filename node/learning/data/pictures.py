@@ -64,7 +64,11 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes]) -> Arrays:
+def _read_pictures(
+    path: Path,
+    names: Iterable[str],
+    read: Callable[[str], bytes],
+) -> Arrays:
     pictures = _sorted_out(path, names)
     classes = sorted({picture.label for picture in pictures if picture.part == "train"})
     test_classes = {picture.label for picture in pictures if picture.part == "test"}
@@ -135,7 +139,11 @@ def _is_left_out(folder: str) -> bool:
     return folder.startswith(".") or folder in TOOLS
 
 
-def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> NDArray[np.uint8]:
+def decoded(
+    path: Path,
+    names: Sequence[str],
+    read: Callable[[str], bytes],
+) -> NDArray[np.uint8]:
     """The pictures of one size that ``read`` gives, (N, 1, H, W) if all are grey, else (N, 3, H, W). Raises DataError
     naming ``path`` and the picture."""
     pictures: list[NDArray[np.uint8]] = []
@@ -163,7 +171,11 @@ def decoded(path: Path, names: Sequence[str], read: Callable[[str], bytes]) -> N
     return x
 
 
-def _decoded(path: Path, name: str, read: Callable[[str], bytes]) -> NDArray[np.uint8]:
+def _decoded(
+    path: Path,
+    name: str,
+    read: Callable[[str], bytes],
+) -> NDArray[np.uint8]:
     """The pixels of a picture. Raises DataError naming ``path`` and the picture."""
     from PIL import Image
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array
 from node.learning.data.formats import CHANNELS, Arrays, arrays_of, with_targets
 from node.learning.data.parts import array_of, has_parts, joined
 from node.learning.errors import DataError
@@ -48,13 +49,13 @@ def arrays_from(found: Any, source: str) -> Arrays:
     return with_targets(entries, source, normalised=x_train.dtype.kind != "u")
 
 
-def _array(values: Any, source: str) -> NDArray[Any]:
+def _array(values: Any, source: str) -> Array:
     if has_parts(values):
         return joined(values, source)
     return array_of(values, source)
 
 
-def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _stacked(samples: Any, part: str) -> tuple[Array, Array]:
     """All samples (N, *shape) as uint8 or float32, or (N,) of a structured type; and their targets (N, ...)."""
     is_map_style = hasattr(samples, "__len__") and hasattr(samples, "__getitem__")
     if not is_map_style:
@@ -83,7 +84,7 @@ def _stacked(samples: Any, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
     return x, np.stack(y)
 
 
-def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _sample(samples: Any, index: int, part: str) -> tuple[Array, Array]:
     """One sample, channels first, and its target."""
     where = f"{part}[{index}]"
     try:
@@ -107,7 +108,7 @@ def _sample(samples: Any, index: int, part: str) -> tuple[NDArray[Any], NDArray[
     )
 
 
-def _target(value: Any, sample: str) -> NDArray[Any]:
+def _target(value: Any, sample: str) -> Array:
     """A label as int64 (), several labels (K,), or numbers () or (K,)."""
     try:
         return np.asarray(operator.index(value), np.int64)

@@ -7,11 +7,11 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array
 from node.learning.errors import DataError
 
 Indices = NDArray[np.int64]
@@ -37,7 +37,7 @@ def read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]
         raise DataError(f"{path}: no sample indices {listed}: {error}") from error
 
 
-def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
+def stored_array(archive: mmap.mmap, key: str) -> Array:
     """An array of an npz file without compression, smaller than 4 GB. KeyError without such an array.
 
     numpy would first read the directory of the whole file, with the arrays of all nodes. This function finds one
@@ -56,7 +56,7 @@ def stored_array(archive: mmap.mmap, key: str) -> NDArray[Any]:
     raise KeyError(key)
 
 
-def _array(npy: bytes) -> NDArray[Any]:
+def _array(npy: bytes) -> Array:
     """A one-dimensional array in the format of numpy.lib.format, version 1.0. Each node reads its own: numpy's reader,
     which parses the header as Python, takes a millisecond and 0.4 MB of a process."""
     start = 10 + int.from_bytes(npy[8:10], "little")

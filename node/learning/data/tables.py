@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Array
 from node.catalogue.datasets import IGNORED, TEST_PARTS, Columns
 from node.learning.data import column_report, csv_files
 from node.learning.data.cells import Problem
@@ -303,7 +304,7 @@ class _Table:
         column = self.data.column(name)
         return not_an_input(name, column, lambda: self.values(name), self.starts)
 
-    def values(self, name: str) -> NDArray[Any]:
+    def values(self, name: str) -> Array:
         """A column of numbers, texts or files in bytes (N,), or of lists (N, ...). DataError if a value is missing."""
         from pyarrow import compute, types
 
@@ -331,7 +332,7 @@ class _Table:
             shape = [*shape, lengths[0]]
             values = values.flatten()
 
-    def _refuse_nan(self, name: str, values: NDArray[Any]) -> None:
+    def _refuse_nan(self, name: str, values: Array) -> None:
         """DataError if one of the numbers (N,) is NaN, as pandas has missing ones."""
         if values.dtype.kind != "f" or values.ndim != 1:
             return
@@ -351,7 +352,7 @@ class _Table:
         row = self.row(index.as_py())
         raise self.error(f"{row} of column {name!r} is {problem.text!r}, {problem.what}; {problem.remedy}")
 
-    def samples(self, names: Sequence[str]) -> NDArray[Any]:
+    def samples(self, names: Sequence[str]) -> Array:
         """The samples in these columns, channels first."""
         values = self.values(names[0])
         one_value = values.ndim == 1 and not isinstance(values[0], bytes)
@@ -376,7 +377,7 @@ class _Table:
         one_hot = np.eye(len(known), dtype=np.float32)
         return one_hot[places]
 
-    def _single_precision(self, name: str, values: NDArray[Any]) -> NDArray[np.float32]:
+    def _single_precision(self, name: str, values: Array) -> NDArray[np.float32]:
         """Numbers (N,) in single precision. DataError if it cannot distinguish most of them, such as seconds since
         1970."""
         single = single_precision(values, f"{self.path}: column {name!r}")
@@ -390,7 +391,11 @@ class _Table:
                 raise self.error(f"column {name!r} {what}; subtract the smallest of them, or name other inputs")
         return single
 
-    def targets(self, name: str, task: str | None) -> tuple[NDArray[Any], tuple[str, ...]]:
+    def targets(
+        self,
+        name: str,
+        task: str | None,
+    ) -> tuple[Array, tuple[str, ...]]:
         """Floats to predict, or whole numbers and the names of classes."""
         values = self.values(name)
         self._refuse_problem(name)
@@ -418,9 +423,9 @@ class _Table:
     def _numbered(
         self,
         name: str,
-        values: NDArray[Any],
+        values: Array,
         remedy: str,
-    ) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    ) -> tuple[Array, NDArray[np.intp]]:
         """The different values of a column in order, and the number of each row's value among them."""
         can_be_numbered = values.ndim == 1 and (values.dtype.kind in "biuf" or isinstance(values[0], str))
         if not can_be_numbered:

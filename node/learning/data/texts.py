@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Integers
 from node.learning.data.files import TOOLS, below, read_text, refuse_large
 from node.learning.data.formats import TOKEN, Arrays
 from node.learning.errors import DataError
@@ -85,8 +86,8 @@ class _Windows(NamedTuple):
     """Windows x (N, 64), the next characters y (N, 64), and the author of each window (N,)."""
 
     x: NDArray[np.int32]
-    y: NDArray[np.int64]
-    subjects: NDArray[np.int64]
+    y: Integers
+    subjects: Integers
 
 
 def _concatenated(of_authors: Sequence[_Windows]) -> _Windows:

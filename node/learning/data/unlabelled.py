@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from node.arrays import Integers
 from node.catalogue.datasets import IGNORED
 from node.learning.data.formats import Arrays
 from node.learning.errors import DataError
@@ -42,7 +43,7 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
     return labelled, left_out
 
 
-def _labelled(y: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _labelled(y: Integers) -> NDArray[np.bool_]:
     """Whether a label of each sample counts (N,), of labels (N,) or (N, T)."""
     counting: NDArray[np.bool_] = np.not_equal(y, IGNORED)
     if y.ndim > 1:

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 
 from node.learning.errors import ModelError
 
-FUSED = (
-    nn.MultiheadAttention,
-    nn.TransformerEncoderLayer,
-)  # they use the weights of their layers, but do not call the layers
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
+"""Modules that use the weights of their layers, but do not call the layers."""
 
 
 class Adapted(nn.Module):
@@ -28,7 +26,8 @@ class Adapted(nn.Module):
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.layer(x) + self.scale * self.up(self.down(x)))
+        adapter: Tensor = self.up(self.down(x))
+        return cast(Tensor, self.layer(x) + self.scale * adapter)
 
 
 def adapt(
@@ -40,18 +39,30 @@ def adapt(
     """Freeze a model, and add an adapter to each linear layer in ``targets``, by its name or the end of its name.
     Raises ModelError for a target that is no linear layer, and for a rank that is too high for a layer."""
     model.requires_grad_(False)
-    layers = {
-        name: each
-        for name, each in model.named_modules()
-        if isinstance(each, nn.Linear) and not isinstance(model.get_submodule(name.rpartition(".")[0]), FUSED)
-    }
-    of_targets = {target: [name for name in layers if f".{name}".endswith(f".{target}")] for target in targets}
-    for target, names in of_targets.items():
-        if not names:
-            known = ", ".join(dict.fromkeys(name.rpartition(".")[2] for name in layers))
-            raise ModelError(f"lora: targets: no linear layer is named {target!r}; the model has {known or 'none'}")
-    for name in dict.fromkeys(name for names in of_targets.values() for name in names):
+    layers = _linear_layers(model)
+    chosen: dict[str, nn.Linear] = {}
+    for target in targets:
+        of_target = {name: layer for name, layer in layers.items() if f".{name}".endswith(f".{target}")}
+        if not of_target:
+            own_names = dict.fromkeys(name.rpartition(".")[2] for name in layers)
+            known = ", ".join(own_names) or "none"
+            raise ModelError(f"lora: targets: no linear layer is named {target!r}; the model has {known}")
+        chosen.update(of_target)
+    for name, layer in chosen.items():
         parent, _, own = name.rpartition(".")
-        if rank > (full := min(layers[name].in_features, layers[name].out_features)):
+        full = min(layer.in_features, layer.out_features)
+        if rank > full:
             raise ModelError(f"lora: rank: {rank} is more than the rank of {own}, {full}: lower it, or leave out {own}")
-        setattr(model.get_submodule(parent), own, Adapted(layers[name], rank, alpha))
+        setattr(model.get_submodule(parent), own, Adapted(layer, rank, alpha))
+
+
+def _linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
+    """The linear layers by name that can have an adapter."""
+    layers = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Linear):
+            continue
+        parent = name.rpartition(".")[0]
+        if not isinstance(model.get_submodule(parent), FUSED):
+            layers[name] = module
+    return layers

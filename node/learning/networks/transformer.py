@@ -19,25 +19,37 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.before_attention, self.before_layers = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.before_attention = nn.LayerNorm(width)
+        self.before_layers = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self._attention(self.before_attention(x))
-        output: Tensor = x + self.narrow(gelu(self.wide(self.before_layers(x))))
+        hidden = gelu(self.wide(self.before_layers(x)))
+        output: Tensor = x + self.narrow(hidden)
         return output
 
     def _attention(self, x: Tensor) -> Tensor:
         count, length, width = x.shape
-        q, k, v = (
-            layer(x).reshape(count, length, self.heads, -1).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        q = self._of_heads(self.query(x))
+        k = self._of_heads(self.key(x))
+        v = self._of_heads(self.value(x))
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        scores = (q @ k.transpose(-2, -1) / math.sqrt(width / self.heads)).masked_fill(later, -math.inf)
-        output: Tensor = self.output((scores.softmax(-1) @ v).transpose(1, 2).reshape(count, length, width))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width / self.heads)
+        attention = scores.masked_fill(later, -math.inf).softmax(-1)
+        of_heads = (attention @ v).transpose(1, 2)
+        output: Tensor = self.output(of_heads.reshape(count, length, width))
         return output
+
+    def _of_heads(self, x: Tensor) -> Tensor:
+        """(N, T, width) to (N, heads, T, width / heads)."""
+        count, length, _ = x.shape
+        return x.reshape(count, length, self.heads, -1).transpose(1, 2)
 
 
 class Extractor(nn.Module):
@@ -45,18 +57,27 @@ class Extractor(nn.Module):
 
     def __init__(self, length: int, classes: int, params: CharTransformer) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(classes, params.width), nn.Embedding(length, params.width)
-        for each in (self.tokens, self.places):
-            nn.init.normal_(each.weight, std=0.02)
-        self.blocks = nn.Sequential(*(Block(params.width, params.heads) for _ in range(params.layers)))
+        self.tokens = nn.Embedding(classes, params.width)
+        self.places = nn.Embedding(length, params.width)
+        for embedding in (self.tokens, self.places):
+            nn.init.normal_(embedding.weight, std=0.02)
+        blocks = [Block(params.width, params.heads) for _ in range(params.layers)]
+        self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(params.width)
 
     def forward(self, x: Tensor) -> Tensor:
         places = torch.arange(x.shape[1], device=x.device)
-        features: Tensor = self.norm(self.blocks(self.tokens(x) + self.places(places)))
+        embedded = self.tokens(x) + self.places(places)
+        features: Tensor = self.norm(self.blocks(embedded))
         return features
 
 
-def char_transformer(shape: Shape, classes: int, params: CharTransformer) -> tuple[nn.Module, nn.Module]:
+def char_transformer(
+    shape: Shape,
+    classes: int,
+    params: CharTransformer,
+) -> tuple[nn.Module, nn.Module]:
     """A transformer for sequences of ``shape[0]`` tokens of ``classes`` kinds."""
-    return Extractor(shape[0], classes, params), nn.Linear(params.width, classes)
+    extractor = Extractor(shape[0], classes, params)
+    classifier = nn.Linear(params.width, classes)
+    return extractor, classifier

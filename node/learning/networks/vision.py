@@ -20,6 +20,7 @@ def torchvision(module: str = "torchvision") -> ModuleType:
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
+    signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
     for operator in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        torch.library.define(f"torchvision::{operator}", signature)
     return import_module(module)

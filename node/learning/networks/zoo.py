@@ -6,7 +6,7 @@ scenario may name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -20,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
 from node.catalogue.sizes import EVALUATION, TRAINING, Size
-from node.learning.devices import device_of, each
+from node.learning.devices import device_of, map_parts
 from node.learning.networks.vision import torchvision
 
 
@@ -32,15 +32,21 @@ class Scaled(nn.Module):
         self.image_size = image_size
 
     def forward(self, x: Tensor) -> Tensor:
-        scaled = interpolate(x, size=(self.image_size, self.image_size), mode="bilinear", align_corners=False)
+        size = (self.image_size, self.image_size)
+        scaled = interpolate(x, size=size, mode="bilinear", align_corners=False)
         return scaled.expand(-1, 3, -1, -1)
 
 
-def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> tuple[nn.Module, nn.Module]:
+def torchvision_network(
+    shape: Shape,
+    classes: int,
+    params: Torchvision,
+) -> tuple[nn.Module, nn.Module]:
     """One of torchvision's networks without its last layer, for pictures scaled to ``image_size``, and a linear
     classifier. ViT-Tiny is torchvision's vision transformer of 12 layers, 3 heads and 192 features."""
     extractor = nn.Sequential(Scaled(params.image_size), _backbone(params))
-    return extractor, nn.Linear(BACKBONES[params.architecture].features, classes)
+    features = BACKBONES[params.architecture].features
+    return extractor, nn.Linear(features, classes)
 
 
 def _backbone(params: Torchvision) -> nn.Module:
@@ -48,17 +54,24 @@ def _backbone(params: Torchvision) -> nn.Module:
     name = params.architecture
     if name == "vit-tiny":
         network = models.VisionTransformer(
-            image_size=params.image_size, patch_size=PATCH, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
+            image_size=params.image_size,
+            patch_size=PATCH,
+            num_layers=12,
+            num_heads=3,
+            hidden_dim=192,
+            mlp_dim=768,
         )
         network.heads = nn.Identity()
         return cast(nn.Module, network)
     if name == "squeezenet-1.1":  # its own classifier is a convolution: a linear one after pooling is as large
-        return nn.Sequential(models.squeezenet1_1(weights=None).features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        features = models.squeezenet1_1(weights=None).features
+        return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     if name == "googlenet":
         options = {"aux_logits": False, "init_weights": True}
     else:
         options = {}
-    network = getattr(models, name.replace("-", "_").replace(".", "_"))(weights=None, **options)
+    make = getattr(models, name.replace("-", "_").replace(".", "_"))
+    network = make(weights=None, **options)
     if hasattr(network, "fc"):
         network.fc = nn.Identity()
     else:  # the classifier has several layers: replace the last
@@ -68,10 +81,13 @@ def _backbone(params: Torchvision) -> nn.Module:
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The modules without submodules."""
-    return [each for each in module.modules() if not list(each.children())]
+    return [layer for layer in module.modules() if not list(layer.children())]
 
 
-def layer_outputs(module: nn.Module, sample: Any) -> list[tuple[nn.Module, int]]:
+def layer_outputs(
+    module: nn.Module,
+    sample: Any,
+) -> list[tuple[nn.Module, int]]:
     """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values. The
     sample may lie on another device than the module."""
     called: list[tuple[nn.Module, int]] = []
@@ -83,7 +99,8 @@ def layer_outputs(module: nn.Module, sample: Any) -> list[tuple[nn.Module, int]]
     try:
         with torch.no_grad():
             device = device_of(module)
-            module.eval()(each(lambda part: part.to(device), sample))
+            on_device = map_parts(lambda part: part.to(device), sample)
+            module.eval()(on_device)
     finally:
         for hook in hooks:
             hook.remove()
@@ -96,7 +113,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.operations = self.widest = 0
+        self.operations = 0
+        self.widest = 0
 
     @property
     def multiply_adds(self) -> int:
@@ -107,18 +125,25 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = kwargs or {}
-        made = func(*args, **given)
+        named = kwargs or {}
+        output = func(*args, **named)
         count = flop_registry.get(func.overloadpacket)
         if count:
-            self.operations += count(*args, **given, out_val=made)
-            self.widest = max(self.widest, made.numel())
-        return made
+            self.operations += count(*args, **named, out_val=output)
+            self.widest = max(self.widest, output.numel())
+        return output
 
 
-def _counted(module: nn.Module, sample: Any) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
+def _counted(
+    module: nn.Module,
+    sample: Any,
+) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
     """The operations of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
     `layer_outputs`."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -140,32 +165,44 @@ def pass_seconds(
     """The time on the reference core of a pass of ``count`` samples like ``sample`` (1, ...), counted as that of a
     mini-batch: forward, and backward if the module is trained."""
     counted, called = _counted(module, sample)
-    rates = TRAINING if trained else EVALUATION
+    if trained:
+        rates = TRAINING
+    else:
+        rates = EVALUATION
     values = sum(values for _, values in called)
     of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
-    return len(called) * rates.per_layer + count * of_one
+    overhead = len(called) * rates.per_layer
+    return overhead + count * of_one
 
 
 def saved_values(module: nn.Module, samples: Any, count: int) -> int:
     """The float32 numbers that a forward pass of training keeps for the backward pass of one of ``count`` samples,
     without the module's own."""
-    own = {each.untyped_storage().data_ptr() for each in (*module.parameters(), *module.buffers())}
+    own = set()
+    for tensor in (*module.parameters(), *module.buffers()):
+        own.add(tensor.untyped_storage().data_ptr())
     kept: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage  # it is not freed, so no other has its address
+        address = storage.data_ptr()
+        if address not in own:
+            kept[address] = storage  # it is not freed, so no other has its address
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         module.train()(samples).log_softmax(-1)
-    return sum(each.nbytes() for each in kept.values()) // (4 * count)
+    size = sum(storage.nbytes() for storage in kept.values())
+    return size // (4 * count)
 
 
 def _numbers(inputs: Any) -> int:
     """The numbers of a model's inputs, in all their parts."""
-    parts = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, tuple) else (inputs,)
+    parts: Iterable[Tensor] = (inputs,)
+    if isinstance(inputs, dict):
+        parts = inputs.values()
+    elif isinstance(inputs, tuple):
+        parts = inputs
     return sum(part.numel() for part in parts)
 
 
@@ -174,7 +211,7 @@ def forward_work(module: nn.Module, sample: Any) -> Size:
     parameters."""
     counted, called = _counted(module, sample)
     return Size(
-        0,
+        parameters=0,
         operations=counted.multiply_adds,
         values=sum(values for _, values in called),
         layers=len(layers_of(module)),

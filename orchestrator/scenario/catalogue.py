@@ -36,18 +36,18 @@ MAX_ROUNDS = 1_000_000
 def check_parameters(
     kind: type[Parameters],
     values: Mapping[str, Any],
-    beside: Sequence[str] = (),
+    other_keys: Sequence[str] = (),
 ) -> None:
     """Check the parameters. Raises ValueError with one line for each parameter that is unknown or out of range, or that
-    conflicts with another. ``beside``: the keys beside the parameters."""
-    found = []
+    conflicts with another. ``other_keys``: the keys next to the parameters."""
+    mistakes = []
     for key, value in values.items():
         try:
-            read_parameters(kind, {key: value}, beside)
+            read_parameters(kind, {key: value}, other_keys)
         except ValueError as error:
-            found.append(str(error))
-    if found:
-        raise ValueError("\n".join(found))
+            mistakes.append(str(error))
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
     read_parameters(kind, values)
 
 
@@ -57,13 +57,15 @@ def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
     meanings = kind.meanings()
     for entry in fields(kind):
         allowed = entry.metadata["allowed"]
-        schemas[entry.name] = _allowed_schema(allowed)
+        schema = _allowed_schema(allowed)
         if isinstance(allowed, Between) and allowed.high == 1:  # then a percentage is allowed, too
-            schemas[entry.name] = {"anyOf": [schemas[entry.name], FRACTION_SCHEMA | {"type": "string"}]}
+            percentage = FRACTION_SCHEMA | {"type": "string"}
+            schema = {"anyOf": [schema, percentage]}
         if entry.name in meanings:
-            schemas[entry.name]["description"] = meanings[entry.name]
+            schema["description"] = meanings[entry.name]
         if entry.default is not MISSING:
-            schemas[entry.name]["default"] = entry.default
+            schema["default"] = entry.default
+        schemas[entry.name] = schema
     return schemas
 
 
@@ -72,14 +74,17 @@ def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
         return {"type": "string" if allowed.kind is str else "object"}
     if isinstance(allowed, OneOf):
         words: JsonSchemaValue = {"enum": list(allowed.words)}
-        if allowed.number:
-            return {"anyOf": [words, _allowed_schema(allowed.number)]}
-        return words
+        if not allowed.number:
+            return words
+        number = _allowed_schema(allowed.number)
+        return {"anyOf": [words, number]}
     kind = "integer" if allowed.kind is int else "number"
+    minimum = "exclusiveMinimum" if allowed.above else "minimum"
+    maximum = "exclusiveMaximum" if allowed.below else "maximum"
     schema: JsonSchemaValue = {"type": [kind, "null"] if allowed.none else kind}
-    schema["exclusiveMinimum" if allowed.above else "minimum"] = allowed.low
+    schema[minimum] = allowed.low
     if allowed.high != float("inf"):
-        schema["exclusiveMaximum" if allowed.below else "maximum"] = allowed.high
+        schema[maximum] = allowed.high
     return schema
 
 
@@ -102,8 +107,9 @@ class Named(Strict):
 
     @model_validator(mode="after")
     def _check_parameters(self) -> Named:
-        beside = [name for name in type(self).model_fields if name != "params"]
-        check_parameters(self.entries[self.name].params, self.params, beside)
+        other_keys = [name for name in type(self).model_fields if name != "params"]
+        kind = self.entries[self.name].params
+        check_parameters(kind, self.params, other_keys)
         return self
 
     @property
@@ -118,8 +124,11 @@ class Named(Strict):
         described = own.pop("name")["description"]
         forms = []
         for name, entry in cls.entries.items():
-            keys = {"name": {"const": name, "description": described}} | own | parameter_schemas(entry.params)
-            forms.append(mapping_schema(keys, "name") | {"description": entry.summary})
+            keys = {"name": {"const": name, "description": described}}
+            keys |= own
+            keys |= parameter_schemas(entry.params)
+            form = mapping_schema(keys, "name")
+            forms.append(form | {"description": entry.summary})
         return {"anyOf": [{"enum": list(cls.entries)}, *forms]}
 
 
@@ -163,8 +172,12 @@ class ModelSpec(Named):
         """The further parameter of a model with adapters, with this ``rank``. ``ranks``: its clients'."""
         if self.lora is None:
             return {}
-        own = self.lora.model_dump(exclude={"ranks"}) | ({} if rank is None else {"rank": rank})
-        return {"lora": own | ({"ranks": dict(ranks)} if ranks else {})}
+        lora = self.lora.model_dump(exclude={"ranks"})
+        if rank is not None:
+            lora["rank"] = rank
+        if ranks:
+            lora["ranks"] = dict(ranks)
+        return {"lora": lora}
 
 
 @dataclass(frozen=True)
@@ -193,7 +206,8 @@ def _read_partition(value: Any) -> PartitionSpec:
     try:
         check_parameters(scheme.params, params)
     except ValueError as error:
-        raise ValueError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+        mistakes = [f"{name}: {line}" for line in str(error).splitlines()]
+        raise ValueError("\n".join(mistakes)) from None
     return PartitionSpec(name, params)
 
 
@@ -201,26 +215,32 @@ def _partition_schema() -> JsonSchemaValue:
     forms = []
     for name, scheme in PARTITIONS.items():
         schemas = parameter_schemas(scheme.params)
-        mapping = mapping_schema(schemas)
-        if scheme.short is None:
-            inner = mapping
-        else:
-            inner = {"anyOf": [schemas[scheme.short], mapping]}
-        forms.append(mapping_schema({name: inner | {"description": scheme.summary}}, name))
+        inner = mapping_schema(schemas)
+        if scheme.short is not None:
+            inner = {"anyOf": [schemas[scheme.short], inner]}
+        described = inner | {"description": scheme.summary}
+        forms.append(mapping_schema({name: described}, name))
     return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}
+
+
+def _write_partition(partition: PartitionSpec) -> Any:
+    if not partition.params:
+        return partition.name
+    return {partition.name: dict(partition.params)}
 
 
 PartitionField = Annotated[
     PartitionSpec,
     PlainValidator(_read_partition),
-    PlainSerializer(lambda partition: {partition.name: dict(partition.params)} if partition.params else partition.name),
+    PlainSerializer(_write_partition),
     WithJsonSchema(_partition_schema()),
 ]
 
 
 def _read_datasets(value: Any) -> list[str]:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+    is_list = isinstance(names, list) and names
+    if not is_list or not all(isinstance(name, str) for name in names):
         raise ValueError(f"write the name of a data set, or a list of names, not {describe(value)}")
     for name in names:
         if not is_dataset(name):
@@ -228,15 +248,23 @@ def _read_datasets(value: Any) -> list[str]:
     return names
 
 
-_DATASET: JsonSchemaValue = {
-    "anyOf": [
-        {"enum": list(DATASETS)},
-        *({"type": "string", "pattern": f"^{form}.+", "description": text} for form, text in DATASET_PATHS.items()),
-    ]
-}
+def _dataset_schema() -> JsonSchemaValue:
+    forms: list[JsonSchemaValue] = [{"enum": list(DATASETS)}]
+    for form, text in DATASET_PATHS.items():
+        forms.append({"type": "string", "pattern": f"^{form}.+", "description": text})
+    return {"anyOf": forms}
+
+
+def _write_datasets(names: list[str]) -> Any:
+    if len(names) == 1:
+        return names[0]
+    return names
+
+
+_DATASET = _dataset_schema()
 DatasetNames = Annotated[
     list[str],
     BeforeValidator(_read_datasets),
-    PlainSerializer(lambda names: names[0] if len(names) == 1 else names),
+    PlainSerializer(_write_datasets),
     WithJsonSchema({"anyOf": [_DATASET, {"type": "array", "items": _DATASET, "minItems": 1}]}),
 ]

@@ -41,15 +41,15 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
     """Yield every mistake of each rule. The ``leading`` nodes count the rounds of the run."""
     total = 0.0
     labels = program_labels(placed(scenario.programs, scenario.members))
+    media_engine = scenario.engine if scenario.shared else ""
     for index, fault in enumerate(scenario.faults):
-        mistakes = [
-            *check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media),
-            *check_program(fault, scenario.topology, labels),
-            *_times(scenario, fault),
-            *_stays(scenario, fault),
-            *check_driver(fault, scenario.driver, scenario.engine if scenario.shared else ""),
-            *(check_moves(scenario) if fault.action == MOVE else ()),
-        ]
+        mistakes = check_target(fault, scenario.topology, links.extremes, leading, scenario.resolved_media)
+        mistakes += check_program(fault, scenario.topology, labels)
+        mistakes += _times(scenario, fault)
+        mistakes += _stays(scenario, fault)
+        mistakes += check_driver(fault, scenario.driver, media_engine)
+        if fault.action == MOVE:
+            mistakes += check_moves(scenario)
         if not mistakes:
             own = _expected(scenario, fault)
             before = total
@@ -57,7 +57,9 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
             if before <= MAX_FAULTS < total:
                 mistakes.append(("", f"makes about {own:,.0f} faults; a run may have {MAX_FAULTS:,} in all"))
         for key, message in mistakes:
-            path: KeyPath = ("faults", index, key) if key else ("faults", index)
+            path: KeyPath = ("faults", index)
+            if key:
+                path = (*path, key)
             yield path, message
 
 
@@ -68,25 +70,36 @@ def check_target(
     leading: Sequence[str],
     media: ResolvedMedia,
 ) -> list[tuple[str, str]]:
-    """The key and message of each mistake in what a fault does to whom. ``profiles``: of each direction."""
-    of_cloud = fault.node == "cloud" and fault.action in OF_CLOUDS
-    if POPULATION in topology.names and not of_cloud and (fault.medium is None or fault.action != "degrade"):
-        return [("", OF_POPULATION)]
-    mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
+    """The key and message of each mistake in the targets of a fault. ``profiles``: of each direction."""
+    if POPULATION in topology.names:
+        of_cloud = fault.node == "cloud" and fault.action in OF_CLOUDS
+        of_medium = fault.medium is not None and fault.action == "degrade"
+        if not of_cloud and not of_medium:
+            return [("", OF_POPULATION)]
     if fault.medium is not None:
-        return [*_medium(fault, fault.medium, media)]
-    if not mistakes and fault.to is not None and fault.action == HANDOVER:
-        mistakes += _handover(topology, fault, fault.to, media)
-    if not mistakes and fault.to is not None and fault.action == MOVE:
-        mistakes += _move(topology, fault, fault.to, profiles.keys())
-    if not mistakes and fault.action == "degrade":
-        mistakes += _degraded(topology, fault, profiles)
-    return mistakes
+        return list(_medium(fault, fault.medium, media))
+    mistakes = list(_targets(topology, fault, profiles.keys()))
+    mistakes += _leader(topology, fault, leading)
+    if mistakes:
+        return mistakes
+    if fault.to is not None and fault.action == HANDOVER:
+        return list(_handover(topology, fault, fault.to, media))
+    if fault.to is not None and fault.action == MOVE:
+        return list(_move(topology, fault, fault.to, profiles.keys()))
+    if fault.action == "degrade":
+        return list(_degraded(topology, fault, profiles))
+    return []
 
 
 def program_labels(programs: Iterable[Placed]) -> set[str]:
     """The labels of programs, as their plans have them."""
-    return {each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in programs}
+    labels = set()
+    for program in programs:
+        if program.spec.on is None:
+            labels.add(program.node)
+        else:
+            labels.add(f"{program.node}.{program.key}")
+    return labels
 
 
 def check_program(
@@ -102,7 +115,8 @@ def check_program(
         return
     for node in candidates(fault, topology):
         if program_label(node, fault.program) not in labels:
-            own = sorted(label.removeprefix(f"{node}.") for label in labels if label.partition(".")[0] == node)
+            of_node = [label for label in labels if label.partition(".")[0] == node]
+            own = sorted(label.removeprefix(f"{node}.") for label in of_node)
             yield "program", f"{node} has no program '{fault.program}', but {' and '.join(own)}"
             return
 
@@ -129,12 +143,19 @@ def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     else:
         size = len(candidates(fault, scenario.topology))
     if fault.every_round is not None:
-        return (scenario.rounds or 0) * max(1.0, fault.every_round * size)
+        in_a_round = max(1.0, fault.every_round * size)
+        return (scenario.rounds or 0) * in_a_round
     if fault.random is None:
         return float(fault.count or (fault.fraction or 1) * size)
-    until = fault.random.until if fault.random.until is not None else scenario.stop.after
-    struck = fault.count or (fault.fraction * size if fault.fraction is not None else 1)
-    return (until or 0.0) / fault.random.mean * max(1.0, struck)
+    until = fault.random.until
+    if until is None:
+        until = scenario.stop.after
+    events = (until or 0.0) / fault.random.mean
+    if fault.count:
+        return events * max(1.0, fault.count)
+    if fault.fraction is not None:
+        return events * max(1.0, fault.fraction * size)
+    return events
 
 
 def _targets(
@@ -156,14 +177,27 @@ def _targets(
             yield "of", f"the topology has no {fault.of}"
         elif fault.count is not None and fault.count > size:
             yield "count", f"{fault.count} is more than there are {fault.of}, {size}"
-    if fault.between is None:
-        return
-    strangers = [name for side in fault.between for name in side if not topology.group(name)]
+    if fault.between is not None:
+        yield from _sides(topology, fault, fault.between, links)
+
+
+def _sides(
+    topology: Topology,
+    fault: FaultSpec,
+    sides: Sequence[Sequence[str]],
+    links: Set[Ends],
+) -> Iterator[tuple[str, str]]:
+    """The mistakes in the two sides of a partition."""
+    named = [name for side in sides for name in side]
+    strangers = [name for name in named if not topology.group(name)]
     for name in strangers:
-        yield "between", f"there are no {name}" if name in GROUPS else unknown_node(name, names | set(GROUPS))
+        if name in GROUPS:
+            yield "between", f"there are no {name}"
+        else:
+            yield "between", unknown_node(name, topology.names | set(GROUPS))
     if strangers:
         return
-    a, b = (set(topology.expand(side)) for side in fault.between)
+    a, b = (set(topology.expand(side)) for side in sides)
     both = sorted(a & b)
     if both:
         yield "between", f"{both[0]} is on both sides"
@@ -174,9 +208,10 @@ def _targets(
 
 
 def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
+    rounds = scenario.rounds
     after = scenario.stop.after
-    if fault.round is not None and scenario.rounds is not None and fault.round > scenario.rounds:
-        yield "round", f"the run has {scenario.rounds} rounds and never reaches round {fault.round}"
+    if fault.round is not None and rounds is not None and fault.round > rounds:
+        yield "round", f"the run has {rounds} rounds and never reaches round {fault.round}"
     if fault.at is not None and after is not None and fault.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
     if fault.random is not None and fault.random.until is None and after is None:
@@ -185,12 +220,14 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
 
 def _stays(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     """Refuse a handover to the medium that the nodes are in, unless another one may have moved them before."""
-    if fault.action == HANDOVER:
-        nodes = candidates(fault, scenario.topology)
-    else:
-        nodes = []
-    alone = sum(each.action == HANDOVER for each in scenario.faults) == 1
-    if nodes and alone and all(scenario.resolved_media.medium_of(node) == fault.to for node in nodes):
+    if fault.action != HANDOVER:
+        return
+    handovers = [other for other in scenario.faults if other.action == HANDOVER]
+    if len(handovers) > 1:
+        return
+    nodes = candidates(fault, scenario.topology)
+    media = scenario.resolved_media
+    if nodes and all(media.medium_of(node) == fault.to for node in nodes):
         yield "to", f"{nodes[0]} is in {fault.to} already: name another medium"
 
 
@@ -200,7 +237,9 @@ def _leader(
     leading: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
     """Refuse that the only leading node joins late or leaves: leading nodes count the rounds, a run needs one."""
-    if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, topology):
+    if fault.action not in ("join", "leave") or len(leading) != 1:
+        return
+    if leading[0] in candidates(fault, topology):
         verb = "join late" if fault.action == "join" else "leave"
         yield "action", f"{leading[0]} leads the rounds and cannot {verb}"
 
@@ -211,14 +250,16 @@ def _degraded(
     links = affected(fault, topology, list(profiles))
     upwards = set(upward(links, topology))
     for link in links:
+        source, target = link
         if any(profile.real for profile in profiles[link]):
-            yield "", f"the link {link[0]} -> {link[1]} is real: it can be cut, but not degraded"
+            yield "", f"the link {source} -> {target} is real: it can be cut, but not degraded"
             return
         try:
             for profile in profiles[link]:
-                profile.merged(fault.changes(upward=link in upwards))
+                changes = fault.changes(upward=link in upwards)
+                profile.merged(changes)
         except ProfileError as error:
-            yield "", f"on the link {link[0]} -> {link[1]}: {error}"
+            yield "", f"on the link {source} -> {target}: {error}"
             return
 
 
@@ -230,8 +271,11 @@ def _move(
 ) -> Iterator[tuple[str, str]]:
     """Only devices move, between edges, and only over links that the run has made."""
     edges = topology.group("edges")
+    if not edges:
+        yield "to", "the topology has no edges"
+        return
     if to not in edges:
-        yield "to", unknown_node(to, edges) if edges else "the topology has no edges"
+        yield "to", unknown_node(to, edges)
         return
     for node in candidates(fault, topology):
         if topology.tiers[node] != "device":
@@ -247,8 +291,8 @@ def check_moves(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if scenario.algorithm is None:
         return
     if not scenario.scheme.roaming:
-        able = ", ".join(each.name for each in ALGORITHMS.values() if each.roaming)
-        yield "action", f"an edge of {scenario.scheme.name} keeps its devices for the whole run: take {able}"
+        able = [algorithm.name for algorithm in ALGORITHMS.values() if algorithm.roaming]
+        yield "action", f"an edge of {scenario.scheme.name} keeps its devices for the whole run: take {', '.join(able)}"
     elif getattr(scenario.parameters, "participation", 1.0) < 1:
         yield (
             "action",
@@ -259,7 +303,9 @@ def check_moves(scenario: Scenario) -> Iterator[tuple[str, str]]:
 def _medium(fault: FaultSpec, medium: str, media: ResolvedMedia) -> Iterator[tuple[str, str]]:
     if medium not in media.channels:
         yield "medium", unknown_medium(medium, media.channels)
-    elif not (channels := media.on(medium, fault.direction)):
+        return
+    channels = media.on(medium, fault.direction)
+    if not channels:
         yield "direction", f"{medium} is half duplex, so that both directions are one channel: leave it out"
     elif fault.action == "degrade":
         try:
@@ -281,14 +327,14 @@ def _handover(
     for node in candidates(fault, topology):
         if media.medium_of(node) is None:
             several = [medium for medium, members in media.members.items() if node in members]
-            where = (
-                f"in {' and '.join(several)}"
-                if several
-                else "in no shared medium (name the node in `members`, not its link)"
-            )
+            if several:
+                where = f"in {' and '.join(several)}"
+            else:
+                where = "in no shared medium (name the node in `members`, not its link)"
             yield "action", f"{node} is {where}: a node is handed over from the one medium that it is in"
             return
         for source, target, way in media.handed_over(node, to):
-            if len({each.channel for each in way}) < len(way):
+            channels = {crossing.channel for crossing in way}
+            if len(channels) < len(way):
                 yield "to", f"{source} -> {target} crosses {to} already, and a packet crosses a medium once"
                 return

@@ -28,28 +28,32 @@ KEY = "plugins"
 
 def make_known(source: Document, folder: Path) -> None:
     """Make the plug-ins of a scenario, if it lists names, known, and no others. ScenarioError if one cannot be used."""
-    found = []
+    sources = []
     problems = []
-    given = source.data.get(KEY)
-    for place, name in enumerate(given if isinstance(given, list) else ()):
+    names = source.data.get(KEY)
+    if not isinstance(names, list):
+        names = []
+    for position, name in enumerate(names):
         if isinstance(name, str):
             try:
-                found.append(find(name, folder))
+                sources.append(find(name, folder))
             except PluginError as error:
-                problems.append(Problem(source.place((KEY, place)), f"{KEY}[{place}]", str(error)))
+                place = source.place((KEY, position))
+                problems.append(Problem(place, f"{KEY}[{position}]", str(error)))
     if problems:
         raise ScenarioError(problems)
     try:
-        use(found)
+        use(sources)
     except PluginError as error:
-        raise ScenarioError([Problem(source.place((KEY,)), KEY, str(error))]) from None
+        place = source.place((KEY,))
+        raise ScenarioError([Problem(place, KEY, str(error))]) from None
 
 
 def use(sources: Iterable[PluginSource]) -> None:
     """Make these plug-ins known. PluginError if one cannot be used, or if a run here keeps others."""
     wanted = tuple(sources)
     if _keepers and wanted != active():
-        names = ", ".join(each.name for each in active())
+        names = ", ".join(plugin.name for plugin in active())
         raise PluginError(
             f"a run with {names} continues in this program, and other scenarios need the same plug-ins until it ends"
         )
@@ -64,8 +68,8 @@ def kept(plugins: Sequence[PluginSource]) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in plugins:
-            _keepers.remove(each)
+        for plugin in plugins:
+            _keepers.remove(plugin)
 
 
 _keepers: list[PluginSource] = []
@@ -91,11 +95,18 @@ def _add_profiles() -> None:
 
 
 def _read(value: Any) -> tuple[PluginSource, ...]:
-    """The sources of the names, which `make_known` has found."""
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str | PluginSource) for each in value):
+    """The sources of the names that `make_known` has made known."""
+    is_list = isinstance(value, list | tuple)
+    if not is_list or not all(isinstance(entry, str | PluginSource) for entry in value):
         raise ValueError(f"write a list of files and modules, like [fedavgm.py, mylab.models], not {describe(value)}")
     known = {source.name: source for source in active()}
-    return tuple(each if isinstance(each, PluginSource) else known[each] for each in value)
+    sources = []
+    for entry in value:
+        if isinstance(entry, PluginSource):
+            sources.append(entry)
+        else:
+            sources.append(known[entry])
+    return tuple(sources)
 
 
 PluginSources = Annotated[

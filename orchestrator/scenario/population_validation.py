@@ -11,7 +11,7 @@ from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.scenario.sections.hardware import HARDWARE
-from orchestrator.scenario.sections.links import Mistake
+from orchestrator.scenario.sections.links import LinkSpec, Mistake
 from orchestrator.scenario.sections.topology import LINK_CLASSES, POPULATION
 
 LINK_CLASS = "device-cloud"
@@ -32,12 +32,13 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
     scheme = scenario.scheme
     fits = scheme.problem(cloud=True, edges=0, devices=1) is None
-    if scenario.algorithm is not None and fits and not scheme.population:
-        able = ", ".join(each.name for each in ALGORITHMS.values() if each.population)
-        why = f"{scenario.algorithm.name} needs the same clients from round to round"
-        yield ("topology", "population"), f"{why}; for clients that come and go take one of {able}"
-    if scenario.algorithm is not None and scenario.algorithm.params.get("participation") is not None:
-        yield ("algorithm", "participation"), "topology.selected says how many clients a round has: leave it out"
+    if scenario.algorithm is not None:
+        if fits and not scheme.population:
+            able = [algorithm.name for algorithm in ALGORITHMS.values() if algorithm.population]
+            why = f"{scenario.algorithm.name} needs the same clients from round to round"
+            yield ("topology", "population"), f"{why}; for clients that come and go take one of {', '.join(able)}"
+        if scenario.algorithm.params.get("participation") is not None:
+            yield ("algorithm", "participation"), "topology.selected says how many clients a round has: leave it out"
     if fits and scheme.asynchronous:
         yield from _asynchronous(scheme.name, spec)
     yield from _data(scenario, spec)
@@ -64,8 +65,8 @@ def _file(spec: ClientsSpec, settings: ClientSettings) -> Iterator[Mistake]:
 
 def _without_population(spec: ClientsSpec) -> Iterator[Mistake]:
     """Nodes that all run from the start may have a file of settings and a trace."""
-    given = spec.model_fields_set
-    if not given or given - {"file", "availability"}:
+    keys = spec.model_fields_set
+    if not keys or keys - {"file", "availability"}:
         yield ("clients",), "are those of a population: write topology: {population: 1000, selected: 10}, or remove"
     elif spec.availability is not None and spec.availability.table is None:
         why = "goes with a population. For single nodes print it as a trace"
@@ -83,17 +84,20 @@ def _asynchronous(algorithm: str, spec: ClientsSpec) -> Iterator[Mistake]:
 
 def _data(scenario: Scenario, spec: ClientsSpec) -> Iterator[Mistake]:
     data = scenario.data
-    given = (data.samples_per_client is not None) + (spec.samples is not None)
-    if given == 0:
+    has_number = data.samples_per_client is not None
+    has_distribution = spec.samples is not None
+    if not has_number and not has_distribution:
         why = "the clients of a population share the data set, so it does not say how many samples each has"
         yield ("data", "samples_per_client"), f"is missing: {why}; or write clients.samples"
-    if given == 2:
+    if has_number and has_distribution:
         yield ("clients", "samples"), "data.samples_per_client gives a number already: leave out one of them"
     partition = data.partition
     if partition.name not in ("iid", "dirichlet"):
         why = "divides the data set once, and each client of a population draws its own samples"
         yield ("data", "partition"), f"{partition.name} {why}: take iid or dirichlet"
-    elif stray := [key for key in partition.params if key != "alpha"]:
+        return
+    stray = [key for key in partition.params if key != "alpha"]
+    if stray:
         why = "is for a data set that is divided once; of a population, each client draws its own samples"
         yield ("data", "partition"), f"{partition.name}: {stray[0]} {why}: leave it out"
 
@@ -104,10 +108,18 @@ def _hardware_and_links(scenario: Scenario, spec: ClientsSpec) -> Iterator[Mista
         key = "hardware" if spec.hardware else "speed"
         yield ("hardware", twice[0]), f"clients.{key} says how fast the clients are already: leave out one of them"
     link = scenario.links.get(LINK_CLASS)
-    if link is not None and spec.links:
-        yield ("links", LINK_CLASS), "clients.links gives the clients their links already: leave out one of them"
-    if link is not None and any(each is not None and each.schedule for each in (link, link.up, link.down)):
-        yield ("links", LINK_CLASS), "the links of a population's clients last for a round: leave out the schedule"
+    if link is not None:
+        if spec.links:
+            yield ("links", LINK_CLASS), "clients.links gives the clients their links already: leave out one of them"
+        if _has_schedule(link):
+            yield ("links", LINK_CLASS), "the links of a population's clients last for a round: leave out the schedule"
     for key in scenario.links:
         if key not in LINK_CLASSES:
             yield ("links", key), f"clients of a population have no links of their own here: write {LINK_CLASS}"
+
+
+def _has_schedule(link: LinkSpec) -> bool:
+    for side in (link, link.up, link.down):
+        if side is not None and side.schedule:
+            return True
+    return False

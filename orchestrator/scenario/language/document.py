@@ -25,8 +25,9 @@ class Document:
     def place(self, path: KeyPath) -> str:
         """The origin of ``path``; for a path that was not written, the origin of its nearest ancestor."""
         for length in range(len(path), 0, -1):
-            if path[:length] in self.places:
-                return self.places[path[:length]]
+            ancestor = path[:length]
+            if ancestor in self.places:
+                return self.places[ancestor]
         return self.name
 
 
@@ -35,8 +36,8 @@ def read(text: str, name: str) -> Document:
     """Read YAML. Raises ScenarioError if the text is not YAML (see `syntax`) or not a mapping."""
     data, places = read_yaml(text, name)
     if not isinstance(data, dict):
-        found = "nothing" if data is None else describe(data)
-        raise ScenarioError([Problem(name, "", f"a scenario is a mapping (key: value), not {found}")])
+        content = "nothing" if data is None else describe(data)
+        raise ScenarioError([Problem(name, "", f"a scenario is a mapping (key: value), not {content}")])
     return Document(name, data, places)
 
 
@@ -67,8 +68,9 @@ def override(
         except ValueError as error:
             problems.append(Problem(where, dotted(path), str(error)))
             continue
-        for written in [known for known in places if known[: len(path)] == path]:
-            del places[written]
+        replaced = [known for known in places if known[: len(path)] == path]
+        for known in replaced:
+            del places[known]
         for length in range(1, len(path) + 1):
             places.setdefault(path[:length], where)
     if problems:
@@ -80,12 +82,13 @@ def override(
 def read_value(text: str) -> Any:
     """Read one YAML value, which must not be changed. Raises ValueError."""
     try:
-        return read_yaml(text, "--set")[0]
+        value, _ = read_yaml(text, "--set")
     except ScenarioError as error:
         problem = error.problems[0]
         inside = f"{problem.path}: " if problem.path else ""
         message = problem.message.removeprefix("not readable as YAML: ")
         raise ValueError(f"the value is not readable as YAML: {inside}{message}") from None
+    return value
 
 
 def _assign(
@@ -121,7 +124,8 @@ def _assign(
 def _key(container: Any, path: KeyPath, part: str) -> str | int:
     if isinstance(container, dict):
         return part
-    if not re.fullmatch("[0-9]{1,9}", part) or int(part) >= len(container):
+    is_position = re.fullmatch("[0-9]{1,9}", part) is not None
+    if not is_position or int(part) >= len(container):
         raise ValueError(
             f"'{dotted(path)}' is a list of {len(container)}: give a position from 0, not '{shortened(part)}'"
         )

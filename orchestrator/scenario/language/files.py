@@ -23,8 +23,10 @@ def text_of(file: Path, longest: int, longer: str) -> str:
     ValueError with the reason; the reason for a longer text is ``longer``."""
     try:
         mode = file.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ValueError("it is a folder")
         if not stat.S_ISREG(mode):
-            raise ValueError("it is a folder" if stat.S_ISDIR(mode) else "it is no regular file")
+            raise ValueError("it is no regular file")
         with file.open(encoding="utf-8") as opened:
             text = opened.read(longest + 1)
     except OSError as error:
@@ -55,7 +57,9 @@ def named_text(
 
 def piped_text(file: Path) -> str | None:
     """The text of standard input if the file is ``-``. It is read once. ValueError if it is no text."""
-    return _whole(sys.stdin) if file == STANDARD_INPUT else None
+    if file != STANDARD_INPUT:
+        return None
+    return _whole(sys.stdin)
 
 
 @functools.cache
@@ -79,5 +83,10 @@ def head_comment(text: str) -> list[str]:
 
 def first_comment(text: str) -> str:
     """The head comment in one line: the question that a scenario or a sweep answers. Lines for editors and for the
-    list of examples are left out. Empty if the text does not begin with a comment."""
-    return " ".join(each for each in head_comment(text) if not (_MODELINE.match(each) or TIME.fullmatch(each)))
+    list of examples are left out. Empty if the text does not start with a comment."""
+    question = []
+    for line in head_comment(text):
+        is_for_tools = _MODELINE.match(line) or TIME.fullmatch(line)
+        if not is_for_tools:
+            question.append(line)
+    return " ".join(question)

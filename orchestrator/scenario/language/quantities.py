@@ -45,7 +45,21 @@ SIZE_SCHEMA: dict[str, Any] = {
 def mapping_schema(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     """The JSON Schema of a mapping with these keys and no others."""
     schema = {"type": "object", "additionalProperties": False, "properties": properties}
-    return schema | ({"required": list(required)} if required else {})
+    if required:
+        schema["required"] = list(required)
+    return schema
+
+
+def _read_auto_duration(value: Any) -> Any:
+    if value == "auto":
+        return value
+    return units.parse_duration(value)
+
+
+def _write_auto_duration(value: Any) -> Any:
+    if value == "auto":
+        return value
+    return units.format_duration(value)
 
 
 def _read_rate(value: Any) -> float:
@@ -81,8 +95,8 @@ Size = Annotated[
 ]
 AutoDuration = Annotated[
     Literal["auto"] | float,
-    BeforeValidator(lambda value: value if value == "auto" else units.parse_duration(value)),
-    PlainSerializer(lambda value: value if value == "auto" else units.format_duration(value)),
+    BeforeValidator(_read_auto_duration),
+    PlainSerializer(_write_auto_duration),
     WithJsonSchema({"anyOf": [{"const": "auto"}, DURATION_SCHEMA]}),
 ]
 
@@ -103,7 +117,8 @@ class Quorum:
 def _read_quorum(value: Any) -> Quorum:
     if isinstance(value, Quorum):
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_number and value > 0:
         return Quorum(count=value)
     try:
         share = units.parse_fraction(value)
@@ -114,9 +129,15 @@ def _read_quorum(value: Any) -> Quorum:
     return Quorum(share=share)
 
 
+def _write_quorum(quorum: Quorum) -> Any:
+    if quorum.count is None:
+        return str(quorum)
+    return quorum.count
+
+
 QuorumField = Annotated[
     Quorum,
     PlainValidator(_read_quorum),
-    PlainSerializer(lambda quorum: str(quorum) if quorum.count is None else quorum.count),
+    PlainSerializer(_write_quorum),
     WithJsonSchema({"anyOf": [FRACTION_SCHEMA | {"type": "string"}, {"type": "integer", "minimum": 1}]}),
 ]

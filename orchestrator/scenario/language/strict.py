@@ -37,17 +37,20 @@ class Strict(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core))
+        properties = schema["properties"]
         written = cls.model_construct().model_dump(mode="json", warnings=False)
-        for key in schema["properties"].keys() & written.keys():
-            schema["properties"][key]["default"] = written[key]  # 8s instead of 8.0
+        for key in properties.keys() & written.keys():
+            properties[key]["default"] = written[key]  # 8s instead of 8.0
         if cls.short is None:
             return schema
-        return {"anyOf": [schema["properties"][cls.short] | {"type": "string"}, schema]}
+        short_form = properties[cls.short] | {"type": "string"}
+        return {"anyOf": [short_form, schema]}
 
     @classmethod
     def key_types(cls) -> dict[str, Any]:
         """The type of each key of this mapping."""
-        return {cls.key_names()[name]: field.annotation for name, field in cls.model_fields.items()}
+        names = cls.key_names()
+        return {names[name]: field.annotation for name, field in cls.model_fields.items()}
 
     @classmethod
     def key_names(cls) -> dict[str, str]:
@@ -64,10 +67,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     same = OTHER_NAMES.get(name)
     if same in known:
-        near = [same]
-    else:
-        near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+        return f"; did you mean '{same}'?"
+    similar = difflib.get_close_matches(name, known, n=1)
+    if similar:
+        return f"; did you mean '{similar[0]}'?"
+    return ""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -91,14 +95,19 @@ def validated(
 
 def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
     """The errors that pydantic found, each with its place in the document, in the order of the file."""
-    found = [Problem(document.place(path), dotted(path), message) for path, message in reworded(error, model)]
+    located = []
+    for path, message in reworded(error, model):
+        located.append(Problem(document.place(path), dotted(path), message))
     order = {place: position for position, place in enumerate(document.places.values())}
-    return sorted(found, key=lambda problem: order.get(problem.where, -1))
+    return sorted(located, key=lambda problem: order.get(problem.where, -1))
 
 
 def reworded(error: ValidationError, model: type[Strict]) -> list[tuple[KeyPath, str]]:
     """The paths and messages of the errors that pydantic found."""
-    return [each for detail in error.errors(include_url=False) for each in _reword(detail, model)]
+    messages = []
+    for detail in error.errors(include_url=False):
+        messages += _reword(detail, model)
+    return messages
 
 
 def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[KeyPath, str]]:
@@ -117,24 +126,20 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, s
         case "missing":
             return path[:-1], f"'{path[-1]}' is missing"
         case "extra_forbidden":
-            known = list((_at(model, path[:-1]) or model).key_types())
+            parent = _at(model, path[:-1]) or model
+            known = list(parent.key_types())
             return path, f"unknown key{nearest(str(path[-1]), known)} (allowed here: {', '.join(known)})"
         case "literal_error":
             allowed = re.findall(r"'([^']*)'", context["expected"])
             return path, f"{_quoted(value)} is not one of: {', '.join(allowed)}{nearest(str(value), allowed)}"
-        case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than" as kind:
-            word = {
-                "greater_than_equal": "at least",
-                "greater_than": "above",
-                "less_than_equal": "at most",
-                "less_than": "below",
-            }[kind]
-            limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
+        case kind if kind in _LIMITS:
+            key, words = _LIMITS[kind]
+            limit = context[key]
             if isinstance(value, str) and value.rstrip().endswith("%"):
                 written = f"{limit:.0%}"
             else:
                 written = f"{limit:.15g}"
-            return path, f"must be {word} {written}, not {value}"
+            return path, f"must be {words} {written}, not {value}"
         case "too_short":
             return path, "give at least one, or leave it out"
         case "string_type" if isinstance(value, bool):  # no, off
@@ -143,6 +148,14 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, s
             return path, f"write {_WANTED[kind]}, not {describe(value)}"
         case _:
             return path, detail["msg"]
+
+
+_LIMITS = {  # the key of the limit in pydantic's context, and words
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "above"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "below"),
+}
 
 
 _WANTED = {
@@ -160,11 +173,13 @@ _WANTED = {
 
 
 def _quoted(value: Any) -> str:
-    return f"'{shortened(value)}'" if isinstance(value, str) else describe(value)
+    if isinstance(value, str):
+        return f"'{shortened(value)}'"
+    return describe(value)
 
 
 def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
-    """Move the key that begins a message (``latency: no unit``) into the path, so that the message gets its line."""
+    """Move the key that starts a message (``latency: no unit``) into the path, so that the message gets its line."""
     while isinstance(value, Mapping):
         key, colon, rest = message.partition(": ")
         stranger = re.search(r"unknown (?:parameter|key) '([^']+)'", message)
@@ -181,8 +196,10 @@ def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
 
 def short_key(model: type[Strict], path: KeyPath) -> str | None:
     """The key that a plain text at a path below ``model`` abbreviates; None if it abbreviates none."""
-    found = _at(model, path)
-    return found.short if found is not None else None
+    kind = _at(model, path)
+    if kind is None:
+        return None
+    return kind.short
 
 
 def _at(kind: Any, path: KeyPath) -> type[Strict] | None:
@@ -192,18 +209,20 @@ def _at(kind: Any, path: KeyPath) -> type[Strict] | None:
         if isinstance(kind, type) and issubclass(kind, Strict):
             kind = kind.key_types().get(str(part))
         else:
-            kind = (get_args(kind) or [None])[-1]
-    found = _bare(kind)
-    if isinstance(found, type) and issubclass(found, Strict):
-        return found
+            arguments = get_args(kind) or [None]
+            kind = arguments[-1]
+    model = _bare(kind)
+    if isinstance(model, type) and issubclass(model, Strict):
+        return model
     return None
 
 
 def _bare(kind: Any) -> Any:
     """A type without Annotated and without "or None"."""
+    arguments = get_args(kind)
     if get_origin(kind) is Annotated:
-        return _bare(get_args(kind)[0])
-    inner = [argument for argument in get_args(kind) if argument is not NoneType]
-    if NoneType in get_args(kind):
-        return _bare(inner[0])
-    return kind
+        return _bare(arguments[0])
+    if NoneType not in arguments:
+        return kind
+    inner = [argument for argument in arguments if argument is not NoneType]
+    return _bare(inner[0])

@@ -35,6 +35,7 @@ _SCALARS = {  # as named in error messages
     f"{_YAML}timestamp": "date",
     f"{_YAML}str": "text",
 }
+_KNOWN_SCALARS = (*_SCALARS, f"{_YAML}value", _MERGE)
 _EXPONENT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")  # 1e-3, a text in YAML 1.1
 _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more than 4300 digits
 
@@ -83,14 +84,17 @@ class _Reader:
             return self._read()
         except yaml.reader.ReaderError as error:
             line = self._text.count("\n", 0, error.position) + 1
-            refused = _Refused(line, (), f"not readable as YAML: it has the character U+{int(error.character):04X}")
+            character = int(error.character)
+            refused = _Refused(line, (), f"not readable as YAML: it has the character U+{character:04X}")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            refused = _Refused(mark.line + 1 if mark else None, (), f"not readable as YAML: {_plainly(error)}")
+            line_of_mark = mark.line + 1 if mark else None
+            refused = _Refused(line_of_mark, (), f"not readable as YAML: {_plainly(error)}")
         except _Refused as error:
             refused = error
         where = self._name if refused.line is None else f"{self._name}:{refused.line}"
-        raise ScenarioError([*self.problems, Problem(where, dotted(refused.path), str(refused))])
+        problem = Problem(where, dotted(refused.path), str(refused))
+        raise ScenarioError([*self.problems, problem])
 
     def _read(self) -> Any:
         loader = yaml.SafeLoader(self._text)
@@ -134,13 +138,14 @@ class _Reader:
             self._open.remove(id(node))
             self._measures[id(node)] = values, depth + 1
         values, depth = self._measures[id(node)]
-        if len(self._open) + depth > MAX_DEPTH or len(self._open) > MAX_DEPTH:
+        level = len(self._open)
+        if level + depth > MAX_DEPTH or level > MAX_DEPTH:
             raise _Refused(_line(node), path, f"nested too deeply: a scenario has at most {MAX_DEPTH} levels")
         return values, depth
 
     def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
-        known = _COLLECTIONS if isinstance(node, yaml.CollectionNode) else (*_SCALARS, f"{_YAML}value", _MERGE)
-        if node.tag not in known:
+        is_collection = isinstance(node, yaml.CollectionNode)
+        if node.tag not in (_COLLECTIONS if is_collection else _KNOWN_SCALARS):
             raise _Refused(_line(node), path, f"the tag {node.tag.replace(_YAML, '!!')} is not known here")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(loader, node, path)
@@ -180,34 +185,37 @@ class _Reader:
         path: KeyPath,
     ) -> dict[str, Any]:
         loader.flatten_mapping(node)
-        result: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
+            place = self._place(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(Problem(self._place(key_node), dotted(path), "a key is a text, not a collection"))
+                self.problems.append(Problem(place, dotted(path), "a key is a text, not a collection"))
                 continue
-            is_word = key_node.tag == _BOOL and key_node.style is None
+            is_word = key_node.tag == _BOOL and key_node.style is None  # on, yes
             if is_word:
                 key = str(key_node.value)
             else:
                 key = self._value(loader, key_node, path)
             if not isinstance(key, str):
                 message = f"the key '{shortened(key_node.value)}' is {describe(key)} in YAML; put it in quotes"
-                self.problems.append(Problem(self._place(key_node), dotted(path), message))
+                self.problems.append(Problem(place, dotted(path), message))
                 continue
-            self.places[(*path, key)] = self._place(key_node)
-            result[key] = self._value(loader, value_node, (*path, key))
-        return result
+            inner = (*path, key)
+            self.places[inner] = place
+            mapping[key] = self._value(loader, value_node, inner)
+        return mapping
 
     def _refuse_repeated(self, node: yaml.MappingNode, path: KeyPath) -> None:
         first: dict[str, str] = {}
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 continue
+            key = key_node.value
             place = self._place(key_node)
-            if key_node.value in first:
-                message = f"the key is given twice, first at {first[key_node.value]}"
-                self.problems.append(Problem(place, dotted((*path, key_node.value)), message))
-            first.setdefault(key_node.value, place)
+            if key in first:
+                message = f"the key is given twice, first at {first[key]}"
+                self.problems.append(Problem(place, dotted((*path, key)), message))
+            first.setdefault(key, place)
 
     def _place(self, node: yaml.Node) -> str:
         return f"{self._name}:{_line(node)}"

@@ -39,12 +39,20 @@ def describe(value: Any) -> str:
 
 def shortened(text: str, length: int = 60) -> str:
     """A text to quote in a message, cut to ``length`` characters."""
-    return printable(text if len(text) <= length else f"{text[: length - 3]}...")
+    if len(text) > length:
+        text = f"{text[: length - 3]}..."
+    return printable(text)
 
 
 def printable(text: str) -> str:
-    """A text whose unprintable characters (cursor movements, terminal colours) are written as escapes."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    """A text with its unprintable characters (cursor movements, terminal colours) written as escapes."""
+    characters = []
+    for character in text:
+        if character.isprintable():
+            characters.append(character)
+        else:
+            characters.append(character.encode("unicode_escape").decode())
+    return "".join(characters)
 
 
 LONGEST = 40  # characters of a name, with which the names of run directories begin
@@ -53,8 +61,11 @@ _PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"
 
 def name_from(text: str, otherwise: str) -> str:
     """Convert a text to a valid name: ``My_Study`` gives ``my-study``; ``otherwise`` if no character is valid."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:LONGEST].rstrip("-") or otherwise
+    decomposed = unicodedata.normalize("NFKD", text)
+    plain = decomposed.encode("ascii", "ignore").decode()
+    hyphenated = re.sub(r"[^a-z0-9]+", "-", plain.lower())
+    name = hyphenated.strip("-")[:LONGEST].rstrip("-")
+    return name or otherwise
 
 
 def _check_name(name: str) -> str:

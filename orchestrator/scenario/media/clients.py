@@ -18,45 +18,62 @@ from orchestrator.scenario.sections.topology import Pair
 
 LOOKED_AT = 1000  # clients
 
+_Way = list[tuple[str, bool]]  # the channels of a direction, and whether the client is a member or its link
+
 
 def resolve_for_clients(
     shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]], clients: int
 ) -> ResolvedMedia:
     """The media of a population of so many clients. ``members`` are the patterns, and no planned link crosses them."""
-    written = [*routes, *(member for spec in shared.values() for member in spec.members)]
-    named = [each.replace("*", text) for each in written for text in ("", "1")]  # "1": device-*000 has no device-000
-    numbers = {int(number) for each in named for number in re.findall(r"\d{1,9}", each)}
-    numbers = {number for number in numbers if number < clients} | set(range(min(clients, LOOKED_AT)))
-    found = resolve_media(shared, routes, [_pair(f"device-{number}") for number in sorted(numbers)])
+    numbers = set(range(min(clients, LOOKED_AT)))
+    for pattern in _patterns(shared, routes):
+        for filling in ("", "1"):  # "1": device-*000 has no device-000
+            name = pattern.replace("*", filling)
+            named = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
+            numbers.update(number for number in named if number < clients)
+    pairs = [_pair(f"device-{number}") for number in sorted(numbers)]
+    media = resolve_media(shared, routes, pairs)
     members = {name: tuple(spec.members) for name, spec in shared.items()}
-    return replace(found, members=members, crossings={})
+    return replace(media, members=members, crossings={})
 
 
 def crossings_of(
     shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]
 ) -> Callable[[str], tuple[tuple[Crossing, ...], tuple[Crossing, ...]]]:
     """Gives the channels of a client's link, up and down; equal for clients that match the same patterns."""
-    patterns = dict.fromkeys([*routes, *(member for spec in shared.values() for member in spec.members)])
-    match = [re.compile("|".join(_of_client(each))).fullmatch for each in patterns]
-    known: dict[tuple[bool, ...], tuple[list[tuple[str, bool]], list[tuple[str, bool]]]] = {}
+    matchers = []
+    for pattern in dict.fromkeys(_patterns(shared, routes)):
+        of_client = re.compile("|".join(_of_client(pattern)))
+        matchers.append(of_client.fullmatch)
+    known: dict[tuple[bool, ...], tuple[_Way, _Way]] = {}
 
     def find(client: str) -> tuple[tuple[Crossing, ...], tuple[Crossing, ...]]:
         pair = _pair(client)
-        key = tuple(each(client) is not None for each in match)
-        if key not in known:
-            ways = resolve_media(shared, routes, [pair]).crossings
-            up, down = (
-                [(channel, member == client) for channel, member in ways.get(ends, ())]
-                for ends in ((pair.lower, pair.upper), (pair.upper, pair.lower))
-            )
-            known[key] = up, down
-        there, back = (
-            tuple(Crossing(channel, client if by_node else joined(pair)) for channel, by_node in way)
-            for way in known[key]
-        )
-        return there, back
+        matched = tuple(matcher(client) is not None for matcher in matchers)
+        if matched not in known:
+            crossings = resolve_media(shared, routes, [pair]).crossings
+            crossed_up = crossings.get((pair.lower, pair.upper), ())
+            crossed_down = crossings.get((pair.upper, pair.lower), ())
+            known[matched] = _way(crossed_up, client), _way(crossed_down, client)
+        way_up, way_down = known[matched]
+        members = {True: client, False: joined(pair)}
+        up = tuple(Crossing(channel, members[by_node]) for channel, by_node in way_up)
+        down = tuple(Crossing(channel, members[by_node]) for channel, by_node in way_down)
+        return up, down
 
     return find
+
+
+def _patterns(shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]) -> list[str]:
+    """The names of links and members as the scenario has them."""
+    patterns = list(routes)
+    for spec in shared.values():
+        patterns.extend(spec.members)
+    return patterns
+
+
+def _way(crossings: Sequence[Crossing], client: str) -> _Way:
+    return [(channel, member == client) for channel, member in crossings]
 
 
 def _of_client(written: str) -> list[str]:
@@ -64,7 +81,13 @@ def _of_client(written: str) -> list[str]:
     ends = written.split(" <-> ")
     if len(ends) == 1:
         return [regex(written)]
-    return [regex(end) for end, other in (ends, reversed(ends)) if matches(other, "cloud")] or ["(?!)"]
+    first, second = ends
+    expressions = []
+    if matches(second, "cloud"):
+        expressions.append(regex(first))
+    if matches(first, "cloud"):
+        expressions.append(regex(second))
+    return expressions or ["(?!)"]  # which matches nothing
 
 
 def _pair(client: str) -> Pair:

@@ -47,32 +47,41 @@ class ResolvedMedia:
 
     @cached_property
     def _media_by_member(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        media: defaultdict[str, list[str]] = defaultdict(list)
         for medium, members in self.members.items():
             for member in members:
-                found[member].append(medium)
-        return found
+                media[member].append(medium)
+        return media
 
     @cached_property
     def _ends_by_member(self) -> dict[str, list[Ends]]:
-        found: defaultdict[str, list[Ends]] = defaultdict(list)
+        links: defaultdict[str, list[Ends]] = defaultdict(list)
         for ends, way in self.crossings.items():
-            for member in {each.member for each in way}:
-                found[member].append(ends)
-        return found
+            for member in {crossing.member for crossing in way}:
+                links[member].append(ends)
+        return links
 
     def on(self, medium: str, direction: str | None) -> list[str]:
         """The channels of a medium; ``direction``: only the one up or down."""
-        return [name for name in self.channels[medium] if direction is None or name == f"{medium} {direction}"]
+        channels = list(self.channels[medium])
+        if direction is None:
+            return channels
+        return [name for name in channels if name == f"{medium} {direction}"]
 
     def crossing(self, channels: Collection[str]) -> tuple[Ends, ...]:
         """The directions that cross one of these channels."""
-        return tuple(ends for ends, way in self.crossings.items() if any(each.channel in channels for each in way))
+        directions = []
+        for ends, way in self.crossings.items():
+            if any(crossing.channel in channels for crossing in way):
+                directions.append(ends)
+        return tuple(directions)
 
     def medium_of(self, node: str) -> str | None:
         """The medium that a node is in; None if there is none, or several."""
-        found = self._media_by_member.get(node, [])
-        return found[0] if len(found) == 1 else None
+        media = self._media_by_member.get(node, [])
+        if len(media) != 1:
+            return None
+        return media[0]
 
     def handed_over(
         self,
@@ -80,13 +89,19 @@ class ResolvedMedia:
         to: str,
     ) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
         """The directions of a node's links in its medium, with their crossings in another medium instead."""
-        up, down = channel_names(to, half=len(self.channels[to]) == 1)
-        found = []
+        is_half = len(self.channels[to]) == 1
+        up, down = channel_names(to, half=is_half)
+        directions = []
         for source, target in self._ends_by_member[node]:
-            new = Crossing(up if source == node else down, node)
-            way = tuple(new if each.member == node else each for each in self.crossings[source, target])
-            found.append((source, target, way))
-        return tuple(found)
+            channel = up if source == node else down
+            way = []
+            for crossing in self.crossings[source, target]:
+                if crossing.member == node:
+                    way.append(Crossing(channel, node))
+                else:
+                    way.append(crossing)
+            directions.append((source, target, tuple(way)))
+        return tuple(directions)
 
     def changed(
         self,
@@ -98,25 +113,28 @@ class ResolvedMedia:
         them keeps its time or size, unless it is the default. No member keeps a rate above that of the channel.
         ValueError if no packet fits, or if the rate is above the planned one."""
         now = self.channels[medium][channel]
+        rate = now.rate
+        changes: dict[str, Any] = {}
         if "rate" in keys:
             rate = parse_rate(keys["rate"])
-        else:
-            rate = now.rate
-        if rate > now.rate:
-            raise ValueError(f"rate: {format_rate(rate)} is more than {channel} has, {format_rate(now.rate)}: lower it")
-        found: dict[str, Any] = {"rate": rate} if "rate" in keys else {}
-        if "rate" in keys and now.rates:
-            found["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
+            if rate > now.rate:
+                raise ValueError(
+                    f"rate: {format_rate(rate)} is more than {channel} has, {format_rate(now.rate)}: lower it"
+                )
+            changes["rate"] = rate
+            if now.rates:
+                changes["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
         if "buffer" in keys:
-            return found | buffer_values(keys["buffer"], rate)
+            return changes | buffer_values(keys["buffer"], rate)
         if now.size is not None:
-            return found
+            return changes
         if now.buffer == buffer_of(None, now.rate):
-            if buffer_of(None, rate) == now.buffer:
-                return found
-            return found | {"buffer": buffer_of(None, rate)}
-        buffer_of(format_duration(round(now.buffer, 9)), rate)
-        return found
+            default = buffer_of(None, rate)
+            if default != now.buffer:
+                changes["buffer"] = default
+            return changes
+        buffer_of(format_duration(round(now.buffer, 9)), rate)  # ValueError if no packet fits at this rate
+        return changes
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -125,7 +143,8 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def regex(pattern: str) -> str:
-    return fnmatch.translate(re.sub(r"[?[]", r"[\g<0>]", pattern))  # takes no exponential time for many asterisks
+    only_asterisks = re.sub(r"[?[]", r"[\g<0>]", pattern)
+    return fnmatch.translate(only_asterisks)  # takes no exponential time for many asterisks
 
 
 def joined(pair: Pair) -> str:
@@ -144,55 +163,73 @@ def resolve_media(
     for name, spec in shared.items():
         resolver.add(name, spec, is_target=name in targets)
     resolver.cross(routes)
-    return resolver.found
+    return resolver.resolved
 
 
 class _Resolver:
     """Finds the links that use each medium, and the order in which a link crosses them. Mistakes are noted."""
 
     def __init__(self, shared: Mapping[str, MediumSpec], pairs: Sequence[Pair]) -> None:
-        self.found = ResolvedMedia()
+        nodes: dict[str, None] = {}
+        for pair in pairs:
+            nodes[pair.lower] = None
+            nodes[pair.upper] = None
+        self.resolved = ResolvedMedia()
         self._shared = shared
         self._pairs = pairs
-        self._nodes = list(dict.fromkeys(name for pair in pairs for name in (pair.lower, pair.upper)))
+        self._nodes = list(nodes)
         self._uses: defaultdict[Pair, list[_Use]] = defaultdict(list)
 
     def add(self, name: str, spec: MediumSpec, *, is_target: bool) -> None:
         """Take a medium with its members and channels."""
-        if not _NAME.fullmatch(name) or name in self._nodes:
-            why = (
-                "is a node"
-                if name in self._nodes
-                else "cannot be a name: write at most 40 lower-case letters, digits and hyphens"
-            )
+        why = self._why_no_name(name)
+        if why:
             self._note(("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0")
         members = self._members(name, spec)
         if "members" not in spec.model_fields_set and not is_target:
             why = "no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it"
             self._note(("shared", name), why)
-        self.found.members[name] = tuple(members)
-        rates = self._rates(name, spec, None if is_target or not spec.members else members)
-        self.found.channels[name] = spec.channels(name, rates)
+        if is_target or not spec.members:
+            rates = self._rates(name, spec, None)
+        else:
+            rates = self._rates(name, spec, members)
+        self.resolved.members[name] = tuple(members)
+        self.resolved.channels[name] = spec.channels(name, rates)
+
+    def _why_no_name(self, name: str) -> str:
+        """Why a medium cannot have a name; empty if it can."""
+        if name in self._nodes:
+            return "is a node"
+        if not _NAME.fullmatch(name):
+            return "cannot be a name: write at most 40 lower-case letters, digits and hyphens"
+        return ""
 
     def cross(self, routes: Mapping[str, Sequence[str]]) -> None:
         """Put the media of each link in order."""
         order = self._order(routes)
-        for pair, crossed in self._uses.items():
+        for pair, uses in self._uses.items():
             listed = order.get(pair)
-            way = sorted(crossed, key=lambda use: listed.index(use.medium) if listed else not use.by_node)
-            if listed is None and not any(path[0] == "routes" for path, _ in self.found.mistakes):
+            if listed:
+                positions = {medium: position for position, medium in enumerate(listed)}
+                way = sorted(uses, key=lambda use: positions[use.medium])
+            else:
+                way = sorted(uses, key=lambda use: not use.by_node)
+            if listed is None and not self._has_mistaken_routes():
                 self._check_obvious(pair, way)
             up = []
             down = []
             for use in way:
-                channels = channel_names(use.medium, half=self._shared[use.medium].half)
-                up.append(Crossing(channels[0], use.member))
-                down.append(Crossing(channels[1], use.member))
-            self.found.crossings[pair.lower, pair.upper] = tuple(up)
-            self.found.crossings[pair.upper, pair.lower] = tuple(reversed(down))
+                channel_up, channel_down = channel_names(use.medium, half=self._shared[use.medium].half)
+                up.append(Crossing(channel_up, use.member))
+                down.append(Crossing(channel_down, use.member))
+            self.resolved.crossings[pair.lower, pair.upper] = tuple(up)
+            self.resolved.crossings[pair.upper, pair.lower] = tuple(reversed(down))
+
+    def _has_mistaken_routes(self) -> bool:
+        return any(path[0] == "routes" for path, _ in self.resolved.mistakes)
 
     def _note(self, path: KeyPath, mistake: str) -> None:
-        self.found.mistakes.append((path, mistake))
+        self.resolved.mistakes.append((path, mistake))
 
     def _members(self, name: str, spec: MediumSpec) -> Collection[str]:
         """The members of a medium; notes its use by each link."""
@@ -219,9 +256,10 @@ class _Resolver:
                 f"'{shortened(written)}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'"
             )
         named = self._matching(written)
-        links = [
-            (pair.lower, pair, True) for pair in self._pairs if pair.lower in named and pair.link_class != "edge-edge"
-        ]
+        links = []
+        for pair in self._pairs:
+            if pair.lower in named and pair.link_class != "edge-edge":
+                links.append((pair.lower, pair, True))
         if not links:
             raise ValueError(f"{written} has no link to a tier above: name its links, like '* <-> {written}'")
         return links
@@ -233,23 +271,27 @@ class _Resolver:
             raise ValueError(
                 f"'{shortened(written)}' is no link: write it as 'edge-0 <-> cloud'; * stands for any text"
             )
-        a, b = map(self._matching, match.groups())
-        found = [
-            pair
-            for pair in self._pairs
-            if (pair.lower in a and pair.upper in b) or (pair.lower in b and pair.upper in a)
-        ]
-        if not found:
+        a = self._matching(match[1])
+        b = self._matching(match[2])
+        links = []
+        for pair in self._pairs:
+            as_written = pair.lower in a and pair.upper in b
+            reverse = pair.lower in b and pair.upper in a
+            if as_written or reverse:
+                links.append(pair)
+        if not links:
             raise ValueError(f"the topology has no link {written}")
-        return found
+        return links
 
     def _matching(self, written: str) -> set[str]:
         """The nodes of a pattern. ValueError if there are none."""
-        found = {node for node in self._nodes if matches(written, node)}
-        if found:
-            return found
+        nodes = {node for node in self._nodes if matches(written, node)}
+        if nodes:
+            return nodes
         message = unknown_node(written, self._nodes)
-        raise ValueError(message.replace("there is no node", "no node matches") if "*" in written else message)
+        if "*" in written:
+            message = message.replace("there is no node", "no node matches")
+        raise ValueError(message)
 
     def _rates(
         self,
@@ -261,7 +303,9 @@ class _Resolver:
         rates: dict[str, float] = {}
         for written, rate in sorted(spec.rates.items(), key=_exactness):
             try:
-                named = [member for member, _, _ in self._named(written) if members is None or member in members]
+                named = [member for member, _, _ in self._named(written)]
+                if members is not None:
+                    named = [member for member in named if member in members]
                 if not named:
                     raise ValueError(f"{written} is no member of {name}: add it to members, or leave its rate out")
                 rates |= dict.fromkeys(named, rate)
@@ -283,30 +327,37 @@ class _Resolver:
                     if media.count(medium) > 1:
                         raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
                 for pair in self._links(written):
-                    crossed = {use.medium for use in self._uses.get(pair, ())}
-                    stray = [medium for medium in media if medium not in crossed]
-                    if stray:
-                        raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
-                    missing = sorted(crossed - set(media))
-                    if missing:
-                        raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
+                    self._check_complete(pair, media)
                     order[pair] = media
             except ValueError as error:
                 self._note(("routes", written), str(error))
         return order
 
+    def _check_complete(self, pair: Pair, media: Sequence[str]) -> None:
+        """ValueError if a route has other media than a link crosses."""
+        crossed = {use.medium for use in self._uses.get(pair, ())}
+        stray = [medium for medium in media if medium not in crossed]
+        if stray:
+            raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
+        missing = sorted(crossed - set(media))
+        if missing:
+            raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
+
     def _check_obvious(self, pair: Pair, way: Sequence[_Use]) -> None:
         """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
         for first, second in itertools.pairwise(way):
             path: KeyPath = ("shared", second.medium)
-            if first.by_node == second.by_node and path not in (each for each, _ in self.found.mistakes):
-                route = f"routes: {{{joined(pair)}: [{', '.join(use.medium for use in way)}]}}"
+            noted = [mistaken for mistaken, _ in self.resolved.mistakes]
+            if first.by_node == second.by_node and path not in noted:
+                media = ", ".join(use.medium for use in way)
+                route = f"routes: {{{joined(pair)}: [{media}]}}"
                 self._note(path, f"{joined(pair)} is in {first.medium} too: give the order, like {route}")
 
 
 def _exactness(entry: tuple[str, object]) -> int:
     """The order of entries by pattern: one with fewer asterisks replaces one with more."""
-    return -entry[0].count("*")
+    pattern, _ = entry
+    return -pattern.count("*")
 
 
 def unknown_medium(name: str, media: Collection[str]) -> str:

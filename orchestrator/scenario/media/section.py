@@ -46,7 +46,9 @@ FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as tha
 
 def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
     """The channels of a medium up and down; one that is half duplex has a single one."""
-    return (medium, medium) if half else (f"{medium} up", f"{medium} down")
+    if half:
+        return medium, medium
+    return f"{medium} up", f"{medium} down"
 
 
 def medium_of(channel: str) -> str:
@@ -82,8 +84,9 @@ def link_like(channel: ChannelProfile) -> LinkProfile:
     """A link with the rate and the buffer of a channel, for schedules. A default buffer stays one at other rates."""
     if channel.size is not None:
         return LinkProfile(rate=channel.rate, buffer_bytes=channel.size)
-    default = channel.buffer == buffer_of(None, channel.rate)
-    return LinkProfile(rate=channel.rate, buffer=None if default else channel.buffer)
+    if channel.buffer == buffer_of(None, channel.rate):
+        return LinkProfile(rate=channel.rate)
+    return LinkProfile(rate=channel.rate, buffer=channel.buffer)
 
 
 def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
@@ -97,11 +100,11 @@ def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
 
 def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
     """A channel with the lowest rate of its schedule."""
-    if schedule is None:
-        found = []
-    else:
-        found = schedule.extremes(link_like(channel))
-    return min([channel, *(channel_like(channel, each) for each in found)], key=lambda each: each.rate)
+    candidates = [channel]
+    if schedule is not None:
+        for extreme in schedule.extremes(link_like(channel)):
+            candidates.append(channel_like(channel, extreme))
+    return min(candidates, key=lambda candidate: candidate.rate)
 
 
 class MediumSpec(Strict):
@@ -165,21 +168,23 @@ class MediumSpec(Strict):
 
     @model_validator(mode="after")
     def _check_sense(self) -> MediumSpec:
-        if self.rate is not None and (self.up is not None or self.down is not None):
+        has_sides = self.up is not None or self.down is not None
+        if self.rate is not None and has_sides:
             raise ValueError("rate: is for both directions: give either rate, or up and down")
-        if self.half and (self.up is not None or self.down is not None):
+        if self.half and has_sides:
             raise ValueError("duplex: half has one rate for both directions: write rate instead of up and down")
-        if None in (rates := self.direction_rates):
-            if rates == (None, None):
-                raise ValueError("a medium needs a rate: write rate, or up and down, or the profile of a named medium")
-            given, other = ("up", "down") if self.up is not None else ("down", "up")
-            raise ValueError(f"{given}: goes with {other}; write rate for both directions")
+        rates = [rate for rate in self.direction_rates if rate is not None]
+        if not rates:
+            raise ValueError("a medium needs a rate: write rate, or up and down, or the profile of a named medium")
+        if len(rates) == 1:
+            written, missing = ("up", "down") if self.up is not None else ("down", "up")
+            raise ValueError(f"{written}: goes with {missing}; write rate for both directions")
         for rate in rates:
-            buffer_of(self._settled("buffer"), rate or 1)
+            buffer_of(self._settled("buffer"), rate)
         if self.rates and not RULES[self.rule].own_rates:
-            able = " or ".join(f"share: {name}" for name, each in RULES.items() if each.own_rates)
-            raise ValueError(f"rates: go with {able}, not with {self.rule}")
-        most = min(rate for rate in rates if rate is not None)
+            able = [f"share: {name}" for name, rule in RULES.items() if rule.own_rates]
+            raise ValueError(f"rates: go with {' or '.join(able)}, not with {self.rule}")
+        most = min(rates)
         for member, rate in self.rates.items():
             if rate > most:
                 why = f"{format_rate(rate)} is more than the medium has, {format_rate(most)}"
@@ -196,34 +201,29 @@ class MediumSpec(Strict):
             raise ValueError("schedule: up and down have no meaning for a half-duplex medium; name one file")
         for name, profile in self.channels("medium", {}).items():
             base = link_like(profile)
-            made = schedule.made(upward=name.endswith("up"))
-            for each in [] if made is None else made.extremes(base):
-                same = replace(each, rate=base.rate, buffer=base.buffer, buffer_bytes=base.buffer_bytes) == base
-                if not same or each.rate is None:
-                    raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
-                if (each.buffer_limit or 0) < FULL_FRAME:
-                    rate = format_rate(each.rate)
-                    least = format_duration(round(FULL_FRAME * 8 / each.rate + 0.0005, 3))
-                    raise ValueError(
-                        f"schedule: at {rate} the buffer is less than one full packet: write buffer: {least} or more"
-                    )
+            timeline = schedule.made(upward=name.endswith("up"))
+            if timeline is not None:
+                for extreme in timeline.extremes(base):
+                    _check_extreme(base, extreme)
 
     def schedules(self, name: str) -> dict[str, Schedule]:
         """The schedules of the channels that have one."""
         if self.schedule is None:
             return {}
-        sides = zip(channel_names(name, half=self.half), (True, False), strict=True)
-        found = {channel: self.schedule.made(upward=upward) for channel, upward in sides}
-        return {channel: made for channel, made in found.items() if made is not None}
+        up, down = channel_names(name, half=self.half)
+        schedules = {}
+        for channel, upward in ((up, True), (down, False)):
+            schedules[channel] = self.schedule.made(upward=upward)
+        return {channel: schedule for channel, schedule in schedules.items() if schedule is not None}
 
     def _settled(self, key: str) -> Any:
-        """The value of a key, given or of the named medium."""
-        given = getattr(self, key)
-        if given is None:
-            if self.profile:
-                return MEDIA[self.profile].get(key)
-            return None
-        return given
+        """The value of a key: its own, or that of the named medium."""
+        own = getattr(self, key)
+        if own is not None:
+            return own
+        if self.profile:
+            return MEDIA[self.profile].get(key)
+        return None
 
     @property
     def half(self) -> bool:
@@ -238,21 +238,46 @@ class MediumSpec(Strict):
     def direction_rates(self) -> tuple[float | None, float | None]:
         if self.rate is not None:
             return self.rate, self.rate
+        return self._rate_of("up"), self._rate_of("down")
+
+    def _rate_of(self, direction: Direction) -> float | None:
+        own: float | None = getattr(self, direction)
+        if own is not None:
+            return own
         named = MEDIA[self.profile] if self.profile else {}
-        up, down = (named.get(key, named.get("rate")) for key in ("up", "down"))
-        return (
-            self.up if self.up is not None else None if up is None else parse_rate(up),
-            self.down if self.down is not None else None if down is None else parse_rate(down),
-        )
+        written = named.get(direction, named.get("rate"))
+        if written is None:
+            return None
+        return parse_rate(written)
 
     def channels(self, name: str, rates: Mapping[str, float]) -> dict[str, ChannelProfile]:
         """The channels by name. ``rates``: of single members."""
-        made = {}
-        for channel, rate in zip(channel_names(name, half=self.half), self.direction_rates, strict=True):
+        channels = {}
+        names = channel_names(name, half=self.half)
+        for channel, rate in zip(names, self.direction_rates, strict=True):
             assert rate is not None, "validation has checked it"
             buffer = buffer_values(self._settled("buffer"), rate)
-            made[channel] = ChannelProfile(rate, self.rule, rates=dict(rates), **buffer)
-        return made
+            channels[channel] = ChannelProfile(rate, self.rule, rates=dict(rates), **buffer)
+        return channels
+
+
+def _check_extreme(base: LinkProfile, extreme: LinkProfile) -> None:
+    """Check a profile that a schedule gives a medium. ``base``: without the schedule."""
+    same = replace(extreme, rate=base.rate, buffer=base.buffer, buffer_bytes=base.buffer_bytes)
+    if same != base or extreme.rate is None:
+        raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
+    if (extreme.buffer_limit or 0) < FULL_FRAME:
+        rate = format_rate(extreme.rate)
+        least = format_duration(round(FULL_FRAME * 8 / extreme.rate + 0.0005, 3))
+        raise ValueError(f"schedule: at {rate} the buffer is less than one full packet: write buffer: {least} or more")
+
+
+_KEYS_BY_KIND = {
+    "constant": ("rate",),
+    "poisson": ("rate",),
+    "on-off": ("rate", "on_for", "off_for"),
+    "trace": ("csv",),
+}
 
 
 class CrossTrafficSpec(Strict):
@@ -281,32 +306,33 @@ class CrossTrafficSpec(Strict):
 
     @model_validator(mode="after")
     def _check_sense(self, info: ValidationInfo) -> CrossTrafficSpec:
-        wanted = {"trace": ("csv",), "on-off": ("rate", "on_for", "off_for")}.get(self.kind, ("rate",))
+        required = _KEYS_BY_KIND[self.kind]
         for key in ("rate", "on_for", "off_for", "csv"):
-            given = getattr(self, key) is not None
-            if key in wanted and not given:
-                raise ValueError(f"{key} is missing: {self.kind} takes {', '.join(wanted)}")
-            if given and key not in wanted:
-                raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {', '.join(wanted)}")
+            is_set = getattr(self, key) is not None
+            if key in required and not is_set:
+                raise ValueError(f"{key} is missing: {self.kind} takes {', '.join(required)}")
+            if is_set and key not in required:
+                raise ValueError(f"{key}: has no meaning for {self.kind}, which takes {', '.join(required)}")
         if self.csv is not None:
-            try:
-                self._table = TraceTable.read(named_text(self.csv, info.context), self.csv)
-            except ValueError as error:
-                raise ValueError(f"csv: {error}") from None
-            stray = sorted({key for row in self._table.rows for key in row.values if key != "rate"})
-            if stray:
-                raise ValueError(f"csv: {self.csv} has a column {stray[0]}: cross traffic only has t and rate")
+            self._table = _read_rates(self.csv, info)
         return self
 
     def traffic(self) -> CrossTraffic:
         """It as the switch and the simulation take it."""
-        if self._table is None:
-            rows = []
-        else:
+        rows = []
+        if self._table is not None:
             rows = [(row.at, row.values.get("rate", 0.0)) for row in self._table.rows]
-        if rows and rows[0][0] > 0:
-            rows.insert(0, (0.0, 0.0))
-        return CrossTraffic(self.kind, self.rate or 0.0, self.on_for or 0.0, self.off_for or 0.0, tuple(rows))
+        if rows:
+            first_at, _ = rows[0]
+            if first_at > 0:
+                rows.insert(0, (0.0, 0.0))
+        return CrossTraffic(
+            self.kind,
+            rate=self.rate or 0.0,
+            on=self.on_for or 0.0,
+            off=self.off_for or 0.0,
+            rows=tuple(rows),
+        )
 
     @property
     def file(self) -> dict[str, str]:
@@ -321,3 +347,18 @@ class CrossTrafficSpec(Strict):
         if self.for_ is None:
             return float("inf")
         return self.at + self.for_
+
+
+def _read_rates(csv: str, info: ValidationInfo) -> TraceTable:
+    """The table of a trace of cross traffic. ValueError if it has more than rates."""
+    try:
+        table = TraceTable.read(named_text(csv, info.context), csv)
+    except ValueError as error:
+        raise ValueError(f"csv: {error}") from None
+    columns: set[str] = set()
+    for row in table.rows:
+        columns.update(row.values)
+    stray = sorted(columns - {"rate"})
+    if stray:
+        raise ValueError(f"csv: {csv} has a column {stray[0]}: cross traffic only has t and rate")
+    return table

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
+from netem.schedules.schedule import Schedule
 from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
@@ -23,38 +24,52 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
     used: dict[str, list[tuple[int, CrossTrafficSpec]]] = {}
     for index, spec in enumerate(scenario.cross_traffic):
         mistakes = list(_cross_traffic(scenario, spec))
-        yield from ((("cross_traffic", index, key), message) for key, message in mistakes)
+        for key, message in mistakes:
+            yield ("cross_traffic", index, key), message
         if mistakes:
             continue
         for channel in media.on(spec.on, spec.direction):
-            for other, earlier in used.setdefault(channel, []):
+            entries = used.setdefault(channel, [])
+            for other, earlier in entries:
                 if spec.at < earlier.end and earlier.at < spec.end:
                     message = f"overlaps entry {other} on {channel}, which has one at a time: give them other times"
                     yield ("cross_traffic", index), message
                     break
-            used[channel].append((index, spec))
+            entries.append((index, spec))
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     """Refuse what the engine or a population does not have."""
     media = scenario.resolved_media
     profiles = scenario.resolved_links.profiles
+    channels: dict[str, ChannelProfile] = {}
+    for of_medium in media.channels.values():
+        channels |= of_medium
+    ways = []
+    for (source, target), way in media.crossings.items():
+        profile = profiles.get((source, target), LinkProfile())
+        ways.append((source, target, profile, way))
     beyond = beyond_kernel(
-        {name: profile for channels in media.channels.values() for name, profile in channels.items()},
-        [(*ends, profiles.get(ends, LinkProfile()), way) for ends, way in media.crossings.items()],
-        [each.on for each in scenario.cross_traffic],
+        channels,
+        ways,
+        cross_traffic=[traffic.on for traffic in scenario.cross_traffic],
         several_hosts=DRIVERS[scenario.driver].several_hosts,
     )
     if not candidate_engines(scenario.engine, beyond):
         able = " or ".join(name for name in ENGINES if candidate_engines(name, beyond))
         yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
-    for name, spec in scenario.shared.items() if scenario.population is not None else ():
+    if scenario.population is None:
+        return
+    for name, spec in scenario.shared.items():
         if spec.rates:
             yield ("shared", name, "rates"), "are those of single nodes: clients of a population have clients.links"
-        tables = [each for each in spec.schedules(name).values() if isinstance(each, TraceTable)]
-        if any(row.cut for table in tables for row in table.rows):
+        if any(_cuts(schedule) for schedule in spec.schedules(name).values()):
             why = "a rate of 0 cuts links, and those of a population's clients cannot be cut"
             yield ("shared", name, "schedule"), f"csv: {why}: write a low rate"
+
+
+def _cuts(schedule: Schedule) -> bool:
+    return isinstance(schedule, TraceTable) and any(row.cut for row in schedule.rows)
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:
@@ -63,24 +78,32 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
     if spec.on not in media.channels:
         yield "on", unknown_medium(spec.on, media.channels)
         return
-    channels = media.on(spec.on, spec.direction)
-    if not channels:
+    names = media.on(spec.on, spec.direction)
+    if not names:
         yield "direction", f"{spec.on} is half duplex, so that both directions are one channel: leave it out"
         return
     schedules = scenario.shared[spec.on].schedules(spec.on)
-    least = min(slowest(media.channels[spec.on][name], schedules.get(name)).rate for name in channels)
+    rates = []
+    for name in names:
+        channel = media.channels[spec.on][name]
+        rates.append(slowest(channel, schedules.get(name)).rate)
+    least = min(rates)
     traffic = spec.traffic()
-    if spec.kind != "trace" and traffic.rate >= least:
-        yield (
-            "rate",
-            f"{format_rate(traffic.rate)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it",
-        )
-    elif spec.kind == "trace":
+    if spec.kind != "trace":
+        if traffic.rate >= least:
+            yield "rate", _too_much(spec, traffic.rate, least)
+    else:
         most = max(rate for _, rate in traffic.rows)
-        if most > least or max(traffic.mean_rate(traffic.rows[-1][0] or 1.0), traffic.rows[-1][1]) >= least:
-            yield "csv", f"{format_rate(most)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
+        last_at, last_rate = traffic.rows[-1]
+        mean = traffic.mean_rate(last_at or 1.0)
+        if most > least or mean >= least or last_rate >= least:
+            yield "csv", _too_much(spec, most, least)
     if after is not None and spec.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
+
+
+def _too_much(spec: CrossTrafficSpec, rate: float, least: float) -> str:
+    return f"{format_rate(rate)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
 
 
 def beyond_kernel(
@@ -98,12 +121,13 @@ def beyond_kernel(
     """
     if channels and several_hosts:
         return "their nodes are on several hosts"
-    for name in cross_traffic:
-        return f"cross traffic on {name}"
+    if cross_traffic:
+        return f"cross traffic on {cross_traffic[0]}"
     for name, profile in channels.items():
         turns_by_packets = profile.rule.own_rates and not profile.rule.by_rate  # the kernel's queues count bytes
         if turns_by_packets or any(rate != profile.rate for rate in profile.rates.values()):
-            return f"{name} has `share: {profile.share}`" + (" with rates of members" if profile.rates else "")
+            of_members = " with rates of members" if profile.rates else ""
+            return f"{name} has `share: {profile.share}`{of_members}"
     for source, target, link, way in ways:
         if len(way) > 1:
             return f"the link {source} -> {target} crosses {len(way)} media"

@@ -1,4 +1,4 @@
-"""What the files of single clients say, written into a scenario as if it stood there: `hardware`, `links` and `faults`.
+"""The settings in the files of single clients, added to a scenario as if it had them: `hardware`, `links` and `faults`.
 
     clients: {file: clients.csv, availability: {trace: stays.csv}}
 
@@ -30,6 +30,7 @@ from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.topology import Topology, unknown_node
 
 Stay = tuple[float, float]
+_TYPES: dict[str, Any] = {"hardware": dict, "links": dict, "faults": list}  # of sections
 
 
 def with_client_files(source: Document, directory: Path, files: Mapping[str, str]) -> Document:
@@ -38,17 +39,16 @@ def with_client_files(source: Document, directory: Path, files: Mapping[str, str
     written = source.data.get("clients")
     if not isinstance(written, dict) or not written.keys() & {"file", "availability"}:
         return source
-    sections = {"hardware": dict, "links": dict, "faults": list}
-    found = {key: kind() if source.data.get(key) is None else source.data[key] for key, kind in sections.items()}
     try:
         spec = ClientsSpec.model_validate(written, context={DIRECTORY: directory, FILES: files})
         topology = Topology.model_validate(source.data.get("topology") or {})
         after = _after(source.data)
     except (ValidationError, UnitError):
         return source
-    if topology.population is not None or not all(isinstance(found[key], kind) for key, kind in sections.items()):
+    sections = _sections(source.data)
+    if topology.population is not None or sections is None:
         return source
-    data = {**source.data, **{key: kind(found[key]) for key, kind in sections.items()}}
+    data = {**source.data, **sections}
     places = dict(source.places)
     path: KeyPath = ("clients", "file")
     try:
@@ -58,8 +58,23 @@ def with_client_files(source: Document, directory: Path, files: Mapping[str, str
         if spec.availability is not None and spec.availability.table is not None:
             _add_absences(spec.availability.table, topology, after, data["faults"], places)
     except ValueError as error:
-        raise ScenarioError([Problem(source.place(path), ".".join(map(str, path)), str(error))]) from None
+        key = ".".join(map(str, path))
+        raise ScenarioError([Problem(source.place(path), key, str(error))]) from None
     return replace(source, data=data, places=places)
+
+
+def _sections(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Copies of the sections that the files change; None if one has another type."""
+    copies = {}
+    for key, kind in _TYPES.items():
+        section = data.get(key)
+        if section is None:
+            copies[key] = kind()
+        elif isinstance(section, kind):
+            copies[key] = kind(section)
+        else:
+            return None
+    return copies
 
 
 def clients_of(topology: Topology) -> list[str]:
@@ -70,11 +85,12 @@ def clients_of(topology: Topology) -> list[str]:
 def by_node(table: AvailabilityTable, topology: Topology) -> dict[str, int]:
     """The device of the trace that each node behaves as: the one of its name if the trace names nodes, or else the
     devices in their order. ValueError if names are unknown, or devices too few."""
+    devices = {}
     if table.names_nodes or set(table.names) & topology.names:
-        return {
-            _known(name, topology, f"{table.name}:{table.lines[number]}"): number
-            for number, name in enumerate(table.names)
-        }
+        for number, name in enumerate(table.names):
+            place = f"{table.name}:{table.lines[number]}"
+            devices[_known(name, topology, place)] = number
+        return devices
     clients = clients_of(topology)
     if table.devices < len(clients):
         raise ValueError(f"{table.name}: has {table.devices} devices for {len(clients)} clients")
@@ -104,17 +120,17 @@ def _add_settings(
     if not settings.named and len(settings.rows) < len(clients):
         raise ValueError(f"{settings.name}: has {len(settings.rows)} rows for {len(clients)} clients")
     members = {member.name: member for member in topology.members()}
-    linked = {frozenset(key.split()) - {"->", "<->"}: key for key in data["links"] if isinstance(key, str)}
+    linked = _links_by_ends(data["links"])
+    nodes = clients
     if settings.named:
         nodes = [row.node for row in settings.rows]
-    else:
-        nodes = clients
     for row, node in zip(settings.rows, nodes, strict=False):
         member = members[_known(node, topology, row.place)]
         if row.hardware:
             if node in data["hardware"]:
                 raise ValueError(f"{row.place}: hardware has {node} already: leave out one of them")
-            data["hardware"][node] = over(data["hardware"].get(member.tier), row.hardware)
+            of_tier = data["hardware"].get(member.tier)
+            data["hardware"][node] = over(of_tier, row.hardware)
             places["hardware", node] = row.place
         if not row.links:
             continue
@@ -128,22 +144,32 @@ def _add_settings(
             "up": f"{node} -> {member.parent}",
             "down": f"{member.parent} -> {node}",
         }
-        for side, key in ends.items():  # in the order in which they are laid over one another
+        for side, key in ends.items():  # a later entry replaces settings of an earlier one
             if side in row.links:
                 data["links"][key] = dict(row.links[side])
                 places["links", key] = row.place
 
 
+def _links_by_ends(links: Mapping[Any, Any]) -> dict[frozenset[str], str]:
+    """The keys of `links`, by the two names in each."""
+    keys = {}
+    for key in links:
+        if isinstance(key, str):
+            ends = frozenset(key.split()) - {"->", "<->"}
+            keys[ends] = key
+    return keys
+
+
 def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
+    hardware: dict[str, Any] = {}
     if isinstance(of_tier, str):
-        base = {"class": of_tier}
+        hardware = {"class": of_tier}
     elif isinstance(of_tier, dict):
-        base = of_tier
-    else:
-        base = {}
-    kept = ("image", "accelerator") if "class" in own else base.keys()
-    return {key: value for key, value in base.items() if key in kept} | dict(own)
+        hardware = dict(of_tier)
+    if "class" in own:
+        hardware = {key: value for key, value in hardware.items() if key in ("image", "accelerator")}
+    return hardware | dict(own)
 
 
 def _add_absences(
@@ -158,13 +184,17 @@ def _add_absences(
         raise ValueError("needs stop.after: stays repeat, and when clients are away is planned before the run")
     nodes = by_node(table, topology)
     stays = {node: table.stays(device) for node, device in nodes.items()}
-    if sum(len(stays[node]) * after / table.period[device] for node, device in nodes.items()) > MAX_FAULTS:
+    expected = 0.0
+    for node, device in nodes.items():
+        expected += len(stays[node]) * after / table.period[device]
+    if expected > MAX_FAULTS:
         raise ValueError(f"{table.name}: clients would go away more than {MAX_FAULTS:,} times: lower stop.after")
     for node, device in nodes.items():
-        for begin, end in absences(stays[node], float(table.period[device]), after):
-            fault = {"at": format_duration(begin), "node": node, "action": "disconnect"}
+        period = float(table.period[device])
+        for start, end in absences(stays[node], period, after):
+            fault = {"at": format_duration(start), "node": node, "action": "disconnect"}
             if end is not None:
-                fault["for"] = format_duration(round(end - begin, 9))
+                fault["for"] = format_duration(round(end - start, 9))
             places["faults", len(faults)] = f"{table.name}:{table.lines[device]}"
             faults.append(fault)
 
@@ -175,14 +205,17 @@ def absences(
     after: float,
 ) -> Iterator[tuple[float, float | None]]:
     """When a device with these stays is away in the first ``after`` s: (from, until or None)."""
-    since = 0.0
-    for cycle in range(math.ceil(after / period) if stays else 0):
+    away_since = 0.0
+    cycles = math.ceil(after / period) if stays else 0
+    for cycle in range(cycles):
+        cycle_start = cycle * period
         for first, last in stays:
-            begin, end = (round(cycle * period + t, 9) for t in (first, last))
-            if begin >= after:
+            start = round(cycle_start + first, 9)
+            end = round(cycle_start + last, 9)
+            if start >= after:
                 break
-            if begin > since:
-                yield since, begin
-            since = max(since, end)
-    if since < after:
-        yield since, None
+            if start > away_since:
+                yield away_since, start
+            away_since = max(away_since, end)
+    if away_since < after:
+        yield away_since, None

@@ -36,16 +36,17 @@ class ClientLists:
             content = parse_json(text.removeprefix("\ufeff"))
         except ValueError as error:
             raise ValueError(f"{name} is not JSON: {error}") from None
+        parts = {"train": content}
         if isinstance(content, dict) and content.keys() & {"train", "test"}:
             parts = content
-        else:
-            parts = {"train": content}
         stray = parts.keys() - {"train", "test"}
         if stray:
             raise ValueError(f"{name} has the key '{shortened(min(stray))}' next to train or test: {_FORM}")
-        if "train" not in parts or not all(isinstance(lists, dict | list) for lists in parts.values()):
+        has_lists = all(isinstance(lists, dict | list) for lists in parts.values())
+        if "train" not in parts or not has_lists:
             raise ValueError(f"{name} has no lists of training samples: {_FORM}")
-        return cls(name, hashlib.sha256(text.encode()).hexdigest(), parts["train"], parts.get("test"))
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(name, sha256, parts["train"], parts.get("test"))
 
     def training(
         self,
@@ -54,9 +55,8 @@ class ClientLists:
     ) -> list[NDArray[np.int64]]:
         """The training samples of these ``clients``. ValueError if a list does not fit, or two overlap."""
         lists = self._lists("train", self.train, clients, samples)
-        found, counts = np.unique(np.concatenate(lists), return_counts=True)
-        if (counts > 1).any():
-            twice = found[counts > 1][0]
+        twice = _repeated(np.concatenate(lists))
+        if twice is not None:
             holders = [client for client, own in zip(clients, lists, strict=True) if twice in own]
             raise ValueError(f"{self.name}: train: sample {twice} is in the lists of {some(holders)}")
         return lists
@@ -101,7 +101,17 @@ def _indices(where: str, own: Any, samples: int) -> NDArray[np.int64]:
             raise ValueError(f"{where} has {describe(index)}, which is no whole number")
         if not 0 <= index < samples:
             raise ValueError(f"{where} has {index}; samples are 0 to {samples - 1}")
-    found, counts = np.unique(np.array(own, np.int64), return_counts=True)
-    if (counts > 1).any():
-        raise ValueError(f"{where} has {found[counts > 1][0]} twice")
-    return found
+    indices = np.array(own, np.int64)
+    twice = _repeated(indices)
+    if twice is not None:
+        raise ValueError(f"{where} has {twice} twice")
+    return np.sort(indices)
+
+
+def _repeated(indices: NDArray[np.int64]) -> int | None:
+    """The lowest index that is not alone."""
+    unique, counts = np.unique(indices, return_counts=True)
+    repeated = unique[counts > 1]
+    if len(repeated) == 0:
+        return None
+    return int(repeated[0])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -62,28 +63,19 @@ class ClientSettings:
         line, header = next(lines)
         place = f"{name}:{line}"
         named = header[0].lower() in NAMES
-        columns = [_column(cell, place) for cell in header[named:]]
-        kept = [(column.key, column.side) for column in columns]
-        twice = [cell for cell, key in zip(header[named:], kept, strict=True) if kept.count(key) > 1]
-        if twice:
-            raise ValueError(f"{place}: {' and '.join(twice)} are one column twice")
-        if not columns:
-            raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
+        columns = _columns(header, place, named=named)
         rows: dict[str, ClientRow] = {}
         written = text.splitlines()
         before = line
         for line, row in lines:
             place = f"{name}:{line}"
-            skipped = [number for number in range(before + 1, line) if _EMPTY.fullmatch(written[number - 1])]
-            if skipped and not named:
+            skipped = _first_empty(written, before + 1, line)
+            if skipped is not None and not named:
                 raise ValueError(
-                    f"{name}:{skipped[0]}: has no settings: if it is a client's row, write one, else remove it"
+                    f"{name}:{skipped}: has no settings: if it is a client's row, write one, else remove it"
                 )
             before = line
-            if named:
-                node = row[0]
-            else:
-                node = str(len(rows))
+            node = row[0] if named else str(len(rows))
             if not node:
                 raise ValueError(f"{place}: has no name of a node")
             if node in rows:
@@ -91,19 +83,55 @@ class ClientSettings:
             rows[node] = _row(place, node, columns, row[named:])
         if not rows:
             raise ValueError(f"{name}: has no rows under its columns")
-        return cls(name, hashlib.sha256(text.encode()).hexdigest(), named, tuple(rows.values()))
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(name, sha256, named, tuple(rows.values()))
+
+
+def _columns(header: list[str], place: str, *, named: bool) -> list[Column]:
+    """The columns after that of the names of nodes, if any. ValueError if one is unknown or repeated."""
+    cells = header[named:]
+    columns = [_column(cell, place) for cell in cells]
+    times = Counter((column.key, column.side) for column in columns)
+    twice = []
+    for cell, column in zip(cells, columns, strict=True):
+        if times[column.key, column.side] > 1:
+            twice.append(cell)
+    if twice:
+        raise ValueError(f"{place}: {' and '.join(twice)} are one column twice")
+    if not columns:
+        raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
+    return columns
+
+
+def _first_empty(written: list[str], start: int, end: int) -> int | None:
+    """The number of the first row of empty cells between two lines."""
+    for number in range(start, end):
+        if _EMPTY.fullmatch(written[number - 1]):
+            return number
+    return None
 
 
 def _column(cell: str, place: str) -> Column:
     match = _COLUMN.fullmatch(cell)
-    key, side = (match[1].lower(), (match[2] or "").lower()) if match else ("", "")
-    if match is None or key not in (*HARDWARE_KEYS, *LINK_KEYS) or (side and key not in LINK_KEYS):
-        known = ", ".join((NAMES[-1], *HARDWARE_KEYS, *LINK_KEYS))
-        raise ValueError(
-            f"{place}: '{cell}' is no column{nearest(key, (*HARDWARE_KEYS, *LINK_KEYS))} (known: {known}; those of "
-            "links also with _up or _down; with a unit, like rate_up_mbit)"
-        )
-    return Column(key, side, match[3] or match[4] or "")
+    if match is None:
+        raise _unknown_column(cell, "", place)
+    key = match[1].lower()
+    side = (match[2] or "").lower()
+    unit = match[3] or match[4] or ""
+    of_link = key in LINK_KEYS
+    of_hardware = key in HARDWARE_KEYS and not side
+    if not of_link and not of_hardware:
+        raise _unknown_column(cell, key, place)
+    return Column(key, side, unit)
+
+
+def _unknown_column(cell: str, key: str, place: str) -> ValueError:
+    settings = (*HARDWARE_KEYS, *LINK_KEYS)
+    known = ", ".join((NAMES[-1], *settings))
+    return ValueError(
+        f"{place}: '{cell}' is no column{nearest(key, settings)} (known: {known}; those of "
+        "links also with _up or _down; with a unit, like rate_up_mbit)"
+    )
 
 
 def _row(
@@ -115,12 +143,13 @@ def _row(
     hardware: dict[str, Any] = {}
     links: dict[str, dict[str, Any]] = {}
     for column, cell in zip(columns, cells, strict=True):
-        if cell:
-            if column.key in HARDWARE_KEYS:
-                target = hardware
-            else:
-                target = links.setdefault(column.side, {})
-            target[column.key] = _value(column, cell)
+        if not cell:
+            continue
+        if column.key in HARDWARE_KEYS:
+            settings = hardware
+        else:
+            settings = links.setdefault(column.side, {})
+        settings[column.key] = _value(column, cell)
     return ClientRow(place, node, hardware, links)
 
 

@@ -1,4 +1,4 @@
-"""The clients of a population in a scenario: who takes part in a round, when clients are there, how fast they are.
+"""The clients of a population in a scenario: which of them a round has, when they are available, and their speed.
 
     topology: {population: 100000, selected: 100}
     clients:
@@ -67,10 +67,11 @@ class LognormalSpec(Strict):
     high: float | None = Field(default=None, gt=0, description="maximum: larger draws become this; default: none")
 
     def draw(self, random: np.random.Generator, count: int) -> Numbers:
-        numbers = self.median * np.exp(self.sigma * random.standard_normal(count))
-        if (self.low, self.high) != (None, None):
-            return np.clip(numbers, self.low, self.high)
-        return numbers
+        normal = random.standard_normal(count)
+        numbers = self.median * np.exp(self.sigma * normal)
+        if self.low is None and self.high is None:
+            return numbers
+        return np.clip(numbers, self.low, self.high)
 
 
 class UniformSpec(Strict):
@@ -84,7 +85,8 @@ class UniformSpec(Strict):
 
 
 def _ordered(spec: Any) -> Any:
-    if spec.low is not None and spec.high is not None and spec.low > spec.high:
+    has_both = spec.low is not None and spec.high is not None
+    if has_both and spec.low > spec.high:
         raise ValueError(f"low: {spec.low:g} is above high, {spec.high:g}")
     return spec
 
@@ -115,8 +117,9 @@ class DistributionSpec(Strict):
 
 
 def _shares(value: dict[str, float]) -> dict[str, float]:
-    if value and not math.isclose(sum(value.values()), 1.0, abs_tol=1e-9):
-        raise ValueError(f"the shares add up to {format_fraction(round(sum(value.values()), 9))}, not to 100%")
+    total = sum(value.values())
+    if value and not math.isclose(total, 1.0, abs_tol=1e-9):
+        raise ValueError(f"the shares add up to {format_fraction(round(total, 9))}, not to 100%")
     return value
 
 
@@ -180,7 +183,8 @@ class AvailabilitySpec(Strict):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"const": DAY_AND_NIGHT}, super().__get_pydantic_json_schema__(core, handler)]}
+        mapping = super().__get_pydantic_json_schema__(core, handler)
+        return {"anyOf": [{"const": DAY_AND_NIGHT}, mapping]}
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> AvailabilitySpec:
@@ -191,7 +195,8 @@ class AvailabilitySpec(Strict):
                 raise ValueError("repeat: goes with trace")
             return self
         try:
-            self._table = AvailabilityTable.read(named_text(self.trace, info.context, FEWER), self.trace, self.repeat)
+            text = named_text(self.trace, info.context, FEWER)
+            self._table = AvailabilityTable.read(text, self.trace, self.repeat)
         except ValueError as error:
             raise ValueError(f"trace: {error}") from None
         return self
@@ -203,7 +208,9 @@ class AvailabilitySpec(Strict):
 
 
 def _availability(value: Any) -> Any:
-    return {DAY_AND_NIGHT: {}} if value == DAY_AND_NIGHT else value
+    if value == DAY_AND_NIGHT:
+        return {DAY_AND_NIGHT: {}}
+    return value
 
 
 class ClientsSpec(Strict):
@@ -250,7 +257,8 @@ class ClientsSpec(Strict):
     def _read(self, info: ValidationInfo) -> ClientsSpec:
         if self.file is not None:
             try:
-                self._settings = ClientSettings.read(named_text(self.file, info.context, FEWER), self.file)
+                text = named_text(self.file, info.context, FEWER)
+                self._settings = ClientSettings.read(text, self.file)
             except ValueError as error:
                 raise ValueError(f"file: {error}") from None
         return self

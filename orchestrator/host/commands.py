@@ -12,22 +12,29 @@ import shutil
 from orchestrator.errors import HostError
 
 FOR_ADMINISTRATION = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+PACKAGES = {
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+    "tc": "iproute2",
+}
 """The commands that make and shape links, and the package of each in Debian and Ubuntu."""
 
 
 def extend_path() -> None:
     """Add the folders of administration commands to the PATH of this process. Every process it starts inherits it."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join([*folders, *(each for each in FOR_ADMINISTRATION if each not in folders)])
+    path = os.environ.get("PATH", os.defpath)
+    folders = path.split(os.pathsep)
+    missing = [folder for folder in FOR_ADMINISTRATION if folder not in folders]
+    os.environ["PATH"] = os.pathsep.join([*folders, *missing])
 
 
 def absent() -> list[HostError]:
     """An error for each command of `PACKAGES` that this host lacks."""
-    return [
-        HostError(
-            f"the command '{command}' is missing", f"install the package {package}", [f"apt-get install {package}"]
-        )
-        for command, package in PACKAGES.items()
-        if shutil.which(command) is None
-    ]
+    errors = []
+    for command, package in PACKAGES.items():
+        if shutil.which(command) is not None:
+            continue
+        what = f"the command '{command}' is missing"
+        errors.append(HostError(what, f"install the package {package}", [f"apt-get install {package}"]))
+    return errors

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 
-RUN, NODE, DIRECTORY = "org.edgebed.run", "org.edgebed.node", "org.edgebed.directory"  # labels of a run's containers
+RUN = "org.edgebed.run"  # this and the next two: labels of a run's containers
+NODE = "org.edgebed.node"
+DIRECTORY = "org.edgebed.directory"
 AGENT = "org.edgebed.agent"  # the label of the container of a run's agent, which removes those of the run
 USUAL = "unix:///var/run/docker.sock"
 

@@ -10,20 +10,23 @@ from pathlib import Path
 def hash_of_file(file: Path) -> str:
     """SHA-256 of the content of a file."""
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.file_digest(stream, "sha256")
+    return digest.hexdigest()
 
 
 def hash_of_files(folder: Path) -> str:
     """SHA-256 over the names, sizes and contents of the files in a folder, see `files_in`."""
     digest = hashlib.sha256()
     for file in files_in(folder):
-        digest.update(f"{hash_of_file(file)} {file.stat().st_size} {file.name}\n".encode())
+        size = file.stat().st_size
+        line = f"{hash_of_file(file)} {size} {file.name}\n"
+        digest.update(line.encode())
     return digest.hexdigest()
 
 
 def files_in(folder: Path) -> list[Path]:
     """The files in a folder by name, without those in folders below it."""
-    return sorted(each for each in folder.iterdir() if each.is_file())
+    return sorted(path for path in folder.iterdir() if path.is_file())
 
 
 def is_hash(word: str) -> bool:

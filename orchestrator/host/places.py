@@ -12,7 +12,8 @@ from orchestrator.errors import PlaceError
 def check_folder(folder: Path, remedy: str) -> None:
     """PlaceError with this remedy if files cannot be made in a folder. The folder need not exist yet."""
     try:
-        tempfile.TemporaryFile(dir=_nearest(folder)).close()
+        with tempfile.TemporaryFile(dir=_nearest(folder)):
+            pass
     except OSError as error:
         raise PlaceError(f"nothing can be written in {folder} ({error.strerror}): {remedy}") from None
 
@@ -21,9 +22,11 @@ def check_file(file: Path, remedy: str) -> None:
     """PlaceError with this remedy if a file cannot be written, or replaced if it exists."""
     try:
         if file.exists():
-            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+            descriptor = os.open(file, os.O_WRONLY | os.O_NONBLOCK)
+            os.close(descriptor)
         else:
-            tempfile.TemporaryFile(dir=_nearest(file.parent)).close()
+            with tempfile.TemporaryFile(dir=_nearest(file.parent)):
+                pass
     except OSError as error:
         raise PlaceError(f"{file} cannot be written ({error.strerror}): {remedy}") from None
 

@@ -30,17 +30,20 @@ def log_of(directory: RunDirectory, node: str) -> Path:
     path = directory.logs / f"{node}.log"
     if os.path.exists(path):
         return path
-    names = ", ".join(sorted(each.stem for each in directory.logs.glob("*.log")))
-    raise RunError(
-        f"run {directory.run} has no log of '{node}'; " + (f"it has: {names}" if names else "it has none yet")
-    )
+    known = sorted(log.stem for log in directory.logs.glob("*.log"))
+    if known:
+        logs = f"it has: {', '.join(known)}"
+    else:
+        logs = "it has none yet"
+    raise RunError(f"run {directory.run} has no log of '{node}'; {logs}")
 
 
 def end_of(path: Path, most: int, start: int = 0) -> str:
     """The last ``most`` bytes of a log, from byte ``start`` on; empty if it cannot be read."""
     try:
         with open_log(path) as file:
-            file.seek(max(start, file.seek(0, os.SEEK_END) - most))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - most))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
@@ -49,13 +52,19 @@ def end_of(path: Path, most: int, start: int = 0) -> str:
 def last_line(path: Path, start: int = 0) -> str:
     """The last line of a log that is not blank, from byte ``start`` on; empty if there is none."""
     lines = end_of(path, LAST_LINE, start).split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    for line in reversed(lines):
+        text = line.strip()
+        if text:
+            return text
+    return ""
 
 
 def with_last_line(said: str, path: Path, start: int = 0) -> str:
     """A sentence about a process that ended, and the last line of its log, see `last_line`."""
     line = last_line(path, start)
-    return f"{said}; its log ends with: {line}" if line else said
+    if not line:
+        return said
+    return f"{said}; its log ends with: {line}"
 
 
 def size(path: Path) -> int:
@@ -72,11 +81,13 @@ def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
         opened = open_log(path)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     with opened as file:
         while True:
             last = not go_on()
-            text = decoder.decode(file.read(), final=last)
+            data = file.read()
+            text = decoder.decode(data, final=last)
             if text:  # a character may have been written in part
                 yield text
             if last:

@@ -17,6 +17,9 @@ from orchestrator.host.process import python
 TRIAL = "node.learning.trial"
 PATIENCE = 120.0  # s; the first import of torch from a cold disk is slow
 
+NodesByDevice = Mapping[str, Sequence[str]]
+ResultByDevice = Mapping[str, Mapping[str, str]]
+
 REMEDY = (
     "use a host with an NVIDIA GPU, its driver and torch's build for CUDA (`edgebed docs accelerators`), or train on"
     " the processor: compute.device: cpu"
@@ -30,58 +33,71 @@ def torch_installed() -> bool:
 
 @functools.cache
 def tried_here(device: str) -> Mapping[str, str]:
-    """What the trial tells of a device of this host: its ``name``, or the ``problem``."""
+    """What the trial reports about a device of this host: its ``name``, or the ``problem``."""
     if not torch_installed():
         return {"problem": "PyTorch is not installed"}
+    command = python.module(TRIAL, device)
     try:
         done = subprocess.run(
-            python.module(TRIAL, device), capture_output=True, text=True, timeout=PATIENCE, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"problem": f"a trial did not end within {PATIENCE:.0f} s"}
-    found: Mapping[str, str] = trial_results(done.stdout, done.stderr)[device]
-    return found
+    results = trial_results(done.stdout, done.stderr)
+    result: Mapping[str, str] = results[device]
+    return result
 
 
 def trial_results(output: str, errors: str) -> dict[str, Any]:
     """The results that a trial has printed. Raises HostError if there are none."""
+    lines = output.strip().splitlines()
     try:
-        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-        return found
+        results: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, ValueError):
         last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
         raise HostError(f"whether nodes can train on an accelerator could not be tried: {last}") from None
+    return results
 
 
-def refusals(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, str]]) -> list[HostError]:
+def refusals(devices: NodesByDevice, found: ResultByDevice) -> list[HostError]:
     """An error for each device that does not work. ``devices``: the nodes of each. ``found``: the results of trials."""
-    return [
-        HostError(f"{text.some(nodes)} {_train(nodes)} on {device}, and {found[device]['problem']}", REMEDY)
-        for device, nodes in devices.items()
-        if "problem" in found[device]
-    ]
+    errors = []
+    for device, nodes in devices.items():
+        problem = found[device].get("problem")
+        if problem is not None:
+            what = f"{text.some(nodes)} {_train(nodes)} on {device}, and {problem}"
+            errors.append(HostError(what, REMEDY))
+    return errors
 
 
-def notes(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, str]]) -> list[str]:
+def notes(devices: NodesByDevice, found: ResultByDevice) -> list[str]:
     """Which nodes train on which accelerator, for the record."""
-    return [
-        f"{text.some(nodes)} {_train(nodes)} on {device}, {found[device]['name']}" for device, nodes in devices.items()
-    ]
+    notes = []
+    for device, nodes in devices.items():
+        name = found[device]["name"]
+        notes.append(f"{text.some(nodes)} {_train(nodes)} on {device}, {name}")
+    return notes
 
 
-def missing_here(devices: Mapping[str, Sequence[str]]) -> list[HostError]:
+def missing_here(devices: NodesByDevice) -> list[HostError]:
     """An error if nodes cannot train on this host, or for each of these devices that does not work. Tries them."""
     if not torch_installed():
         return [HostError("training needs PyTorch", install_command(LEARNING))]
     try:
-        return refusals(devices, {device: tried_here(device) for device in devices})
+        results = {device: tried_here(device) for device in devices}
+        return refusals(devices, results)
     except HostError as error:
         return [error]
 
 
-def notes_here(devices: Mapping[str, Sequence[str]]) -> list[str]:
+def notes_here(devices: NodesByDevice) -> list[str]:
     """The notes on this host's devices, which have been tried."""
-    return notes(devices, {device: tried_here(device) for device in devices})
+    results = {device: tried_here(device) for device in devices}
+    return notes(devices, results)
 
 
 def _train(nodes: Sequence[str]) -> str:

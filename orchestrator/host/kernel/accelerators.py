@@ -1,4 +1,4 @@
-"""The accelerators of a host, by what its kernel shows. It tells neither whether containers can use them, nor whether
+"""The accelerators of a host, by what its kernel shows. It shows neither whether containers can use them, nor whether
 they work.
 
 The driver of NVIDIA's cards lists them in /proc (its README, "Using the /proc File System Interface"). The GPU of a
@@ -24,19 +24,27 @@ def accelerators(root: Path = Path("/")) -> tuple[str, ...]:
     """The names of the accelerators below ``root``, which holds dev and proc; equal ones again and again."""
     cards = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
     if cards:
-        return tuple(_model(card) for card in cards)
-    if any((root / each).exists() for each in JETSON):
-        return (JETSON_GPU,)
-    return tuple(CARD for each in root.glob("dev/nvidia*") if re.fullmatch(r"nvidia\d+", each.name))
+        return tuple(map(_model, cards))
+    for file in JETSON:
+        if (root / file).exists():
+            return (JETSON_GPU,)
+    files = root.glob("dev/nvidia*")
+    numbered = [file for file in files if re.fullmatch(r"nvidia\d+", file.name)]
+    return (CARD,) * len(numbered)
 
 
 def device_files(root: Path = Path("/")) -> tuple[str, ...]:
     """The device files by which a process uses NVIDIA's accelerators, in order."""
-    found = {each for pattern in DEVICE_FILES for each in root.glob(pattern)}
-    return tuple(f"/{each.relative_to(root)}" for each in sorted(found))
+    files: set[Path] = set()
+    for pattern in DEVICE_FILES:
+        files.update(root.glob(pattern))
+    return tuple(f"/{file.relative_to(root)}" for file in sorted(files))
 
 
 def _model(information: Path) -> str:
-    """The line "Model:"; a driver that is about to end may not tell it."""
-    found = re.search(r"^Model:\s*(.*?)\s*$", text_of(information) or "", re.MULTILINE)
-    return found[1] if found and found[1] else CARD
+    """The name in the line "Model:"; a driver that is about to end may not show it."""
+    text = text_of(information) or ""
+    line = re.search(r"^Model:\s*(.*?)\s*$", text, re.MULTILINE)
+    if line is None or not line[1]:
+        return CARD
+    return line[1]

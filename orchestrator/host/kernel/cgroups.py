@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 PREFIX = "edgebed-"
+CONTROLLERS = ("cpu", "memory")
 SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # files that not every kernel has
 SWAPS = Path("/proc/swaps")
 UNLIMITED = "{} limits of the hardware are not enforced: {}; computing is still stretched to the hardware's speed"
@@ -37,15 +38,17 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
     unified = root / "cgroup.subtree_control"
     if unified.exists():
         offered = unified.read_text().split()
-        controllers = tuple(name for name in ("cpu", "memory") if name in offered)
+        controllers = tuple(name for name in CONTROLLERS if name in offered)
         if controllers and os.access(root, os.W_OK):
             return [Hierarchy(root, controllers, 2)]
         return []
-    return [
-        Hierarchy(root / name, (name,), 1)
-        for name in ("cpu", "memory")
-        if (root / name / "cgroup.procs").exists() and os.access(root / name, os.W_OK)
-    ]
+    hierarchies = []
+    for name in CONTROLLERS:
+        path = root / name
+        mounted = (path / "cgroup.procs").exists()
+        if mounted and os.access(path, os.W_OK):
+            hierarchies.append(Hierarchy(path, (name,), 1))
+    return hierarchies
 
 
 def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dict[str, str]:
@@ -56,20 +59,30 @@ def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dic
         if hierarchy.version == 2:
             files["cpu.max"] = f"{quota} {_PERIOD}"
         else:
-            files |= {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": quota}
+            files["cpu.cfs_period_us"] = str(_PERIOD)
+            files["cpu.cfs_quota_us"] = quota
     if "memory" in hierarchy.controllers and memory is not None:
         limit = str(memory)
         if hierarchy.version == 2:
-            files |= {"memory.max": limit, "memory.swap.max": "0"}
+            files["memory.max"] = limit
+            files["memory.swap.max"] = "0"
         else:
-            files |= {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}  # memory and swap together
+            files["memory.limit_in_bytes"] = limit
+            files["memory.memsw.limit_in_bytes"] = limit  # memory and swap together
     return files
 
 
 def may_swap(groups: list[Path], swaps: Path = SWAPS) -> bool:
     """Whether nodes in these groups can exceed their memory: the host has swap, and the kernel cannot limit it."""
-    swapping = len(swaps.read_text().splitlines()) > 1  # the first line has the headings
-    return swapping and not any((group / name).exists() for group in groups for name in SWAP)
+    lines = swaps.read_text().splitlines()
+    swapping = len(lines) > 1  # the first line has the headings
+    if not swapping:
+        return False
+    for group in groups:
+        for name in SWAP:
+            if (group / name).exists():
+                return False
+    return True
 
 
 class NodeGroups:
@@ -81,19 +94,20 @@ class NodeGroups:
 
     def create(self) -> list[Path]:
         """Make the run's groups and return their paths, for their removal."""
-        made = []
+        groups = []
         for hierarchy in self._hierarchies:
             group = hierarchy.path / self._name
             group.mkdir(exist_ok=True)
             if hierarchy.version == 2:
-                (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in hierarchy.controllers))
-            made.append(group)
-        return made
+                enabled = " ".join(f"+{name}" for name in hierarchy.controllers)
+                (group / "cgroup.subtree_control").write_text(enabled)
+            groups.append(group)
+        return groups
 
     def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
         """Make groups with the limits of a node, for its process to join. None without a limit, because joining a group
         is slow."""
-        made = []
+        groups = []
         for hierarchy in self._hierarchies:
             files = limits(hierarchy, cores, memory)
             if not files:
@@ -101,49 +115,68 @@ class NodeGroups:
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)
             for name, value in files.items():
-                if name not in SWAP or (group / name).exists():
-                    (group / name).write_text(value)
-            made.append(group)
-        return made
+                file = group / name
+                if name not in SWAP or file.exists():
+                    file.write_text(value)
+            groups.append(group)
+        return groups
 
     def killed(self, node: str) -> int:
-        """How often the kernel has killed a process of the node for its memory limit; 0 if the kernel does not tell."""
+        """How often the kernel has killed a process of the node for its memory limit; 0 if the kernel does not show
+        it."""
         for hierarchy in self._hierarchies:
             if "memory" in hierarchy.controllers:
-                return memory_kills(hierarchy.path / self._name / node)
+                group = hierarchy.path / self._name / node
+                return memory_kills(group)
         return 0
 
 
 def memory_kills(group: Path) -> int:
-    """How often the kernel has killed a process of a group for its memory limit; 0 if the kernel does not tell, or the
-    group is gone. Version 2 also tells of kills because the host had no memory left: then the limit was never hit
+    """How often the kernel has killed a process of a group for its memory limit; 0 if the kernel does not show it, or
+    the group is gone. Version 2 also counts kills because the host had no memory left: then the limit was never hit
     (oom 0)."""
     for name in ("memory.events", "memory.oom_control"):
         with contextlib.suppress(OSError):
             text = (group / name).read_text()
-            counts = {key: int(count) for key, count in map(str.split, text.splitlines())}
+            counts = {}
+            for line in text.splitlines():
+                key, count = line.split()
+                counts[key] = int(count)
             if counts.get("oom", 1):
                 return counts.get("oom_kill", 0)
             return 0
     return 0
 
 
-def memory_group(pid: int, container: str, proc: Path = PROC, root: Path = ROOT) -> Path | None:
-    """The group with the memory limit of a container, whose id is in the group's name; ``pid``: any of its processes.
-    None if there is none to be seen."""
+def memory_group(
+    pid: int,
+    container: str,
+    proc: Path = PROC,
+    root: Path = ROOT,
+) -> Path | None:
+    """The group with the memory limit of a container, found by the container's id in the group's name; ``pid``: any of
+    its processes. None if no group is visible."""
     try:
-        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+        text = (proc / str(pid) / "cgroup").read_text()
     except OSError:
         return None
-    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
-    version_1 = next((path for names, path in groups.items() if "memory" in names.split(",")), None)
-    hierarchy = root if version_1 is None else root / "memory"
-    parts = (version_1 or groups.get("", "")).strip("/").split("/")
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths[controllers] = path
+    hierarchy = root
+    path = paths.get("", "")
+    for controllers, path_of_version_1 in paths.items():
+        if "memory" in controllers.split(","):
+            hierarchy = root / "memory"
+            path = path_of_version_1 or path
+            break
+    parts = path.strip("/").split("/")
     # Processes may be in a group below the one with the limit.
-    named = next((place for place, part in enumerate(parts) if container in part), None)
-    if named is None:
-        return None
-    return hierarchy.joinpath(*parts[: named + 1])
+    for place, part in enumerate(parts):
+        if container in part:
+            return hierarchy.joinpath(*parts[: place + 1])
+    return None
 
 
 def has_controller(name: str, root: Path = ROOT) -> bool:
@@ -151,11 +184,15 @@ def has_controller(name: str, root: Path = ROOT) -> bool:
     if (root / name).is_dir():
         return True
     with contextlib.suppress(OSError):
-        return name in (root / "cgroup.controllers").read_text().split()
+        controllers = (root / "cgroup.controllers").read_text()
+        return name in controllers.split()
     return False
 
 
 def left_behind(run: str | None = None) -> list[Path]:
     """The groups of one run, or of every run, that exist now."""
-    pattern = f"{PREFIX}{run if run is not None else '*'}"
-    return sorted(path for hierarchy in writable_hierarchies() for path in hierarchy.path.glob(pattern))
+    name = run if run is not None else "*"
+    groups: list[Path] = []
+    for hierarchy in writable_hierarchies():
+        groups += hierarchy.path.glob(f"{PREFIX}{name}")
+    return sorted(groups)

@@ -24,16 +24,20 @@ _SIZE = 512  # bytes; struct timex has about 200
 
 
 def clock() -> Clock | None:
-    """The clock of this host; None if the kernel does not tell."""
+    """The clock of this host; None if the kernel does not show it."""
     timex = ctypes.create_string_buffer(_SIZE)  # with modes 0 nothing is set
     try:
-        refused = ctypes.CDLL(None, use_errno=True).adjtimex(timex) < 0
+        libc = ctypes.CDLL(None, use_errno=True)
+        refused = libc.adjtimex(timex) < 0
     except (OSError, AttributeError):
         return None
-    *_, maxerror, _, status = _FIELDS.unpack_from(timex)
-    return None if refused else clock_of(status, maxerror)
+    if refused:
+        return None
+    _modes, _offset, _freq, maxerror, _esterror, status = _FIELDS.unpack_from(timex)
+    return clock_of(status, maxerror)
 
 
 def clock_of(status: int, maxerror: int) -> Clock:
     """The clock by two fields of struct timex."""
-    return Clock(not status & STA_UNSYNC, maxerror / 1e6)
+    synchronised = not status & STA_UNSYNC
+    return Clock(synchronised, maxerror / 1e6)

@@ -8,18 +8,27 @@ from pathlib import Path
 from orchestrator.host.kernel.small_files import text_of
 
 
-def has_module(name: str, root: Path = Path("/"), release: str | None = None) -> bool | None:
+def has_module(
+    name: str,
+    root: Path = Path("/"),
+    release: str | None = None,
+) -> bool | None:
     """Whether the kernel of the tree ``root``, which holds proc and lib, has a module. None if that cannot be told.
     ``release``: the kernel's, by default that of this host."""
     wanted = name.replace("-", "_")
     loaded = text_of(root / "proc/modules") or ""  # "iptable_raw 16384 0 - Live 0x0"
-    if any(line.partition(" ")[0] == wanted for line in loaded.splitlines()):
-        return True
-    folder = root / "lib/modules" / (release or os.uname().release)
-    listed = [_listed(folder / file) for file in ("modules.builtin", "modules.dep")]
-    if all(each is None for each in listed):
+    for line in loaded.splitlines():
+        module, _, _ = line.partition(" ")
+        if module == wanted:
+            return True
+    if not release:
+        release = os.uname().release
+    folder = root / "lib/modules" / release
+    built_in = _listed(folder / "modules.builtin")
+    loadable = _listed(folder / "modules.dep")
+    if built_in is None and loadable is None:
         return None
-    return any(wanted in each for each in listed if each is not None)
+    return wanted in (built_in or ()) or wanted in (loadable or ())
 
 
 def _listed(file: Path) -> set[str] | None:
@@ -27,5 +36,10 @@ def _listed(file: Path) -> set[str] | None:
     text = text_of(file)
     if text is None:
         return None
-    paths = (line.partition(":")[0].rpartition("/")[2] for line in text.splitlines())
-    return {path.partition(".ko")[0].replace("-", "_") for path in paths}
+    modules = set()
+    for line in text.splitlines():
+        path, _, _ = line.partition(":")
+        name = path.rpartition("/")[2]
+        module, _, _ = name.partition(".ko")
+        modules.add(module.replace("-", "_"))
+    return modules

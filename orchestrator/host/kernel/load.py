@@ -41,45 +41,64 @@ class HostLoad(NamedTuple):
 
 def read_load(proc: Path = PROC) -> HostLoad:
     """Read the present counters. A counter that this kernel does not show is 0, or None for ``waiting``."""
-    stat, pressure, backlogs = (text_of(proc / each) or "" for each in ("stat", "pressure/cpu", "net/softnet_stat"))
-    return HostLoad(*parse_stat(stat, affinity()), parse_pressure(pressure), parse_backlogs(backlogs))
+    stat = text_of(proc / "stat") or ""
+    pressure = text_of(proc / "pressure/cpu") or ""
+    backlogs = text_of(proc / "net/softnet_stat") or ""
+    busy, idle = parse_stat(stat, affinity())
+    waiting = parse_pressure(pressure)
+    dropped = parse_backlogs(backlogs)
+    return HostLoad(busy, idle, waiting, dropped)
 
 
-def parse_stat(text: str, processors: Iterable[int], ticks: int | None = None) -> tuple[float, float]:
+def parse_stat(
+    text: str,
+    processors: Iterable[int],
+    ticks: int | None = None,
+) -> tuple[float, float]:
     """Busy and idle seconds of these processors together, from /proc/stat. ``ticks``: per second, default this
     host's."""
     per_second = ticks or os.sysconf("SC_CLK_TCK")
     labels = {f"cpu{number}" for number in processors}
-    busy = idle = 0.0
+    busy = 0.0
+    idle = 0.0
     for line in text.splitlines():
         label, _, counters = line.partition(" ")
-        if label in labels:
-            columns = [int(word) / per_second for word in counters.split()[:_GUEST]]
-            waited = sum(columns[place] for place in _IDLE)
-            busy = busy + sum(columns) - waited
-            idle = idle + waited
+        if label not in labels:
+            continue
+        columns = [int(word) / per_second for word in counters.split()[:_GUEST]]
+        waited = sum(columns[place] for place in _IDLE)
+        busy = busy + sum(columns) - waited
+        idle += waited
     return busy, idle
 
 
 def parse_pressure(text: str) -> float | None:
     """Seconds in which some task waited for a processor, from /proc/pressure/cpu; None without that file."""
     for line in text.splitlines():
-        if line.startswith("some "):
-            facts = dict(word.split("=") for word in line.split()[1:])
-            return int(facts["total"]) / 1e6
+        if not line.startswith("some "):
+            continue
+        for word in line.split():
+            if word.startswith("total="):
+                return int(word.removeprefix("total=")) / 1e6
     return None
 
 
 def parse_backlogs(text: str) -> int:
     """Packets dropped by the processors' backlogs, from /proc/net/softnet_stat: one hexadecimal line per processor."""
-    return sum(int(line.split()[_DROPPED], 16) for line in text.splitlines())
+    dropped = 0
+    for line in text.splitlines():
+        columns = line.split()
+        dropped += int(columns[_DROPPED], 16)
+    return dropped
 
 
 class Others:
     """The work of other programs on the processors of this process since this object was made."""
 
     def __init__(self) -> None:
-        self._start, self._load, self._own = time.monotonic(), read_load(), _own_seconds()
+        self._start = time.monotonic()
+        self._load = read_load()
+        self._own = _own_seconds()
 
     def busy(self, processes: Iterable[int] = ()) -> str | None:
         """A sentence if others use half of the processors or more; None if they do not, or if less than `LEAST` seconds
@@ -87,17 +106,22 @@ class Others:
         seconds = time.monotonic() - self._start
         if seconds < LEAST:
             return None
-        own = _own_seconds() - self._own + sum(of_process(PROC / str(pid)).cpu for pid in processes)
+        own = _own_seconds() - self._own
+        started = [of_process(PROC / str(pid)) for pid in processes]
+        own += sum(usage.cpu for usage in started)
         now = read_load()
-        return busy_host((now.busy - self._load.busy - own) / seconds, len(affinity()))
+        others = now.busy - self._load.busy - own
+        return busy_host(others / seconds, len(affinity()))
 
 
 def busy_host(others: float, processors: int) -> str | None:
     """See `Others.busy`. ``others``: how many processors they use, on average."""
     if others < MUCH * processors:
         return None
-    return f"this host is busy: other programs use {min(others, processors):.1f} of {processors} processors"
+    used = min(others, processors)
+    return f"this host is busy: other programs use {used:.1f} of {processors} processors"
 
 
 def _own_seconds() -> float:
-    return sum(os.times()[:4])
+    times = os.times()
+    return sum(times[:4])

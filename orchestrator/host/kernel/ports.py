@@ -12,13 +12,20 @@ LISTENING = "0A"  # TCP_LISTEN in net/tcp_states.h
 WORD = 8  # hexadecimal digits; the kernel prints addresses as words of this processor's byte order
 
 
-def listening_on(process: int, port: int, proc: Path = Path("/proc")) -> list[str]:
+def listening_on(
+    process: int,
+    port: int,
+    proc: Path = Path("/proc"),
+) -> list[str]:
     """The addresses on which a process in the network namespace of ``process`` listens on a TCP port; none if that has
     ended."""
     addresses = []
     for name in ("tcp", "tcp6"):
-        for row in (text_of(proc / str(process) / "net" / name) or "").splitlines()[1:]:
-            _, local, _, state, *_ = row.split()
+        table = text_of(proc / str(process) / "net" / name) or ""
+        for row in table.splitlines()[1:]:
+            columns = row.split()
+            local = columns[1]
+            state = columns[3]
             address, _, number = local.partition(":")
             if state == LISTENING and int(number, 16) == port:
                 addresses.append(_address(address))
@@ -29,10 +36,14 @@ def is_loopback(address: str) -> bool:
     """Whether only processes in the same network namespace reach a listener on this address."""
     parsed = ipaddress.ip_address(address)
     mapped = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_loopback
+    address_itself = mapped or parsed
+    return bool(address_itself.is_loopback)
 
 
 def _address(digits: str) -> str:
-    words = [digits[start : start + WORD] for start in range(0, len(digits), WORD)]
-    packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    packed = b""
+    for start in range(0, len(digits), WORD):
+        end = start + WORD
+        word = int(digits[start:end], 16)
+        packed += word.to_bytes(4, sys.byteorder)
     return str(ipaddress.ip_address(packed))

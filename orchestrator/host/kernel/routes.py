@@ -13,9 +13,11 @@ DISCARD = 9  # a port that is only looked up in routes, never used
 def way_to(other: str) -> tuple[str, int]:
     """This host's IPv4 address towards another host, and the largest packet on the way there in bytes. HostError if
     there is no way."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         try:
-            asking.connect((other, DISCARD))
+            datagrams.connect((other, DISCARD))
         except OSError as error:
             raise HostError(f"there is no way from this host to {other} ({error.strerror})") from None
-        return str(asking.getsockname()[0]), asking.getsockopt(socket.IPPROTO_IP, IP_MTU)
+        own_address = datagrams.getsockname()[0]
+        largest = datagrams.getsockopt(socket.IPPROTO_IP, IP_MTU)
+    return str(own_address), largest

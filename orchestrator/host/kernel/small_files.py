@@ -8,6 +8,7 @@ from pathlib import Path
 def text_of(path: Path) -> str | None:
     """The text of a file, without the blanks and zero bytes around it; None if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip(" \n\0")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+    return text.strip(" \n\0")

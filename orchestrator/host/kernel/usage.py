@@ -27,11 +27,14 @@ class ProcessUsage:
     pss: int | None = None
 
     def __add__(self, other: ProcessUsage) -> ProcessUsage:
-        if self.pss is None or other.pss is None:
-            pss = None
-        else:
+        pss = None
+        if self.pss is not None and other.pss is not None:
             pss = self.pss + other.pss
-        return ProcessUsage(self.cpu + other.cpu, self.rss + other.rss, pss)
+        return ProcessUsage(
+            cpu=self.cpu + other.cpu,
+            rss=self.rss + other.rss,
+            pss=pss,
+        )
 
 
 class UsageReader:
@@ -42,25 +45,36 @@ class UsageReader:
         self._pace = Pace(MEMORY_SHARE)
 
     def read(self, members: Mapping[str, int]) -> dict[str, ProcessUsage]:
-        """What the PID namespaces use of which these processes are members. A process that has ended uses nothing. The
-        proportional memory is only in some readings, since the kernel takes long for it."""
+        """What the PID namespaces of these processes use. A process that has ended uses nothing. The proportional
+        memory is only in some readings, since the kernel takes long for it."""
         processes = self._processes(members)
-        found = {name: sum(map(of_process, folders), ProcessUsage()) for name, folders in processes.items()}
-        proportional = self._pace.measured(lambda: {name: _proportional(of) for name, of in processes.items()})
+        usages = {}
+        for name, folders in processes.items():
+            usages[name] = sum(map(of_process, folders), ProcessUsage())
+
+        def measure() -> dict[str, int | None]:
+            return {name: _proportional(folders) for name, folders in processes.items()}
+
+        proportional = self._pace.measured(measure)
         if proportional is None:
-            return found
-        return {name: replace(used, pss=proportional[name]) for name, used in found.items()}
+            return usages
+        return {name: replace(usage, pss=proportional[name]) for name, usage in usages.items()}
 
     def _processes(self, members: Mapping[str, int]) -> dict[str, list[Path]]:
         """The folders in /proc of all processes of each namespace."""
-        names = {space: name for name, pid in members.items() if (space := _space(self._proc / str(pid))) is not None}
-        found: dict[str, list[Path]] = {name: [] for name in members}
-        if names:
-            for folder in self._proc.glob("[0-9]*"):
-                name = names.get(_space(folder) or "")
-                if name is not None:
-                    found[name].append(folder)
-        return found
+        names: dict[str, str] = {}
+        for name, pid in members.items():
+            space = _space(self._proc / str(pid))
+            if space is not None:
+                names[space] = name
+        processes: dict[str, list[Path]] = {name: [] for name in members}
+        if not names:
+            return processes
+        for folder in self._proc.glob("[0-9]*"):
+            space = _space(folder)
+            if space is not None and space in names:
+                processes[names[space]].append(folder)
+        return processes
 
 
 def _proportional(processes: Iterable[Path]) -> int | None:
@@ -82,10 +96,12 @@ def _space(process: Path) -> str | None:
 
 
 def of_process(process: Path) -> ProcessUsage:
-    """What the process uses that has this folder of /proc; nothing if it has ended."""
+    """What the process with this folder of /proc uses; nothing if it has ended."""
     stat = text_of(process / "stat")
     if stat is None:
         return ProcessUsage()
     fields = stat.rpartition(")")[2].split()  # a process may name itself anything
-    own, waited_for = fields[11:13], fields[13:15]  # utime and stime, cutime and cstime: fields 14 to 17
-    return ProcessUsage(sum(map(int, (*own, *waited_for))) / _TICKS, int(fields[21]) * _PAGE)
+    # utime and stime, cutime and cstime (of children that it has waited for): fields 14 to 17
+    ticks = sum(map(int, fields[11:15]))
+    pages = int(fields[21])
+    return ProcessUsage(ticks / _TICKS, pages * _PAGE)

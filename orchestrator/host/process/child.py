@@ -23,21 +23,24 @@ from orchestrator.together import within
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; counters of thousands of links come as one line
 LAST_WORDS = 0.5  # s after the child's end for its last output, if another process keeps the output open
 
+OnEvent = Callable[[dict[str, Any]], None]
+_Reply = asyncio.Future[dict[str, Any]]
+
 
 class JsonChild(asyncio.SubprocessProtocol):
     """One helper process. ``request`` awaits a reply, ``on_event`` receives events, ``ended`` is set at its end. The
     exit of the process is its end, not the end of its output: a process that it has forked may keep that open."""
 
-    def __init__(self, name: str, log: str, on_event: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, name: str, log: str, on_event: OnEvent) -> None:
         self.name = name
         self.ended = asyncio.Event()
         self.ready = asyncio.Event()
         self._log = log
         self._on_event = on_event
         self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, _Reply] = {}
         self._unread = bytearray()
-        self._heard_all = False
+        self._read_all = False
         self._nonsense = ""
         self._transport: asyncio.SubprocessTransport
 
@@ -50,18 +53,21 @@ class JsonChild(asyncio.SubprocessProtocol):
         environment: Mapping[str, str],
         log: Path,
         inherited: Mapping[str, str] | None = None,
-        on_event: Callable[[dict[str, Any]], None] = lambda event: None,
+        on_event: OnEvent = lambda event: None,
     ) -> JsonChild:
         """Start ``argv`` in its own session, so that Ctrl-C in a terminal reaches only the orchestrator. Its
         environment is ``inherited``, by default the environment of this process, updated with ``environment``."""
+        if inherited is None:
+            inherited = os.environ
+        loop = asyncio.get_running_loop()
         with log.open("ab") as errors:
-            _, child = await asyncio.get_running_loop().subprocess_exec(
+            _, child = await loop.subprocess_exec(
                 lambda: cls(name, log.stem, on_event),
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                env={**(os.environ if inherited is None else inherited), **environment},
+                env={**inherited, **environment},
                 start_new_session=True,
             )
         return child
@@ -77,13 +83,20 @@ class JsonChild(asyncio.SubprocessProtocol):
     @property
     def ending(self) -> str:
         """How the child ended, and which log to read."""
+        return f"{self.name} ended ({self._how_ended()}): see `logs {self._log}`"
+
+    def _how_ended(self) -> str:
+        if self._nonsense:
+            return self._nonsense
         code = self.returncode
-        how = self._nonsense or ("no exit code" if code is None else how_ended(code))
-        return f"{self.name} ended ({how}): see `logs {self._log}`"
+        if code is None:
+            return "no exit code"
+        return how_ended(code)
 
     async def wait_ready(self, timeout: float) -> None:
         """Wait for the child's first line, ``{"event": "ready"}``. ChildError if it ends or takes too long."""
-        waits = [asyncio.create_task(event.wait()) for event in (self.ready, self.ended)]
+        events = (self.ready, self.ended)
+        waits = [asyncio.create_task(event.wait()) for event in events]
         try:
             await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -99,14 +112,20 @@ class JsonChild(asyncio.SubprocessProtocol):
         await self.ended.wait()
         raise ChildError(self.ending)
 
-    async def request(self, op: str, timeout: float = 30.0, **fields: Any) -> dict[str, Any]:
+    async def request(
+        self,
+        op: str,
+        timeout: float = 30.0,
+        **fields: Any,
+    ) -> dict[str, Any]:
         """Send one request and return its reply. ChildError if the child refuses, ends or does not answer in time."""
         if self.ended.is_set():
             raise ChildError(self.ending)
         number = next(self._ids)
-        reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        reply: _Reply = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
-        self._input.write((json.dumps({"id": number, "op": op, **fields}) + "\n").encode())
+        line = json.dumps({"id": number, "op": op, **fields}) + "\n"
+        self._input.write(line.encode())
         try:
             async with asyncio.timeout(timeout):
                 answer = await reply
@@ -121,7 +140,8 @@ class JsonChild(asyncio.SubprocessProtocol):
     async def close(self, grace: float = 5.0) -> None:
         """Close the child's input and wait ``grace`` seconds for its end. Kill it if it does not end."""
         self._input.close()
-        if not await within(grace, self.ended.wait()):
+        ended = await within(grace, self.ended.wait())
+        if not ended:
             self._kill()
             await self.ended.wait()
         self._transport.close()
@@ -135,30 +155,33 @@ class JsonChild(asyncio.SubprocessProtocol):
         self._unread += data
         lines: list[bytearray] = []
         if b"\n" in data:
-            *lines, self._unread = self._unread.split(b"\n")
+            lines = self._unread.split(b"\n")
+            self._unread = lines.pop()
         if len(self._unread) > LINE_LIMIT:
             lines.append(self._unread)
         for line in lines:
             if not self._nonsense:
-                self._hear(line)
+                self._handle(line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
-            self._heard_all = True
+            self._read_all = True
             if self.returncode is not None:
                 self._end()
 
     def process_exited(self) -> None:
-        if self._heard_all:
+        if self._read_all:
             self._end()
         else:
-            asyncio.get_running_loop().call_later(LAST_WORDS, self._end)
+            loop = asyncio.get_running_loop()
+            loop.call_later(LAST_WORDS, self._end)
 
     @property
     def _input(self) -> asyncio.WriteTransport:
-        return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        pipe = self._transport.get_pipe_transport(0)
+        return cast(asyncio.WriteTransport, pipe)
 
-    def _hear(self, line: bytearray) -> None:
+    def _handle(self, line: bytearray) -> None:
         match _parsed(line):
             case {"event": event, **_rest} as message:
                 if event == "ready":
@@ -170,7 +193,8 @@ class JsonChild(asyncio.SubprocessProtocol):
                     reply.set_result(message)
             case _:
                 # A child that writes nonsense is killed, so that no request waits for it.
-                self._nonsense = f"it wrote {bytes(line[:80]).decode(errors='replace')!r}, which is not a message"
+                start = bytes(line[:80]).decode(errors="replace")
+                self._nonsense = f"it wrote {start!r}, which is not a message"
                 self._kill()
 
     def _kill(self) -> None:

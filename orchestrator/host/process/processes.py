@@ -51,12 +51,14 @@ class RunProcess:
 
 def run_processes(run: str | None = None) -> list[RunProcess]:
     """This user's processes of one run, or of all runs, without zombies."""
-    return [process for process in _labelled() if run is None or process.run == run]
+    processes = _labelled()
+    return [process for process in processes if run is None or process.run == run]
 
 
 def pids_of(run: str) -> list[int]:
     """The ids of this user's processes of a run, but for this process."""
-    return [process.pid for process in run_processes(run) if process.pid != os.getpid()]
+    own = os.getpid()
+    return [process.pid for process in run_processes(run) if process.pid != own]
 
 
 def _labelled() -> Iterator[RunProcess]:
@@ -67,19 +69,41 @@ def _labelled() -> Iterator[RunProcess]:
             continue
         if b"EDGEBED_RUN=" not in environment:
             continue
-        label = dict(item.partition(b"=")[::2] for item in environment.split(b"\0"))
-        if b"EDGEBED_PART" in label:
-            run, directory, part, token = (
-                os.fsdecode(label.get(b"EDGEBED_" + key, b"")) for key in (b"RUN", b"DIRECTORY", b"PART", b"TOKEN")
+        variables = _variables(environment)
+        part = variables.get(PART)
+        if part is None:
+            continue
+        run = variables.get("EDGEBED_RUN", "")
+        directory = Path(variables.get("EDGEBED_DIRECTORY", ""))
+        token = variables.get(TOKEN, "")
+        if _is_ours(entry, run, RunDirectory(directory), token):
+            yield RunProcess(
+                pid=int(entry.name),
+                run=run,
+                directory=directory,
+                part=part,
+                command=text_of(entry / "comm") or "",
             )
-            if _is_ours(entry, run, RunDirectory(Path(directory)), token):
-                yield RunProcess(int(entry.name), run, Path(directory), part, text_of(entry / "comm") or "")
 
 
-def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bool:
+def _variables(environment: bytes) -> dict[str, str]:
+    variables = {}
+    for item in environment.split(b"\0"):
+        name, _, value = item.partition(b"=")
+        variables[os.fsdecode(name)] = os.fsdecode(value)
+    return variables
+
+
+def _is_ours(
+    process: Path,
+    run: str,
+    directory: RunDirectory,
+    token: str,
+) -> bool:
     if os.geteuid() != 0:
         with contextlib.suppress(OSError):
-            if process.stat().st_uid == os.geteuid():
+            owner = process.stat().st_uid
+            if owner == os.geteuid():
                 return True
     return directory.run == run and directory.knows(token)
 
@@ -87,17 +111,27 @@ def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bo
 def labels(run: str, directory: Path, part: str) -> dict[str, str]:
     """The environment variables that mark a process as the run's. `ps` and `down` find processes by them."""
     token = RunDirectory(directory).token()
-    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), PART: part, TOKEN: token}
+    return {
+        "EDGEBED_RUN": run,
+        "EDGEBED_DIRECTORY": str(directory),
+        PART: part,
+        TOKEN: token,
+    }
 
 
-def end(processes: list[RunProcess], grace: float = 5.0, patience: float = 0.0) -> list[RunProcess]:
+def end(
+    processes: list[RunProcess],
+    grace: float = 5.0,
+    patience: float = 0.0,
+) -> list[RunProcess]:
     """Send SIGKILL to these processes and wait for their end. Returns those that still live after ``grace`` seconds.
     Processes that end by themselves within ``patience`` seconds get no signal. A pidfd (pidfd_open(2)) refers to one
     process for ever, so a reused id never hits another process."""
     watched: dict[int, RunProcess] = {}
     for process in processes:
         with contextlib.suppress(OSError):
-            watched[os.pidfd_open(process.pid)] = process
+            descriptor = os.pidfd_open(process.pid)
+            watched[descriptor] = process
     _wait(watched, patience)
     living = set(run_processes())
     for descriptor, process in watched.items():
@@ -116,7 +150,10 @@ def _wait(watched: dict[int, RunProcess], seconds: float) -> None:
     for descriptor in watched:
         poller.register(descriptor, select.POLLIN)
     deadline = time.monotonic() + seconds
-    while watched and (left := deadline - time.monotonic()) > 0:
+    while watched:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
         for descriptor, _ in poller.poll(left * 1000):
             poller.unregister(descriptor)
             os.close(descriptor)

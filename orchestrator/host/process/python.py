@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_folder = os.path.dirname(os.path.abspath(__file__))  # orchestrator/host/process
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_folder)))
 """The folder that contains edgebed's packages."""
 
 _START = (
@@ -25,12 +26,15 @@ def leave_working_directory() -> None:
         here = os.getcwd()
     except FileNotFoundError:  # a directory that no longer exists is not on the path
         return
-    named = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    if here not in named and not os.path.samefile(here, ROOT):
-        sys.path[:] = [entry for entry in sys.path if entry != here]
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = [os.path.abspath(entry) for entry in entries if entry]
+    if here in named or os.path.samefile(here, ROOT):
+        return
+    sys.path[:] = [entry for entry in sys.path if entry != here]
 
 
 def module(name: str, *arguments: str) -> list[str]:
     """The argv that runs a module like `python -m`, with this process's module search path. The path is passed as an
     argument, because not every way into a namespace passes on the environment."""
-    return [sys.executable, "-P", "-c", _START, "\n".join(sys.path), name, *arguments]
+    path = "\n".join(sys.path)
+    return [sys.executable, "-P", "-c", _START, path, name, *arguments]

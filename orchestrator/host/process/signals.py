@@ -1,8 +1,8 @@
 """The handling of signals that end a program: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
 
 Outside a run, each signal raises KeyboardInterrupt. During a run, the first signal ends the run in order. A second
-signal, or SIGQUIT, ends it at once; so does the first if nothing has reacted to it for some seconds, because code of a
-plug-in blocks the event loop. A third signal ends the process without any cleanup.
+signal, or SIGQUIT, ends it immediately; so does the first if nothing has reacted to it for some seconds, because code
+of a plug-in blocks the event loop. A third signal ends the process without any cleanup.
 
 A command imports this module before anything else, so it imports little: a signal that comes before its handlers are
 installed ends the process with a traceback.
@@ -30,7 +30,7 @@ Handler = Callable[[int, FrameType | None], None]
 T = TypeVar("T")
 
 _asked = False
-_thread = threading.local()  # `interruption`: who is asked to end the run of this thread
+_thread = threading.local()  # `interruption`: what may end the run of this thread
 
 
 class Interruption:
@@ -42,11 +42,15 @@ class Interruption:
         self._in_order: Callable[[], object] | None = None
         self.at_once = at_once
         self._process = os.getpid()
-        self._at_once = self._timed = False
+        self._at_once = False
+        self._timed = False
 
     @contextlib.contextmanager
     def handled_by(
-        self, loop: asyncio.AbstractEventLoop, in_order: Callable[[], object], at_once: Callable[[], object]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        in_order: Callable[[], object],
+        at_once: Callable[[], object],
     ) -> Iterator[None]:
         """While the body runs, the first signal calls ``in_order`` in the event loop. If a signal came earlier,
         ``in_order`` is called at the start. ``at_once`` remains set after the body."""
@@ -118,7 +122,7 @@ def interrupted() -> bool:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """For a program that goes on after the body: KeyboardInterrupt at its end if a signal came. The next body is not
+    """For a program that continues after the body: KeyboardInterrupt at its end if a signal came. The next body is not
     affected by this signal. Without effect outside the main thread, where signals end nothing."""
     global _asked
     if threading.current_thread() is not threading.main_thread():
@@ -147,7 +151,8 @@ def interruptible() -> Iterator[Interruption]:
         yield interruption
         return
     before = _install(interruption.handle)
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interruption.handle)
+    alarm_before = signal.signal(signal.SIGALRM, interruption.handle)
+    before[signal.SIGALRM] = alarm_before
     try:
         yield interruption
     finally:
@@ -179,8 +184,12 @@ def ended_by(interruption: Interruption, work: Callable[[], T]) -> T:
 
 def _install(handler: Handler) -> dict[int, signal._HANDLER]:
     """Set the handler of every signal except an ignored SIGHUP. Returns the previous handlers."""
-    handled = [each for each in ENDING if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in handled}
+    before: dict[int, signal._HANDLER] = {}
+    for number in ENDING:
+        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            continue
+        before[number] = signal.signal(number, handler)
+    return before
 
 
 def _note() -> None:

@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_PLAIN = str.maketrans({**dict.fromkeys("─━╭╮╰╯", "-"), "│": "|", "·": ".", "…": "...", "→": "->", "–": "-"})
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("─━╭╮╰╯", "-"),
+        "│": "|",
+        "·": ".",
+        "…": "...",
+        "→": "->",
+        "–": "-",
+    }
+)
 _LACKING = "edgebed"  # the name of `_replacement` among the handlers of errors
-_UNREAD = (errno.EPIPE, errno.EIO, errno.EBADF)  # nobody reads: the reader has ended, or the terminal is gone
+_UNREAD = (errno.EPIPE, errno.EIO, errno.EBADF)  # no reader: it has ended, or the terminal is gone
 
 
 def survive_readers() -> None:
@@ -30,16 +39,21 @@ def survive_readers() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
             os.set_inheritable(descriptor, True)
     codecs.register_error(_LACKING, _replacement)
-    sys.stdout, sys.stderr = _survivor(1, sys.stdout), _survivor(2, sys.stderr)
+    output = _survivor(1, sys.stdout)
+    errors = _survivor(2, sys.stderr)
+    sys.stdout = output
+    sys.stderr = errors
 
 
 @contextlib.contextmanager
 def reserved_output() -> Iterator[TextIO]:
     """Reserve standard output for the stream that this yields. All other output goes to standard error."""
-    reserved = known = sys.stdout
+    known = sys.stdout
+    reserved = known
     if isinstance(_raw(known), _Survivor):
         known.flush()
-        reserved = _survivor(os.dup(1), known)
+        copy = os.dup(1)
+        reserved = _survivor(copy, known)
         os.dup2(2, 1)
     sys.stdout = sys.stderr
     try:
@@ -51,12 +65,17 @@ def reserved_output() -> Iterator[TextIO]:
 def lost_output() -> OSError | None:
     """Why standard output could not be written, for example a full disk. None if it was written or had no reader."""
     raw = _raw(sys.stdout)
-    error = raw.refused if isinstance(raw, _Survivor) else None
-    return None if error is None or error.errno in _UNREAD else error
+    if not isinstance(raw, _Survivor):
+        return None
+    error = raw.refused
+    if error is None or error.errno in _UNREAD:
+        return None
+    return error
 
 
 def _raw(stream: TextIO) -> Any:
-    return getattr(getattr(stream, "buffer", None), "raw", None)
+    buffer = getattr(stream, "buffer", None)
+    return getattr(buffer, "raw", None)
 
 
 class _Survivor(io.FileIO):
@@ -66,8 +85,10 @@ class _Survivor(io.FileIO):
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
-            while (written := super().write(data)) is None:  # another process has made this file non-blocking
+            written = super().write(data)
+            while written is None:  # another process has made this file non-blocking
                 select.select([], [self], [])
+                written = super().write(data)
             return written
         except OSError as error:
             self.refused = self.refused or error
@@ -81,13 +102,18 @@ def _replacement(error: UnicodeError) -> tuple[str | bytes, int]:
     next_one = error.start + 1
     if "\udc80" <= lacking <= "\udcff":
         return lacking.encode("ascii", "surrogateescape"), next_one
-    return lacking.translate(_PLAIN).encode("ascii", "replace").decode(), next_one
+    plain = lacking.translate(_PLAIN)
+    return plain.encode("ascii", "replace").decode(), next_one
 
 
 def _survivor(descriptor: int, known: TextIO | None) -> TextIO:
+    file = _Survivor(descriptor, "w", closefd=False)
+    encoding = known.encoding if known is not None else "utf-8"
+    errors = "backslashreplace" if descriptor == 2 else _LACKING
+    terminal = descriptor == 2 or os.isatty(descriptor)
     return io.TextIOWrapper(
-        io.BufferedWriter(_Survivor(descriptor, "w", closefd=False)),
-        encoding=known.encoding if known is not None else "utf-8",
-        errors="backslashreplace" if descriptor == 2 else _LACKING,
-        line_buffering=descriptor == 2 or os.isatty(descriptor) or getattr(known, "write_through", False),
+        io.BufferedWriter(file),
+        encoding=encoding,
+        errors=errors,
+        line_buffering=terminal or getattr(known, "write_through", False),
     )

@@ -1,4 +1,4 @@
-"""Reads the sensors of this host once a second, while other work goes on, and keeps the readings that are new.
+"""Reads the sensors of this host once a second, while other work continues, and keeps the readings that are new.
 
 A thread reads them, because some answer slowly: a chip on an I2C bus, the command of a board. One that does not
 answer at all must not hold up that work, so nothing waits for such a thread.
@@ -13,15 +13,30 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from orchestrator.host.sensors.sensor import ENERGY, FREQUENCY, MEMORY, POWER, TEMPERATURE, Reading, Sensor, read
+from orchestrator.host.sensors.sensor import (
+    ENERGY,
+    FREQUENCY,
+    MEMORY,
+    POWER,
+    TEMPERATURE,
+    Reading,
+    Sensor,
+    read,
+)
 from orchestrator.host.sensors.sources import discover
 
 SENSE_EVERY = 1.0  # s
 PATIENCE = 5.0  # s; then the sensors are not read any more
 # By quantity: what a change must be at least, as a fixed amount and as a share of the value. Of other quantities, each
 # change counts.
-ENOUGH = {TEMPERATURE: (0.5, 0.0), FREQUENCY: (0.0, 0.02), MEMORY: (0.0, 0.01), POWER: (0.01, 0.005)}
+ENOUGH = {
+    TEMPERATURE: (0.5, 0.0),
+    FREQUENCY: (0.0, 0.02),
+    MEMORY: (0.0, 0.01),
+    POWER: (0.01, 0.005),
+}
 T = TypeVar("T")
+_Name = tuple[str, str, str]  # see `Sensor.name`
 
 
 class Sensing:
@@ -35,7 +50,7 @@ class Sensing:
     ) -> None:
         self._take = take
         self._note = note
-        self._find: Callable[[], Sampler] = lambda: Sampler(find())
+        self._find = lambda: Sampler(find())
         self._sampler: Sampler | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -54,7 +69,8 @@ class Sensing:
             sampler = self._sampler
             if sampler is None:
                 return
-            readings = await self._answer(partial(sampler.sample, everything=everything))
+            sample = partial(sampler.sample, everything=everything)
+            readings = await self._answer(sample)
             if readings is None:
                 self._sampler = None
                 readings = sampler.unread(f"no answer within {PATIENCE:.0f} s, so it is not read any more")
@@ -75,15 +91,21 @@ async def _aside(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
-    def carry_out() -> None:
-        try:
-            settle = partial(answer.set_result, work())
-        except Exception as error:
-            settle = partial(answer.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
+    def settle(set_outcome: Callable[[], None]) -> None:
+        if not answer.done():
+            set_outcome()
 
-    threading.Thread(target=carry_out, name="sensors", daemon=True).start()
+    def run() -> None:
+        try:
+            result = work()
+            set_outcome = partial(answer.set_result, result)
+        except Exception as error:
+            set_outcome = partial(answer.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon_threadsafe(settle, set_outcome)
+
+    thread = threading.Thread(target=run, name="sensors", daemon=True)
+    thread.start()
     return await answer
 
 
@@ -92,17 +114,20 @@ class Sampler:
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
         self._sensors = sensors
-        self._kept: dict[tuple[str, str, str], Reading] = {}
-        self._raw: dict[tuple[str, str, str], float] = {}  # J, as a counter showed it
-        self._total: dict[tuple[str, str, str], float] = {}  # J since the first reading
+        self._kept: dict[_Name, Reading] = {}
+        self._raw: dict[_Name, float] = {}  # J, as a counter showed it
+        self._total: dict[_Name, float] = {}  # J since the first reading
 
     def sample(self, *, everything: bool = False) -> list[Reading]:
         """Read all sensors; return those that changed enough, or all. One that cannot be read is returned once."""
         new = []
-        for sensor, found in zip(self._sensors, read(self._sensors), strict=True):
-            current = self._grown(sensor, found)
+        readings = read(self._sensors)
+        for sensor, shown in zip(self._sensors, readings, strict=True):
+            current = self._grown(sensor, shown)
             before = self._kept.get(sensor.name)
-            if before is None or differs(before, current) or (everything and current.value is not None):
+            readable = current.value is not None
+            changed = before is None or differs(before, current)
+            if changed or (everything and readable):
                 self._kept[sensor.name] = current
                 new.append(current)
         return new
@@ -111,28 +136,35 @@ class Sampler:
         """Readings of all sensors that say why none of them can be read. Touches none of them."""
         return [Reading(*sensor.name, None, detail) for sensor in self._sensors]
 
-    def _grown(self, sensor: Sensor, found: Reading) -> Reading:
+    def _grown(self, sensor: Sensor, shown: Reading) -> Reading:
         """The reading, with the energy since the first reading in place of what the counter shows."""
-        if sensor.quantity != ENERGY or found.value is None:
-            return found
-        before = self._raw.get(sensor.name, found.value)
-        self._raw[sensor.name] = found.value
-        self._total[sensor.name] = self._total.get(sensor.name, 0.0) + growth(before, found.value, sensor.wraps_at)
-        return found._replace(value=self._total[sensor.name])
+        if sensor.quantity != ENERGY or shown.value is None:
+            return shown
+        before = self._raw.get(sensor.name, shown.value)
+        self._raw[sensor.name] = shown.value
+        total = self._total.get(sensor.name, 0.0)
+        total += growth(before, shown.value, sensor.wraps_at)
+        self._total[sensor.name] = total
+        return shown._replace(value=total)
 
 
 def growth(before: float, now: float, wraps_at: float) -> float:
-    """What a counter has grown by. A counter that fell has reached ``wraps_at`` and begun anew (powercap.rst,
+    """What a counter has grown by. A counter that fell has reached ``wraps_at`` and restarted (powercap.rst,
     max_energy_range_uj). If that is not known, what it has counted since is all that is known."""
     if now >= before:
         return now - before
-    return wraps_at - before + now if wraps_at >= before else now
+    if wraps_at >= before:
+        return wraps_at - before + now
+    return now
 
 
 def differs(before: Reading, now: Reading) -> bool:
     """Whether a reading is worth a row after the one that was last kept."""
+    was_readable = before.value is not None
+    is_readable = now.value is not None
     if before.value is None or now.value is None:
-        return (before.value is None) != (now.value is None)
+        return was_readable != is_readable
     amount, share = ENOUGH.get(now.quantity, (0.0, 0.0))
     change = abs(now.value - before.value)
-    return change > 0 and change >= max(amount, share * abs(before.value))
+    enough = max(amount, share * abs(before.value))
+    return change > 0 and change >= enough

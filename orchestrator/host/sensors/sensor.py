@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-TEMPERATURE, FREQUENCY, MEMORY = "temperature", "frequency", "memory_available"  # °C, Hz, bytes
-THROTTLED, THROTTLE_EVENTS = "throttled", "throttle_events"  # 1 while it is so, otherwise 0; a count that only grows
-POWER, ENERGY = "power", "energy"  # W; J, a count that only grows
+TEMPERATURE = "temperature"  # °C
+FREQUENCY = "frequency"  # Hz
+MEMORY = "memory_available"  # bytes
+THROTTLED = "throttled"  # 1 while it is so, otherwise 0
+THROTTLE_EVENTS = "throttle_events"  # a count that only grows
+POWER = "power"  # W
+ENERGY = "energy"  # J, a count that only grows
 
 PATIENCE = 1.0  # s for a command
 _SWITCHED_OFF = "the part that it measures is switched off"
@@ -37,7 +41,7 @@ class Sensor:
 
     ``source``: the driver that gives it. ``scope``: the part that it is about: a zone, a rail, a package, a core.
     ``value`` makes the figure, in the unit of its quantity, of the texts of ``places``.
-    ``partial``: the places that can be read are enough. ``wraps_at``: the J at which a counter of energy begins anew,
+    ``partial``: the places that can be read are enough. ``wraps_at``: the J at which a counter of energy restarts,
     0 if that is not known.
     """
 
@@ -66,29 +70,40 @@ class Reading(NamedTuple):
 
 def read(sensors: Sequence[Sensor]) -> list[Reading]:
     """Read each sensor once, in their order. A file that several sensors share is read once."""
-    places = dict.fromkeys(place for sensor in sensors for place in sensor.places)
+    places: dict[Place, None] = {}
+    for sensor in sensors:
+        places.update(dict.fromkeys(sensor.places))
     texts = {place: _text(place) for place in places}
     return [reading(sensor, texts) for sensor in sensors]
 
 
 def reading(sensor: Sensor, texts: Mapping[Place, str | OSError]) -> Reading:
     """The reading of a sensor, given the texts of its places or the errors in their stead."""
-    found = [texts[place] for place in sensor.places]
-    readable = [text for text in found if isinstance(text, str)]
-    if not readable or (len(readable) < len(found) and not sensor.partial):
-        place, error = next((place, text) for place in sensor.places if isinstance(text := texts[place], OSError))
+    readable = []
+    failed: tuple[Place, OSError] | None = None  # the first place that cannot be read
+    for place in sensor.places:
+        text = texts[place]
+        if isinstance(text, str):
+            readable.append(text)
+        elif failed is None:
+            failed = (place, text)
+    if failed is not None and not (readable and sensor.partial):
+        place, error = failed
         return Reading(*sensor.name, None, f"{_label(place)}: {why(error)}")
     try:
-        return Reading(*sensor.name, sensor.value(readable))
+        value = sensor.value(readable)
     except ValueError as error:
         return Reading(*sensor.name, None, f"{_label(sensor.places[0])}: {error}")
+    return Reading(*sensor.name, value)
 
 
 def why(error: OSError) -> str:
     """Why a place cannot be read, and the remedy."""
-    said = error.strerror or str(error)
+    reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0)
-    return said if remedy is None else f"{said} ({remedy})"
+    if remedy is None:
+        return reason
+    return f"{reason} ({remedy})"
 
 
 def _text(place: Place) -> str | OSError:
@@ -104,12 +119,18 @@ def _output(command: Command) -> str:
     """What a command prints. OSError if it fails, or takes too long."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(errno.ETIMEDOUT, "it hangs") from None
     if done.returncode != 0:
-        raise OSError(0, (done.stderr or done.stdout).strip() or f"exit code {done.returncode}")
+        output = done.stderr or done.stdout
+        raise OSError(0, output.strip() or f"exit code {done.returncode}")
     return done.stdout
 
 

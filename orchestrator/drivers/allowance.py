@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 RATE = 500.0  # lines a second
-BURST = 10_000.0  # lines at once
+BURST = 10_000.0  # lines at the same time
 LINE = 100  # characters; a longer line counts as several
 REPORT_EVERY = 1.0  # s between two reports of dropped lines
 FLOOD = 50.0  # lines, below which what is left is not worth reading a long output for
@@ -18,7 +18,9 @@ class Allowance:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._left = BURST
-        self._filled = self._reported = clock()
+        now = clock()
+        self._filled = now
+        self._reported = now
         self._dropped = 0  # not reported yet
 
     @property
@@ -42,7 +44,10 @@ class Allowance:
         """How many dropped lines are to be reported now; 0 if none. ``last``: do not wait for more of them."""
         now = self._clock()
         dropped = self._dropped
-        if not dropped or (now - self._reported < REPORT_EVERY and not last):
+        if not dropped:
+            return 0
+        waits = now - self._reported < REPORT_EVERY
+        if waits and not last:
             return 0
         self._reported = now
         self._dropped = 0
@@ -50,5 +55,6 @@ class Allowance:
 
     def _fill(self) -> None:
         now = self._clock()
-        self._left = min(BURST, self._left + RATE * (now - self._filled))
+        elapsed = now - self._filled
+        self._left = min(BURST, self._left + RATE * elapsed)
         self._filled = now

@@ -47,7 +47,9 @@ class Exit:
         """How the process ended, in words. ``limit``: its node's memory in bytes; None: not limited."""
         if not self.out_of_memory:
             return text.how_ended(self.code)
-        return f"{OUT_OF_MEMORY}: {'its host has no more' if limit is None else f'its limit is {format_size(limit)}'}"
+        if limit is None:
+            return f"{OUT_OF_MEMORY}: its host has no more"
+        return f"{OUT_OF_MEMORY}: its limit is {format_size(limit)}"
 
 
 class Driver(Protocol):
@@ -245,4 +247,5 @@ class LeavesAgents(Protocol):
 
 def entry_of(driver: str) -> DriverEntry:
     """The entry of a driver, by its name in scenarios."""
-    return cast(DriverEntry, importlib.import_module(DRIVERS[driver].module))
+    module = importlib.import_module(DRIVERS[driver].module)
+    return cast(DriverEntry, module)

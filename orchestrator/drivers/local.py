@@ -27,8 +27,13 @@ from orchestrator.record.directory import RunDirectory
 async def sweep(run: str, directory: Path | None = None) -> None:
     """End every process of the run that is still alive, or those of this ``directory``. The run's trackers end by
     themselves after it."""
-    found = await asyncio.to_thread(processes.run_processes, run)
-    left = [each for each in found if each.part != processes.TRACKER and directory in (None, each.directory)]
+    alive = await asyncio.to_thread(processes.run_processes, run)
+    left = []
+    for process in alive:
+        is_tracker = process.part == processes.TRACKER
+        is_of_directory = directory is None or process.directory == directory
+        if is_of_directory and not is_tracker:
+            left.append(process)
     if left:
         await asyncio.to_thread(processes.end, left)
 
@@ -62,7 +67,9 @@ async def with_control(
         return Environment(driver, fabric, programs, prober, network=network)
     keys = RunKeys.make([node.name for node in plan.nodes])
     address = f"ipc://{directory.socket}"
-    assigned = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
+    assigned = {}
+    for name, assignment in assignments(plan, directory, keys, address).items():
+        assigned[name] = seen_from_inside(assignment)
     try:
         control = ControlServer(address, keys.orchestrator, keys.public, plan.timeouts.lease)
     except ControlError as error:

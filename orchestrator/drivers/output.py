@@ -1,4 +1,4 @@
-"""What nodes and programs print, on its way into their logs: read in pieces, and kept up to a limit."""
+"""The output of nodes and programs on its way into their logs: read in pieces, and stored up to a limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 64 << 20  # bytes of a log that are kept whole, so that a node that pr
 CUT = MARK + '{{"event": "note", "text": "the log {} has reached its limit of {} bytes: {}"}}\n'
 LINES_ONLY = "of what follows it has the lines for the record only"
 NOTHING = "what follows is lost, with the lines for the record"
-PIECE = 1 << 16  # bytes that are read at once, between other work
+PIECE = 1 << 16  # bytes of one read, between other work
 
 
 class OutputLog:
@@ -35,32 +35,42 @@ class OutputLog:
         left = self._largest - self._size
         if left > 0:
             if len(data) < left:
-                kept = data
-            else:
-                kept = data[: data.rfind(b"\n", 0, left) + 1 or left]
-            self._append(kept)
-            if kept is data:
+                self._append(data)
                 return
-            data = data[len(kept) :]
+            end = data.rfind(b"\n", 0, left) + 1  # after the last whole line
+            if end == 0:
+                end = left
+            kept = data[:end]
+            self._append(kept)
+            if end == len(data):
+                return
+            data = data[end:]
             self._largest = self._size
-            self._append(b"\n" if not kept.endswith(b"\n") else b"")
+            if not kept.endswith(b"\n"):
+                self._append(b"\n")
             self._note(LINES_ONLY)
         if self._size < self._most:
-            self._append("".join(f"{line}\n" for line in self._lines.add(data, MARK)).encode())
+            self._append_lines(self._lines.add(data, MARK))
             if self._size >= self._most:
                 self._note(NOTHING)
 
     def end(self) -> None:
         """Append the last line, if it is for the record. It counts without a newline."""
         if self._size < self._most:
-            self._append("".join(f"{line}\n" for line in self._lines.end() if MARK in line).encode())
+            lines = [line for line in self._lines.end() if MARK in line]
+            self._append_lines(lines)
 
     def close(self) -> None:
         self.end()
         self._file.close()
 
+    def _append_lines(self, lines: Iterable[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        self._append(text.encode())
+
     def _note(self, what: str) -> None:
-        self._append(CUT.format(self._name, self._size, what).encode())
+        note = CUT.format(self._name, self._size, what)
+        self._append(note.encode())
 
     def _append(self, data: bytes) -> None:
         self._file.write(data)
@@ -82,7 +92,9 @@ class Pipe:
     def __init__(self, path: Path, log: Path) -> None:
         os.mkfifo(path, 0o600)
         self._pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.path, self._log, self._closed = path, OutputLog(log), False
+        self.path = path
+        self._log = OutputLog(log)
+        self._closed = False
 
     def start(self) -> None:
         """Copy from now on. The program has opened the pipe."""
@@ -92,10 +104,12 @@ class Pipe:
     def drain(self) -> None:
         """Copy only the present content of the pipe: a process that the program has left may print without end."""
         if self._closed:
-            left = 0
-        else:
-            left = fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
-        while left > 0 and (copied := self._copy()):
+            return
+        left = fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
+        while left > 0:
+            copied = self._copy()
+            if not copied:
+                break
             left -= copied
         if not self._closed:
             self._log.end()

@@ -35,23 +35,27 @@ class Lines:
 
     def add(self, data: bytes, *wanted: str) -> list[str]:
         """The lines that are complete with this piece; with ``wanted`` those that contain one of these texts."""
-        words = [each.encode() for each in wanted]
+        words = [text.encode() for text in wanted]
         whole = self._whole(data)
         if words and not any(word in whole for word in words):  # most pieces of a long output
             return []
         lines = whole.splitlines()
-        return [line.decode(errors="replace") for line in lines if not words or any(word in line for word in words)]
+        if words:
+            lines = [line for line in lines if any(word in line for word in words)]
+        return [line.decode(errors="replace") for line in lines]
 
     def pass_over(self, data: bytes) -> int:
         """Take a piece without reading its lines. Returns how many marks the lines have that it completes."""
-        return self._whole(data).count(MARK.encode())
+        whole = self._whole(data)
+        return whole.count(MARK.encode())
 
     def _whole(self, data: bytes) -> bytes:
         """The lines that are complete with this piece, as one text."""
         text = self._pending + data
-        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        self._pending = _shortened(text[end:])
-        return text[:end]
+        last_end = max(text.rfind(b"\n"), text.rfind(b"\r"))
+        start = last_end + 1  # of the line that is not complete
+        self._pending = _shortened(text[start:])
+        return text[:start]
 
     def end(self) -> list[str]:
         """The last line, if the output ended without a newline."""
@@ -68,34 +72,34 @@ def _shortened(line: bytes) -> bytes:
     start = line.find(MARK.encode())
     if start < 0:
         return line[-LONGEST_LINE:]
-    return line[start : start + LONGEST_LINE]
+    end = start + LONGEST_LINE
+    return line[start:end]
 
 
 class Printed:
-    """Understands the lines of a node's programs. ``rounds``: the last round, if the scenario tells it."""
+    """Understands the lines of a node's programs. ``rounds``: the last round, if the scenario sets it."""
 
     def __init__(self, rounds: int | None = None) -> None:
         self._rounds = rounds
-        self._tells_starts = False
-        self._begun = 0
+        self._prints_starts = False
+        self._started = 0  # the last round that has started
         self._ended = 0
 
     def messages(self, line: str) -> Iterator[dict[str, Any]]:
-        """The messages of a line; none if it is not for the record. One says why a line cannot be read."""
+        """The messages of a line; none if it is not for the record. If a line cannot be read, one has the reason."""
         _, mark, written = line.partition(MARK)
         if not mark:
             return
         try:
             entry = json.loads(written)
         except (ValueError, RecursionError) as error:
+            reason = f"{_excerpt(written)} is no JSON: {_json_problem(error)}"
             if len(line.encode()) >= LONGEST_LINE:
-                long = f" (only {LONGEST_LINE} bytes of a line are read)"
-            else:
-                long = ""
-            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {_json_problem(error)}{long}")
+                reason += f" (only {LONGEST_LINE} bytes of a line are read)"
+            yield _unreadable(reason)
             return
         if not isinstance(entry, dict):
-            yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
+            yield _unreadable(f"{_excerpt(written)} is no JSON object")
             return
         event = entry.pop("event", None)
         round = _whole(entry.pop("round", None))
@@ -105,27 +109,28 @@ class Printed:
         elif event in RESERVED:
             yield _unreadable(f"the event '{event}' is the orchestrator's own: name it differently")
         elif event is not None:
-            fields = {key: value for key, value in entry.items() if key not in ("type", "name")}
+            entry.pop("type", None)
+            entry.pop("name", None)
             yield {
                 "type": "event",
                 "name": event,
                 "round": round,
-                **fields,
+                **entry,
             }
         elif phase not in (None, "start", "end"):
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
         elif phase == "start":
-            self._tells_starts = True
+            self._prints_starts = True
             yield from self.begin(round)
         else:
             yield from self._figures(round, entry)
 
     def begin(self, round: Any = 1) -> Iterator[dict[str, Any]]:
-        """The message that a round begins; none if it or a later one has begun before."""
+        """The message that a round starts; none if it or a later one has started before."""
         if _is_round(round):
-            if round <= self._begun:
+            if round <= self._started:
                 return
-            self._begun = round
+            self._started = round
         yield {
             "type": "event",
             "name": "round",
@@ -134,11 +139,12 @@ class Printed:
         }
 
     def _figures(self, round: Any, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        unusual = [name for name, value in entry.items() if type(value) is float and not math.isfinite(value)]
-        if unusual:
-            yield _unreadable(f"{unusual[0]} is {entry[unusual[0]]}, and JSON has no such number: leave it out")
+        name = _first_not_finite(entry)
+        if name is not None:
+            yield _unreadable(f"{name} is {entry[name]}, and JSON has no such number: leave it out")
         elif entry:
-            yield {"type": "metric", "round": round, "values": {"scope": "global"} | entry}
+            values = {"scope": "global"} | entry
+            yield {"type": "metric", "round": round, "values": values}
         if round is None:
             return
         yield from self.begin(round)
@@ -152,14 +158,31 @@ class Printed:
             "round": round,
             "phase": "end",
         }
-        if not self._tells_starts and _is_round(round) and round != self._rounds:
+        if self._prints_starts or not _is_round(round):
+            return
+        if round != self._rounds:
             yield from self.begin(round + 1)
+
+
+def _excerpt(written: str) -> str:
+    start = written.strip()[:80]
+    return f"{start!r}"
 
 
 def _json_problem(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"see its character {error.pos + 1}"
-    return "its lists are nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+    if isinstance(error, RecursionError):
+        return "its lists are nested too deeply"
+    return "a number has too many digits"
+
+
+def _first_not_finite(entry: dict[str, Any]) -> str | None:
+    """The first name with NaN or an infinity; None if there is none."""
+    for name, value in entry.items():
+        if type(value) is float and not math.isfinite(value):
+            return name
+    return None
 
 
 def _finite(entry: dict[str, Any]) -> bool:

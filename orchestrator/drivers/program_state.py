@@ -49,7 +49,9 @@ class Program:
 
 def shown(program: Program) -> str:
     """The program in messages."""
-    return f"`{Path(program.plan.command[0]).name}` on {program.plan.node}"
+    plan = program.plan
+    command = Path(plan.command[0]).name
+    return f"`{command}` on {plan.node}"
 
 
 def awaited(program: Program) -> str:

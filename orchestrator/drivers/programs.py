@@ -36,21 +36,25 @@ class Programs:
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
         self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
         self._driver = driver
-        self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
+        faults_by_round = any(fault.round is not None for fault in plan.faults)
+        self._by_rounds = plan.stop.rounds is not None or faults_by_round
         self._leads = {node.name for node in plan.nodes if node.leads}
         self._holds: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self._nodes: dict[str, NodeHandle] = {}  # those that run
         self._started: set[str] = set()  # nodes whose programs may start
         self._stopping: set[str] = set()
-        self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self._programs = {each.label: Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
+        self._messages: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._programs: dict[str, Program] = {}
+        for program in plan.programs:
+            log = directory.logs / f"{program.label}.log"
+            self._programs[program.label] = Program(program, log)
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
         clock = asyncio.get_running_loop().time
         self._allowances = {node.name: Allowance(clock) for node in plan.nodes}
         self._beat = plan.timeouts.beat
         self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
-        for work in (self._follow_nodes(), self._follow_programs(), self._tell_usage()):
+        for work in (self._follow_nodes(), self._follow_programs(), self._report_usage()):
             self._tasks.start(work)
 
     def hold(self, node: str, handle: NodeHandle | None) -> None:
@@ -59,23 +63,28 @@ class Programs:
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         while True:
-            yield await self._heard.get()
-            self._heard.task_done()
+            yield await self._messages.get()
+            self._messages.task_done()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
-        match message["type"]:
-            case "start":
-                self._started.add(node)
-                self._start_what_can()
-            case "stop" | "leave":
-                self._stopping.add(node)
-                for program in self._of(node):
-                    if program.phase in RUNS:
-                        with contextlib.suppress(OrchestratorError):  # its node has ended meanwhile
-                            await self._terminate(program)
-                await self._release_if_idle(node)
-                if node in self._nodes:
-                    self._tasks.start(self._kill_late(node, self._nodes[node]))
+        kind = message["type"]
+        if kind == "start":
+            self._started.add(node)
+            self._start_what_can()
+        elif kind in ("stop", "leave"):
+            await self._stop(node)
+
+    async def _stop(self, node: str) -> None:
+        """Ask the programs of a node to end, and kill them after their grace."""
+        self._stopping.add(node)
+        for program in self._of(node):
+            if program.phase in RUNS:
+                with contextlib.suppress(OrchestratorError):  # its node has ended
+                    await self._terminate(program)
+        await self._release_if_idle(node)
+        handle = self._nodes.get(node)
+        if handle is not None:
+            self._tasks.start(self._kill_late(node, handle))
 
     async def _terminate(self, program: Program) -> None:
         await self._driver.signal(program.plan, signal.SIGTERM)
@@ -114,7 +123,8 @@ class Programs:
 
     def _running(self, label: str) -> Program:
         program = self._programs[label]
-        if program.plan.node not in self._nodes or program.phase not in RUNS or program.gone:
+        node_runs = program.plan.node in self._nodes
+        if not node_runs or program.phase not in RUNS or program.gone:
             raise DriverError(f"the program {label} is not running but {program.phase.value}")
         return program
 
@@ -140,16 +150,25 @@ class Programs:
                 self._forget(program)
             self._tell(node, {"type": "register"})
 
-    async def _tell_usage(self) -> None:
-        """Tell what the processes of each node use, for ever."""
+    async def _report_usage(self) -> None:
+        """Report what the processes of each node use, forever."""
         while True:
             await asyncio.sleep(self._beat)
             requested = dict(self._nodes)
-            for node, used in (await self._driver.usage(requested)).items():
-                if used.rss and self._nodes.get(node) == requested[node]:
-                    self._used[node] = max(self._used[node], used.cpu)  # that of a program leaves with it
-                    memory = {"rss": used.rss, "memory_pss": used.pss}
-                    self._tell(node, {"type": "beat", "cpu": self._used[node], **memory})
+            usage_by_node = await self._driver.usage(requested)
+            for node, usage in usage_by_node.items():
+                is_same = self._nodes.get(node) == requested[node]
+                if not usage.rss or not is_same:
+                    continue
+                cpu = max(self._used[node], usage.cpu)  # that of a program leaves with it
+                self._used[node] = cpu
+                beat = {
+                    "type": "beat",
+                    "cpu": cpu,
+                    "rss": usage.rss,
+                    "memory_pss": usage.pss,
+                }
+                self._tell(node, beat)
 
     def _forget(self, program: Program) -> None:
         """Make a program ready for its next start."""
@@ -159,52 +178,63 @@ class Programs:
         program.gone = False
         program.fault = None
         program.paused = False
-        program.read, program.lines, program.said_ready = tail.size(program.log), Lines(), False
+        program.read = tail.size(program.log)
+        program.lines = Lines()
+        program.said_ready = False
 
     def _of(self, node: str) -> list[Program]:
         return [program for program in self._programs.values() if program.plan.node == node]
 
     async def _release_if_idle(self, node: str) -> None:
-        if not any(program.phase in RUNS for program in self._of(node)):
-            self._tell(node, {"type": "done", "reason": "stopped"})
-            with contextlib.suppress(OrchestratorError):
-                await self._driver.release(node)
+        if any(program.phase in RUNS for program in self._of(node)):
+            return
+        self._tell(node, {"type": "done", "reason": "stopped"})
+        with contextlib.suppress(OrchestratorError):
+            await self._driver.release(node)
 
     async def _kill_late(self, node: str, handle: NodeHandle) -> None:
         """Kill the programs of a node that still run when the grace of each is over."""
-        running = [each for each in self._of(node) if each.phase in RUNS]
-        grace = max((each.plan.stop_grace for each in running), default=0.0)
+        running = [program for program in self._of(node) if program.phase in RUNS]
+        grace = max((program.plan.stop_grace for program in running), default=0.0)
         await asyncio.sleep(grace)
         await asyncio.sleep(LOOK_EVERY)  # ends that have arrived while the orchestrator was busy are handled first
-        late = [each for each in running if not each.gone]
-        if late and self._nodes.get(node) == handle:
-            for each in late:
-                await self._read_last(each, cut=True)
-            self._tell(
-                node,
-                {
-                    "type": "event",
-                    "name": KILLED,
-                    "programs": [each.plan.label for each in late],
-                    "grace": grace,
-                },
-            )
-            with contextlib.suppress(OrchestratorError):
-                await self._driver.release(node)
+        late = [program for program in running if not program.gone]
+        if not late or self._nodes.get(node) != handle:
+            return
+        for program in late:
+            await self._read_last(program, cut=True)
+        killed = {
+            "type": "event",
+            "name": KILLED,
+            "programs": [program.plan.label for program in late],
+            "grace": grace,
+        }
+        self._tell(node, killed)
+        with contextlib.suppress(OrchestratorError):
+            await self._driver.release(node)
 
     # Starts
 
     def _start_what_can(self) -> None:
         for program in self._programs.values():
-            plan = program.plan
-            free = plan.node in self._started - self._stopping and program.phase is Phase.WAITING
-            if free and all(self._is_ready(self._programs[label]) for label in plan.after):
+            if self._can_start(program):
                 program.phase = Phase.RUNNING
                 program.life = self._tasks.start(self._live(program))
 
+    def _can_start(self, program: Program) -> bool:
+        plan = program.plan
+        if program.phase is not Phase.WAITING:
+            return False
+        if plan.node not in self._started or plan.node in self._stopping:
+            return False
+        awaited_programs = [self._programs[label] for label in plan.after]
+        return all(self._is_ready(other) for other in awaited_programs)
+
     @staticmethod
     def _is_ready(program: Program) -> bool:
-        return program.phase is Phase.READY or (program.phase is Phase.ENDED and program.code == 0)
+        if program.phase is Phase.READY:
+            return True
+        return program.phase is Phase.ENDED and program.code == 0
 
     async def _live(self, program: Program) -> None:
         """Start a program, wait until it is ready, and read what it prints."""
@@ -216,14 +246,15 @@ class Programs:
             self._give_up(program, str(error))
             return
         except OrchestratorError:
-            return  # the node has ended meanwhile, and its Exit follows
+            return  # the node has ended, and its Exit follows
         if self._by_rounds and plan.node in self._leads:
             for message in self._printed[plan.node].begin():
                 self._tell(plan.node, message)
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
         while True:
             await self._read(program)
-            passed = asyncio.get_running_loop().time() - began
+            passed = loop.time() - start
             if program.phase is Phase.RUNNING:
                 if await self._has_come_up(program, passed):
                     program.phase = Phase.READY
@@ -240,8 +271,10 @@ class Programs:
             if handle is None:
                 return False
             addresses = await self._driver.listening_on(handle, ready.port)
-            program.on_loopback = next((address for address in addresses if is_loopback(address)), "")
-            if all(is_loopback(address) for address in addresses) and self._awaited_elsewhere(program):
+            on_loopback = [address for address in addresses if is_loopback(address)]
+            program.on_loopback = on_loopback[0] if on_loopback else ""
+            only_on_loopback = len(on_loopback) == len(addresses)
+            if only_on_loopback and self._awaited_elsewhere(program):
                 return False
             return bool(addresses)
         if ready.line is not None:
@@ -252,13 +285,17 @@ class Programs:
         """Whether a program of another node waits for this one."""
         label = program.plan.label
         node = program.plan.node
-        return any(label in other.plan.after and other.plan.node != node for other in self._programs.values())
+        for other in self._programs.values():
+            if label in other.plan.after and other.plan.node != node:
+                return True
+        return False
 
     def _give_up(self, program: Program, why: str) -> None:
         """End the run: a program that cannot start will not start the next time either."""
         plan = program.plan
-        where = f" (its log is `{plan.label}`)" if plan.label != plan.node else ""
-        error = f"{shown(program)}: {why}{where}"
+        error = f"{shown(program)}: {why}"
+        if plan.label != plan.node:
+            error += f" (its log is `{plan.label}`)"
         self._tell(plan.node, {"type": "failed", "error": error, "lasting": True})
 
     # Output
@@ -271,49 +308,58 @@ class Programs:
             start = program.read
             data = await asyncio.to_thread(piece, program.log, start)
             if program.read != start:
-                continue  # another task has read it meanwhile
+                continue  # another task has read it
             program.read += len(data)
             self._take_piece(program, data)
             await asyncio.sleep(0)
-            await self._heard.join()
+            await self._messages.join()
 
     def _take_piece(self, program: Program, data: bytes) -> None:
         """Take a piece of the output. Of a flood the lines are only counted."""
         node = program.plan.node
-        ready = program.plan.ready.line
+        ready_line = program.plan.ready.line
         allowance = self._allowances[node]
-        if program.said_ready or ready is None:
-            awaited = []
+        wanted = [MARK]
+        if ready_line is not None and not program.said_ready:
+            wanted.append(ready_line)
+        is_flood = len(data) == PIECE and wanted == [MARK]
+        if is_flood and allowance.is_spent:
+            marks = program.lines.pass_over(data)
+            allowance.drop(marks)
         else:
-            awaited = [ready]
-        if len(data) == PIECE and not awaited and allowance.is_spent:
-            allowance.drop(program.lines.pass_over(data))
-        else:
-            self._take(program, program.lines.add(data, MARK, *awaited))
-        self._tell_dropped(node, allowance.due())
+            lines = program.lines.add(data, *wanted)
+            self._take(program, lines)
+        self._report_dropped(node, allowance.due())
 
-    def _tell_dropped(self, node: str, lines: int) -> None:
+    def _report_dropped(self, node: str, lines: int) -> None:
         if lines:
             self._tell(node, {"type": "event", "name": DROPPED, "lines": lines})
 
     async def _read_last(self, program: Program, *, cut: bool) -> None:
         """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
-        if program.phase in RUNS:
-            await self._read(program)
-            self._take(program, program.lines.end(), cut=cut)
-            self._tell_dropped(program.plan.node, self._allowances[program.plan.node].due(last=True))
+        if program.phase not in RUNS:
+            return
+        node = program.plan.node
+        await self._read(program)
+        self._take(program, program.lines.end(), cut=cut)
+        dropped = self._allowances[node].due(last=True)
+        self._report_dropped(node, dropped)
 
     def _take(self, program: Program, lines: Iterable[str], *, cut: bool = False) -> None:
+        node = program.plan.node
         ready = program.plan.ready.line
-        printed = self._printed[program.plan.node]
-        allowance = self._allowances[program.plan.node]
+        printed = self._printed[node]
+        allowance = self._allowances[node]
         for line in lines:
-            program.said_ready = program.said_ready or (ready is not None and ready in line)
+            if ready is not None and ready in line:
+                program.said_ready = True
             if MARK not in line or not allowance.take(line):
                 continue
             for message in printed.messages(line):
-                if not (cut and message["type"] == "unreadable"):
-                    self._tell(program.plan.node, message)
+                is_unreadable = message["type"] == "unreadable"
+                if cut and is_unreadable:
+                    continue
+                self._tell(node, message)
 
     # Ends
 
@@ -331,7 +377,7 @@ class Programs:
         node = end.program.node
         await self._read_last(program, cut=end.code < 0)
         if not program.gone:
-            return  # its node has started again meanwhile
+            return  # its node has started again
         fault = program.fault
         program.fault = None
         program.phase = fault or Phase.ENDED
@@ -344,24 +390,25 @@ class Programs:
         if fault is not None:
             self._killed_by_fault(program)
             return
-        self._tell(
-            node,
-            {
-                "type": "event",
-                "name": ENDED,
-                "program": plan.label,
-                "code": end.code,
-            },
-        )
+        ended = {
+            "type": "event",
+            "name": ENDED,
+            "program": plan.label,
+            "code": end.code,
+        }
+        self._tell(node, ended)
         if end.code == 0:
             self._start_what_can()
             self._finish_if_over()
-        elif plan.ends_the_run:
-            self._finish("failed", self._ending(program, end))
-        else:
-            self._tell(node, {"type": "failed", "error": self._ending(program, end), "lasting": False})
-            with contextlib.suppress(OrchestratorError):
-                await self._driver.release(node, end.code if end.code > 0 else SIGNALLED - end.code)
+            return
+        error = self._ending(program, end)
+        if plan.ends_the_run:
+            self._finish("failed", error)
+            return
+        self._tell(node, {"type": "failed", "error": error, "lasting": False})
+        code = end.code if end.code > 0 else SIGNALLED - end.code
+        with contextlib.suppress(OrchestratorError):
+            await self._driver.release(node, code)
 
     def _killed_by_fault(self, program: Program) -> None:
         if program.phase is Phase.WAITING:  # the fault is over already
@@ -372,21 +419,23 @@ class Programs:
 
     def _finish_if_over(self) -> None:
         """End the run if the programs that end it have ended, or without such programs all have."""
-        programs = self._programs.values()
-        ending = [each for each in programs if each.plan.ends_the_run] or list(programs)
-        if all(each.phase is Phase.ENDED for each in ending):
+        programs = list(self._programs.values())
+        ending = [program for program in programs if program.plan.ends_the_run]
+        if not ending:
+            ending = programs
+        if all(program.phase is Phase.ENDED for program in ending):
             self._finish("programs")
 
     def _ending(self, program: Program, end: ProgramEnd) -> str:
+        how = text.how_ended(end.code)
         if end.out_of_memory:
             how = OUT_OF_MEMORY
-        else:
-            how = text.how_ended(end.code)
-        return tail.with_last_line(f"{shown(program)} ended ({how})", program.log)
+        ending = f"{shown(program)} ended ({how})"
+        return tail.with_last_line(ending, program.log)
 
     def _finish(self, reason: str, error: str | None = None) -> None:
         if not self.over.done():
             self.over.set_result((reason, error))
 
     def _tell(self, node: str, message: dict[str, Any]) -> None:
-        self._heard.put_nowait((node, message))
+        self._messages.put_nowait((node, message))

@@ -23,7 +23,8 @@ NO_IPV6 = "this kernel has no IPv6: programs reach nodes by IPv4 only, although 
 def write_hosts(path: Path, names: Mapping[str, str]) -> None:
     """Write the file that is /etc/hosts in every node. ``names``: those of `addresses`. An existing file is changed in
     place, since nodes have mounted it."""
-    content = "".join(f"{address}\t{name}\n" for name, address in name_addresses(names)).encode()
+    lines = [f"{address}\t{name}\n" for name, address in name_addresses(names)]
+    content = "".join(lines).encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     with open(descriptor, "wb", buffering=0) as file:
         file.write(content)
@@ -33,49 +34,63 @@ def write_hosts(path: Path, names: Mapping[str, str]) -> None:
 
 def addresses(plan: Plan) -> dict[str, str]:
     """The IPv4 addresses of all names that resolve in a node."""
-    return LOCALHOST | {node.name: node.address for node in plan.nodes}
+    of_nodes = {node.name: node.address for node in plan.nodes}
+    return LOCALHOST | of_nodes
 
 
 def name_addresses(names: Mapping[str, str]) -> list[tuple[str, str]]:
     """Each name of `addresses` with its IPv4 address and with its IPv6 address."""
     pairs = []
     for name, address in names.items():
-        on_loopback = IPv4Address(address).is_loopback
+        if IPv4Address(address).is_loopback:
+            ipv6 = "::1"
+        else:
+            ipv6 = ipv6_address(address)
         pairs.append((name, address))
-        pairs.append((name, "::1" if on_loopback else ipv6_address(address)))
+        pairs.append((name, ipv6))
     return pairs
 
 
 def kernel_notes() -> list[str]:
     """Notes for the record on what this host's kernel lacks for programs."""
-    return [] if IPV6_SETTINGS.exists() else [NO_IPV6]
+    if IPV6_SETTINGS.exists():
+        return []
+    return [NO_IPV6]
 
 
 def quota_notes(plan: Plan) -> list[str]:
     """Notes for the record on nodes that are slower than their host."""
-    slow = {node.hardware.name: node.hardware.quota for node in plan.nodes if node.hardware.speed is not None}
-    return [
-        f"the speed of {name} is a quota of processor time: its programs get {share:.2g} s of a core in each second, in"
-        " bursts at full speed"
-        for name, share in slow.items()
-        if share is not None
-    ]
+    quotas = {}
+    for node in plan.nodes:
+        hardware = node.hardware
+        if hardware.speed is not None:
+            quotas[hardware.name] = hardware.quota
+    notes = []
+    for name, quota in quotas.items():
+        if quota is not None:
+            notes.append(
+                f"the speed of {name} is a quota of processor time: its programs get {quota:.2g} s of a core in each"
+                " second, in bursts at full speed"
+            )
+    return notes
 
 
 class NodesHere:
-    """The parts of `RunsPrograms` and `ResolvesNames` by which a driver reaches nodes that live on its own host.
+    """The parts of `RunsPrograms` and `ResolvesNames` by which a driver reaches nodes that run on its own host.
     ``_hosts``: the file that is /etc/hosts in each."""
 
     _hosts: Path
 
     async def resolve(self, names: Mapping[str, str]) -> None:
-        write_hosts(self._hosts, {**LOCALHOST, **names})
+        with_localhost = {**LOCALHOST, **names}
+        write_hosts(self._hosts, with_localhost)
 
     async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
         return listening_on(node.pid, port)
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        return await asyncio.to_thread(self._usage.read, {name: handle.pid for name, handle in nodes.items()})
+        pids = {name: handle.pid for name, handle in nodes.items()}
+        return await asyncio.to_thread(self._usage.read, pids)
 
     @cached_property
     def _usage(self) -> UsageReader:

@@ -34,7 +34,8 @@ class User:
             else:
                 shift = 0
             wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
-            if (state.st_mode >> shift) & wanted != wanted:
+            granted = state.st_mode >> shift
+            if granted & wanted != wanted:
                 raise HostError(
                     f"nodes run as user {self.uid}, who may not read {path}: `chmod --recursive a+rX {data}`"
                 )
@@ -42,15 +43,23 @@ class User:
 
 def own_user(run: str, node: str) -> User:
     """The user of one node, in the group of its run. A continued run gets the same ids, so a node keeps its files."""
-    return User(_id(run, node), _id(run))
+    uid = _id(run, node)
+    gid = _id(run)
+    return User(uid, gid)
 
 
 def mapped(uid_map: str) -> bool:
     """Whether a user namespace has the ids of `own_user`, by its /proc/self/uid_map (user_namespaces(7))."""
-    ranges = [tuple(map(int, line.split())) for line in uid_map.splitlines()]
-    return any(inside <= _FIRST and inside + length >= _FIRST + _NUMBER for inside, _, length in ranges)
+    last = _FIRST + _NUMBER
+    for line in uid_map.splitlines():
+        first_inside, _, length = [int(field) for field in line.split()]
+        if first_inside <= _FIRST and first_inside + length >= last:
+            return True
+    return False
 
 
 def _id(*names: str) -> int:
-    digest = hashlib.sha256("\0".join(names).encode()).digest()
-    return _FIRST + int.from_bytes(digest[:8], "big") % _NUMBER
+    text = "\0".join(names)
+    digest = hashlib.sha256(text.encode()).digest()
+    number = int.from_bytes(digest[:8], "big")
+    return _FIRST + number % _NUMBER

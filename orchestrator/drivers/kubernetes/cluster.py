@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 2.0  # s between looks at pods that start
 REFUSED = ("ImagePullBackOff", "InvalidImageName", "CreateContainer", "CrashLoopBackOff")
-"""The beginnings of reasons why a pod will not start."""
+"""The starts of reasons why a pod will not start."""
 
 
 def kubectl(*words: str, stdin: str = "") -> str:
@@ -39,30 +39,38 @@ def kubectl(*words: str, stdin: str = "") -> str:
         start_new_session=True,
     )
     if done.returncode:
-        what = f"`kubectl {' '.join(words)}` failed ({done.stderr.strip()})"
-        raise HostError(what, "does kubectl reach the cluster, with the rights that `edgebed docs kubernetes` lists?")
+        command = " ".join(words)
+        reason = done.stderr.strip()
+        raise HostError(
+            f"`kubectl {command}` failed ({reason})",
+            "does kubectl reach the cluster, with the rights that `edgebed docs kubernetes` lists?",
+        )
     return done.stdout
 
 
 def _listed(*words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(kubectl("get", *words, "--output=json"))["items"]
-    return found
+    output = kubectl("get", *words, "--output=json")
+    objects: list[dict[str, Any]] = json.loads(output)["items"]
+    return objects
 
 
 def inventory() -> Inventory:
     """The hosts of the cluster. HostError without one."""
-    return read_inventory(_listed("nodes"))
+    nodes = _listed("nodes")
+    return read_inventory(nodes)
 
 
 def agents(run: str) -> dict[str, str]:
     """The states of the agents of a run, by their hosts."""
-    return read_pods(_listed("pods", f"--selector={RUN}={run}"))
+    pods = _listed("pods", f"--selector={RUN}={run}")
+    return read_pods(pods)
 
 
 def stop_agents(run: str) -> list[str]:
     """End the agents of a run, and remove what it has in the cluster. Returns their hosts."""
     hosts = sorted(agents(run))
-    kubectl("delete", "daemonsets,secrets", f"--selector={RUN}={run}", "--cascade=foreground", "--timeout=60s")
+    selector = f"--selector={RUN}={run}"
+    kubectl("delete", "daemonsets,secrets", selector, "--cascade=foreground", "--timeout=60s")
     return hosts
 
 
@@ -74,9 +82,11 @@ async def start_agents(
 ) -> Coroutine[Any, Any, str]:
     """Have Kubernetes start an agent on each host, from $EDGEBED_AGENT_IMAGE or ``edgebed`` (images/edgebed). See
     `orchestrator.drivers.hosts.environment.Start`."""
-    made = objects(hosts, settings, os.environ.get("EDGEBED_AGENT_IMAGE") or "edgebed")
+    image = os.environ.get("EDGEBED_AGENT_IMAGE") or "edgebed"
+    manifest = json.dumps(objects(hosts, settings, image))
     stack.push_async_callback(_stop, settings.run)
-    creating = asyncio.create_task(asyncio.to_thread(kubectl, "create", "--filename=-", stdin=json.dumps(made)))
+    create = asyncio.to_thread(kubectl, "create", "--filename=-", stdin=manifest)
+    creating = asyncio.create_task(create)
     stack.push_async_callback(asyncio.wait, [creating])  # so that what it still makes is removed
     await asyncio.shield(creating)
     return _refused(settings.run, tell)
@@ -86,12 +96,13 @@ async def _refused(run: str, tell: Tell) -> str:
     """Wait until a pod cannot start. ``tell`` receives the states of all."""
     states: dict[str, str] = {}
     while True:
-        found = await asyncio.to_thread(agents, run)
-        for host, state in sorted(found.items() - states.items()):
+        present_states = await asyncio.to_thread(agents, run)
+        changes = present_states.items() - states.items()
+        for host, state in sorted(changes):
             tell(f"the agent on {host} is {state}")
             if any(reason in state for reason in REFUSED):
                 return f"the agent on {host} does not start ({state})"
-        states = found
+        states = present_states
         await asyncio.sleep(LOOK_EVERY)
 
 

@@ -18,14 +18,18 @@ stop_agents = cluster.stop_agents
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors without a cluster, and for hosts on which no agent can run."""
     try:
-        found = inventory()
+        cluster_inventory = inventory()
     except HostError as error:
         return [error]
-    if plan is not None:
-        away = sorted({node.host for node in plan.nodes} - {each.name for each in found.hosts})
-    else:
-        away = []
-    return [HostError(f"the node {host} of the cluster: {found.left_out.get(host, 'it is gone')}") for host in away]
+    if plan is None:
+        return []
+    usable = {host.name for host in cluster_inventory.hosts}
+    wanted = {node.host for node in plan.nodes}
+    errors = []
+    for host in sorted(wanted - usable):
+        reason = cluster_inventory.left_out.get(host, "it is gone")
+        errors.append(HostError(f"the node {host} of the cluster: {reason}"))
+    return errors
 
 
 async def open_environment(
@@ -39,5 +43,13 @@ async def open_environment(
     from orchestrator.drivers.hosts.environment import with_agents
 
     remedy = "see `edgebed docs kubernetes` for what the pods of agents need"
-    start = partial(cluster.start_agents, tell)  # a node may have to pull the image before
-    return await with_agents(plan, directory, stack, start, patience=600.0, remedy=remedy, pods=True)
+    start = partial(cluster.start_agents, tell)
+    return await with_agents(
+        plan,
+        directory,
+        stack,
+        start,
+        patience=600.0,  # s; a node may have to pull the image before
+        remedy=remedy,
+        pods=True,
+    )

@@ -23,9 +23,15 @@ SECRET = Path("/run/secrets/edgebed") / FILE
 def objects(hosts: Sequence[HostFacts], settings: Settings, image: str) -> dict[str, Any]:
     """All objects of a run. The pod of a host requests half of its cores and memory, and may use all."""
     run = settings.run
-    text = settings.to_json().decode()
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": run, "labels": {RUN: run}}}
-    agent = Template(Path(__file__).with_name("agent.yaml").read_text())
+    labels = {RUN: run}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": run, "labels": labels},
+        "stringData": {FILE: settings.to_json().decode()},
+    }
+    path = Path(__file__).with_name("agent.yaml")
+    agent = Template(path.read_text())
     sets = []
     for number, host in enumerate(hosts):
         values = {
@@ -34,9 +40,13 @@ def objects(hosts: Sequence[HostFacts], settings: Settings, image: str) -> dict[
             "number": str(number),
             "host": host.name,
             "image": image,
+            "cores": f"{host.cores * 1000:.0f}m",
+            "half_cores": f"{host.cores * 500:.0f}m",
+            "memory": str(host.memory),
+            "half_memory": str(host.memory // 2),
+            "processors": str(max(1, int(host.cores))),
         }
-        values |= {"cores": f"{host.cores * 1000:.0f}m", "half_cores": f"{host.cores * 500:.0f}m"}
-        values |= {"memory": str(host.memory), "half_memory": str(host.memory // 2)}
-        values["processors"] = str(max(1, int(host.cores)))
-        sets.append(yaml.safe_load(agent.substitute({key: json.dumps(value) for key, value in values.items()})))
-    return {"apiVersion": "v1", "kind": "List", "items": [secret | {"stringData": {FILE: text}}, *sets]}
+        in_json = {key: json.dumps(value) for key, value in values.items()}
+        manifest = agent.substitute(in_json)
+        sets.append(yaml.safe_load(manifest))
+    return {"apiVersion": "v1", "kind": "List", "items": [secret, *sets]}

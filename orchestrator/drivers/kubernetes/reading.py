@@ -1,4 +1,4 @@
-"""What Kubernetes says of the nodes and pods of a cluster (`kubectl get ... --output=json`). Pure."""
+"""The nodes and pods of a cluster as Kubernetes shows them (`kubectl get ... --output=json`). Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ _UNITS = {
     "m": 1e-3,
     "": 1.0,
 }
-_UNITS |= {letter: 1000.0**power for power, letter in enumerate("kMGTPE", 1)}
-_UNITS |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)}
+for _power, _letter in enumerate("kMGTPE", 1):
+    _UNITS[_letter] = 1000.0**_power
+for _power, _letter in enumerate("KMGTPE", 1):
+    _UNITS[f"{_letter}i"] = 1024.0**_power
 
 
 def quantity(written: str) -> float:
     """A number of Kubernetes: "1500m" is 1.5, "2Ki" is 2048, "1e3" is 1000."""
-    found = re.fullmatch(r"([\d.]+(?:[eE][+-]?\d+)?)(\D*)", written)
-    if found is None:
+    parts = re.fullmatch(r"([\d.]+(?:[eE][+-]?\d+)?)(\D*)", written)
+    if parts is None:
         raise ValueError(f"{written!r} is not a quantity of Kubernetes")
-    return float(found[1]) * _UNITS[found[2]]
+    number, unit = parts.groups()
+    return float(number) * _UNITS[unit]
 
 
 def read_inventory(nodes: Iterable[Object]) -> Inventory:
@@ -34,29 +37,59 @@ def read_inventory(nodes: Iterable[Object]) -> Inventory:
     hosts = []
     left_out = {}
     for node in nodes:
-        name = node["metadata"]["name"]
-        spec = node["spec"]
+        metadata = node["metadata"]
+        name = metadata["name"]
         status = node["status"]
-        architecture = status["nodeInfo"]["architecture"]
-        labels = node["metadata"].get("labels", {})
-        inside = (each["address"] for each in status.get("addresses", ()) if each["type"] == "InternalIP")
-        address = next((each for each in inside if ":" not in each), "")
-        taints = [each["key"] for each in spec.get("taints", ()) if each["effect"] != "PreferNoSchedule"]
-        conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
-        reasons = {
-            "it is not ready": conditions.get("Ready") != "True",
-            "it is cordoned": bool(spec.get("unschedulable")),
-            f"it has the taint {', '.join(taints)}": bool(taints),
-            f"its architecture is {architecture}": architecture not in ARCHITECTURES,
-            "it has no IPv4 address": not address,
-        }
-        found = [reason for reason, applies in reasons.items() if applies]
-        if found:
-            left_out[name] = found[0]
-        else:
-            cores, memory = (quantity(status["allocatable"][what]) for what in ("cpu", "memory"))
-            hosts.append(HostFacts(name, address, architecture, cores, int(memory), labels))
+        address = _address_of(status)
+        refusal = _refusal(node, address)
+        if refusal is not None:
+            left_out[name] = refusal
+            continue
+        allocatable = status["allocatable"]
+        host = HostFacts(
+            name,
+            address,
+            status["nodeInfo"]["architecture"],
+            quantity(allocatable["cpu"]),
+            int(quantity(allocatable["memory"])),
+            metadata.get("labels", {}),
+        )
+        hosts.append(host)
     return Inventory(tuple(hosts), left_out=left_out)
+
+
+def _address_of(status: Object) -> str:
+    """The IPv4 address of a node inside the cluster; empty if it has none."""
+    for row in status.get("addresses", ()):
+        if row["type"] != "InternalIP":
+            continue
+        address = str(row["address"])
+        if ":" not in address:
+            return address
+    return ""
+
+
+def _refusal(node: Object, address: str) -> str | None:
+    """Why a node cannot be a host; None if it can."""
+    spec = node["spec"]
+    status = node["status"]
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}
+    if conditions.get("Ready") != "True":
+        return "it is not ready"
+    if spec.get("unschedulable"):
+        return "it is cordoned"
+    taints = []
+    for taint in spec.get("taints", ()):
+        if taint["effect"] != "PreferNoSchedule":
+            taints.append(taint["key"])
+    if taints:
+        return f"it has the taint {', '.join(taints)}"
+    architecture = status["nodeInfo"]["architecture"]
+    if architecture not in ARCHITECTURES:
+        return f"its architecture is {architecture}"
+    if not address:
+        return "it has no IPv4 address"
+    return None
 
 
 def read_pods(pods: Iterable[Object]) -> dict[str, str]:
@@ -64,16 +97,27 @@ def read_pods(pods: Iterable[Object]) -> dict[str, str]:
     states = {}
     for pod in pods:
         status = pod["status"]
-        last = [each.get("lastState", {}).get("terminated", {}) for each in status.get("containerStatuses", ())]
-        words = [status["phase"].lower(), reason_of(status), *(each.get("message", "") for each in last)]
-        states[pod["metadata"]["annotations"][ON]] = ": ".join(each.strip() for each in words if each)
+        words = [status["phase"].lower(), reason_of(status)]
+        for container in status.get("containerStatuses", ()):
+            last = container.get("lastState", {}).get("terminated", {})
+            words.append(last.get("message", ""))
+        host = pod["metadata"]["annotations"][ON]
+        states[host] = ": ".join(word.strip() for word in words if word)
     return states
 
 
 def reason_of(status: Object) -> str:
     """Why a pod waits or has failed; empty if it does not."""
-    states = [each["state"] for each in status.get("containerStatuses", ())]
-    details = [each.get("waiting") or each.get("terminated") or {} for each in states]
-    reasons = [status.get("reason"), *(each.get("reason") for each in details)]
-    reasons += [each.get("message") for each in status.get("conditions", ()) if each["status"] == "False"]
-    return next((each for each in reasons if each not in (None, "Completed")), "")
+    reasons = [status.get("reason")]
+    messages = []
+    for container in status.get("containerStatuses", ()):
+        state = container["state"]
+        details = state.get("waiting") or state.get("terminated") or {}
+        reasons.append(details.get("reason"))
+    for condition in status.get("conditions", ()):
+        if condition["status"] == "False":
+            messages.append(condition.get("message"))
+    for reason in [*reasons, *messages]:
+        if reason not in (None, "Completed"):
+            return str(reason)
+    return ""

@@ -37,22 +37,30 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Nodes share the host's cores, and only a process with a single thread forks safely."""
 
 INHERITED = (
-    *("PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_"),
-    *(
-        "CUDA_",
-        "CUBLAS_",
-        "NVIDIA_",
-        "OMP_",
-        "KMP_",
-        "MKL_",
-        "OPENBLAS_",
-        "ONEDNN_",
-        "DNNL_",
-        "ATEN_",
-        "TORCH",
-        "EDGEBED_",
-        OF_JOB,
-    ),
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_",
+    "TZ",
+    "PYTHON",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "LD_",
+    "GLIBC_TUNABLES",
+    "MALLOC_",
+    "CUDA_",
+    "CUBLAS_",
+    "NVIDIA_",
+    "OMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "ONEDNN_",
+    "DNNL_",
+    "ATEN_",
+    "TORCH",
+    "EDGEBED_",
+    OF_JOB,
 )
 """Prefixes of the environment variables that nodes inherit from the caller: those that Python and its libraries read.
 Nodes do not see the other variables, such as access keys."""
@@ -104,15 +112,18 @@ class NamespacesDriver:
     async def open(self) -> None:
         """Start the fork server. It warms up in the background, and ``start`` waits for it."""
         self._notes += notes_here(self._accelerators)
-        await self._serve(self._view())
+        view = self._view()
+        await self._serve(view)
         self._open_groups()
 
     def _view(self) -> dict[str, Any] | None:
         """The fields of the nodes' `FileView`."""
         directory = self._directory
         if self._hub.privileged:
-            self._own_users = can_give_away(directory.control, own_user(directory.run, "").gid)
-            self._notes += [] if self._own_users else [SAME_USER]
+            group = own_user(directory.run, "").gid
+            self._own_users = can_give_away(directory.control, group)
+            if not self._own_users:
+                self._notes.append(SAME_USER)
         tree = directory.nodes / "tree"
         tree.mkdir(exist_ok=True)
         return {
@@ -132,43 +143,52 @@ class NamespacesDriver:
         directory = self._directory
         first = ""
         if self._first:
-            first = str(directory.nodes / FIRST)
-            await asyncio.to_thread(Path(first).write_text, self._first)
+            file = directory.nodes / FIRST
+            first = str(file)
+            await asyncio.to_thread(file.write_text, self._first)
+        in_namespaces = self._hub.enter(network=False)
+        server = python.module(self.server, json.dumps(view), str(self._nodes), first)
+        inherited = {name: value for name, value in os.environ.items() if name.startswith(INHERITED)}
         self._server = await JsonChild.start(
             "the fork server",
-            [
-                *self._hub.enter(network=False),
-                *python.module(self.server, json.dumps(view), str(self._nodes), first),
-            ],
+            [*in_namespaces, *server],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
-            inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
+            inherited=inherited,
             log=directory.logs / "forkserver.log",
-            on_event=self._heard,
+            on_event=self._handle_event,
         )
-        self._watch = asyncio.create_task(self._watch_server(self._server))
+        watching = self._watch_server(self._server)
+        self._watch = asyncio.create_task(watching)
 
     def _open_groups(self) -> None:
         hierarchies = writable_hierarchies()
         groups = NodeGroups(self._directory.run, hierarchies)
         try:
-            made = groups.create()
-            for path in made:
+            paths = groups.create()
+            for path in paths:
                 self._hub.remember_cgroup(path)
         except OSError as error:
             self._notes.append(f"cpu and memory limits of the hardware are not enforced: {error}")
             return
-        covered = {name for hierarchy in hierarchies for name in hierarchy.controllers}
+        covered: set[str] = set()
+        for hierarchy in hierarchies:
+            covered.update(hierarchy.controllers)
         missing = [name for name in ("cpu", "memory") if name not in covered]
         if missing:
-            self._notes.append(UNLIMITED.format(" and ".join(missing), "this user may not make cgroups"))
-        if "memory" in covered and may_swap(made):
+            names = " and ".join(missing)
+            self._notes.append(UNLIMITED.format(names, "this user may not make cgroups"))
+        if "memory" in covered and may_swap(paths):
             self._notes.append(CAN_SWAP)
-        self._groups = groups if covered else None
+        if covered:
+            self._groups = groups
+        else:
+            self._groups = None
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
-        rights = self._rights(node) | {"groups": [str(group) for group in self._groups_of(node)]}
+        rights = self._rights(node)
+        rights["groups"] = [str(group) for group in self._groups_of(node)]
         answer = await self._server.request(
             "fork",
             node=node.name,
@@ -176,7 +196,8 @@ class NamespacesDriver:
             log=str(log),
             rights=rights,
         )
-        self._notes += [note for note in answer["lacking"] if note not in self._notes]
+        new_notes = [note for note in answer["lacking"] if note not in self._notes]
+        self._notes += new_notes
         pid = int(answer["pid"])
         if pid in self._early:
             self._early.discard(pid)
@@ -186,18 +207,20 @@ class NamespacesDriver:
 
     def _rights(self, node: NodePlan) -> dict[str, Any]:
         """The fields of the node's `Confinement`, without its groups."""
+        user = None
+        ids = None
         if self._own_users:
             user = own_user(self._directory.run, node.name)
-        else:
-            user = None
+            ids = [user.uid, user.gid]
         checkpoints = hand_over(self._directory, node.name, self._data, user)
-        return {"checkpoints": str(checkpoints), "user": None if user is None else [user.uid, user.gid]}
+        return {"checkpoints": str(checkpoints), "user": ids}
 
     def _groups_of(self, node: NodePlan) -> list[Path]:
         """The control groups with the limits of the node's hardware."""
         if self._groups is None:
             return []
-        groups = self._groups.make(node.name, self._cores(node), node.hardware.memory)
+        cores = self._cores(node)
+        groups = self._groups.make(node.name, cores, node.hardware.memory)
         self._killed[node.name] = self._groups.killed(node.name)
         return groups
 
@@ -231,17 +254,24 @@ class NamespacesDriver:
         with contextlib.suppress(ProcessLookupError):  # the process has ended, and its Exit follows
             os.kill(pid, number)
 
-    def _heard(self, event: dict[str, Any]) -> None:
-        if event["event"] == "exit":
-            if self._pids.pop(event["node"], None) is None:
-                self._early.add(event["pid"])
-            node = event["node"]
-            code = event["code"]
-            self.exits.put_nowait(Exit(node, NodeHandle(event["pid"]), code, self._out_of_memory(node, code)))
+    def _handle_event(self, event: dict[str, Any]) -> None:
+        if event["event"] != "exit":
+            return
+        node = event["node"]
+        pid = event["pid"]
+        code = event["code"]
+        known = self._pids.pop(node, None)
+        if known is None:
+            self._early.add(pid)
+        out_of_memory = self._out_of_memory(node, code)
+        end = Exit(node, NodeHandle(pid), code, out_of_memory)
+        self.exits.put_nowait(end)
 
     def _out_of_memory(self, node: str, code: int) -> bool:
         """Whether a process of the node that failed with ``code`` failed because of the node's memory limit."""
-        return code != 0 and self._groups is not None and self._groups.killed(node) > self._killed[node]
+        if code == 0 or self._groups is None:
+            return False
+        return self._groups.killed(node) > self._killed[node]
 
     async def _watch_server(self, server: JsonChild) -> None:
         await server.ended.wait()
@@ -252,7 +282,8 @@ class NamespacesDriver:
 def can_give_away(folder: Path, group: int) -> bool:
     """Whether this host has the ids of `own_user`, and the file system of ``folder`` lets root give files to them. Some
     file systems from other hosts or from the host of a virtual machine do not."""
-    if not mapped(Path("/proc/self/uid_map").read_text()):
+    uid_map = Path("/proc/self/uid_map").read_text()
+    if not mapped(uid_map):
         return False
     try:
         os.chown(folder, -1, group)
@@ -273,11 +304,13 @@ def hand_over(
     """
     checkpoints = directory.checkpoints_of(node)
     checkpoints.mkdir(exist_ok=True)
-    if user is not None:
-        for path in (checkpoints, *checkpoints.iterdir()):
-            os.chown(path, user.uid, user.gid, follow_symlinks=False)
-        for path, mode in ((directory.control, 0o710), (directory.socket, 0o660), (directory.shards, 0o640)):
-            os.chown(path, -1, user.gid)
-            path.chmod(mode)
-        user.refuse_hidden(data)
+    if user is None:
+        return checkpoints
+    for path in (checkpoints, *checkpoints.iterdir()):
+        os.chown(path, user.uid, user.gid, follow_symlinks=False)
+    modes = {directory.control: 0o710, directory.socket: 0o660, directory.shards: 0o640}
+    for path, mode in modes.items():
+        os.chown(path, -1, user.gid)
+        path.chmod(mode)
+    user.refuse_hidden(data)
     return checkpoints

@@ -24,15 +24,14 @@ from orchestrator.record.directory import RunDirectory
 
 def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, for namespaces that this user may not make, for PyTorch and for accelerators."""
+    errors = absent()
     if shutil.which("unshare") is not None:
-        refused = refusal()
-    else:
-        refused = None
-    if plan is None or plan.programs:
-        learning = []
-    else:
-        learning = missing_here(plan.accelerators)
-    return absent() + ([refused] if refused is not None else []) + learning
+        error = refusal()
+        if error is not None:
+            errors.append(error)
+    if plan is not None and not plan.programs:
+        errors += missing_here(plan.accelerators)
+    return errors
 
 
 async def open_environment(
@@ -46,10 +45,11 @@ async def open_environment(
     stack.push_async_callback(sweep, directory.run)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
-    driver = (
-        HoldersDriver(hub, directory, plan)
-        if plan.programs
-        else NamespacesDriver(
+    driver: NamespacesDriver
+    if plan.programs:
+        driver = HoldersDriver(hub, directory, plan)
+    else:
+        driver = NamespacesDriver(
             hub,
             directory,
             Path(plan.data_directory),
@@ -57,7 +57,6 @@ async def open_environment(
             len(plan.nodes),
             first_to_train(plan, directory),
         )
-    )
     stack.push_async_callback(driver.close)
     await driver.open()
     return await connected(driver, hub, plan, directory, stack)
@@ -66,8 +65,11 @@ async def open_environment(
 def first_to_train(plan: Plan, directory: RunDirectory) -> str:
     """The assignment, without keys and peers, of the first node that trains on the processor. "" if there is none, or
     if the run has plug-ins: their code runs in confined nodes only."""
-    trains = (node for node in plan.nodes if node.name in plan.shards.train and node.device == "cpu")
-    node = None if plan.plugins else next(trains, None)
-    if node is None:
+    if plan.plugins:
         return ""
-    return seen_from_inside(replace(assignments(plan, directory, RunKeys.none(), "")[node.name], peers=())).to_json()
+    for node in plan.nodes:
+        if node.name in plan.shards.train and node.device == "cpu":
+            assignment = assignments(plan, directory, RunKeys.none(), "")[node.name]
+            alone = replace(assignment, peers=())
+            return seen_from_inside(alone).to_json()
+    return ""

@@ -38,10 +38,12 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         files = directory.checkpoints_of(program.node)
         files.mkdir(exist_ok=True)
         placed = program.with_files(str(files))
-        environment = {**os.environ, **placed.environment, **labels(directory.run, directory.path, "node")}
+        of_run = labels(directory.run, directory.path, "node")
+        environment = {**os.environ, **placed.environment, **of_run}
         if program.label in self._pipes:
             self._pipes[program.label].close()
-        pipe = self._pipes[program.label] = Pipe(directory.nodes / f"{program.label}.output", log)
+        pipe = Pipe(directory.nodes / f"{program.label}.output", log)
+        self._pipes[program.label] = pipe
         answer = await self._order(
             "run",
             program.node,
@@ -77,10 +79,10 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         return None
 
     def _rights(self, node: NodePlan) -> dict[str, Any]:
-        return {
-            "hosts": str(self._hosts),
-            "user": None if self._hub.privileged else [os.getuid(), os.getgid()],
-        }
+        user = None
+        if not self._hub.privileged:
+            user = [os.getuid(), os.getgid()]
+        return {"hosts": str(self._hosts), "user": user}
 
     def _cores(self, node: NodePlan) -> float | None:
         return node.hardware.quota
@@ -89,14 +91,16 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         assert self._server is not None
         return await self._server.request(op, node=node, **fields)
 
-    def _heard(self, event: dict[str, Any]) -> None:
+    def _handle_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "program":
-            self._pipes[event["program"]].drain()  # its last output comes first
-            program = self._programs[event["program"]]
+            label = event["program"]
+            self._pipes[label].drain()  # its last output comes first
+            program = self._programs[label]
             code = event["code"]
-            self.ends.put_nowait(ProgramEnd(program, code, self._out_of_memory(program.node, code)))
+            out_of_memory = self._out_of_memory(program.node, code)
+            self.ends.put_nowait(ProgramEnd(program, code, out_of_memory))
             return
-        super()._heard(event)
+        super()._handle_event(event)
         if event["event"] == "exit":
             for label, pipe in self._pipes.items():
                 if self._programs[label].node == event["node"]:

@@ -21,23 +21,24 @@ def missing(plan: Plan | None = None) -> list[HostError]:
     error = refusal()
     if error is not None:
         return [error]
-    if plan is None:
-        wanted = set()
-    else:
+    wanted = set()
+    if plan is not None:
         wanted = {node.host for node in plan.nodes}
-    away = sorted(wanted - {each.name for each in hosts(memory=1)})
+    in_job = {host.name for host in hosts(memory=1)}
+    errors = []
     if HOST in os.environ:
-        lacking = namespaces.missing()
-    else:
-        lacking = []
-    return [*lacking, *(HostError(f"the host {host} is not in this job of Slurm") for host in away)]
+        errors += namespaces.missing()
+    for name in sorted(wanted - in_job):
+        errors.append(HostError(f"the host {name} is not in this job of Slurm"))
+    return errors
 
 
 def inventory() -> Inventory:
-    """The hosts of this job. A host of which Slurm does not know the memory counts as one with as much as this one."""
+    """The hosts of this job. If Slurm does not know the memory of a host, it counts as one with as much as this one."""
     from orchestrator.drivers.slurm.job import hosts
 
-    return Inventory(tuple(hosts(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))))
+    own_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Inventory(tuple(hosts(own_memory)))
 
 
 async def open_environment(
@@ -54,4 +55,12 @@ async def open_environment(
     start = partial(start_agents, directory)
     here = os.environ.get(HOST)
     remedy = "see `logs slurm`: does each host of the job have this working directory and this Python?"
-    return await with_agents(plan, directory, stack, start, patience=90.0, remedy=remedy, here=here)
+    return await with_agents(
+        plan,
+        directory,
+        stack,
+        start,
+        patience=90.0,
+        remedy=remedy,
+        here=here,
+    )

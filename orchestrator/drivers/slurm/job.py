@@ -1,7 +1,7 @@
-"""The Slurm job that this process is in: its hosts, and the step whose tasks are the agents of a run, one on each host.
+"""The Slurm job that this process is in: its hosts, and the step with the agents of a run as tasks, one on each host.
 
-Agents need no address of this host, and no secret on a disk: srun brings them both through their input. Its end ends
-them, also after SIGKILL of srun or of this process.
+Agents need no address of this host, and no secret on a disk: srun passes both through their input. Its end ends them,
+also after SIGKILL of srun or of this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from orchestrator.together import within
 logger = logging.getLogger(__name__)
 
 HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folders of the agents
-JOB, HOST = "SLURM_JOB_NODELIST", "SLURMD_NODENAME"  # the variables of a job's hosts, and of this one (sbatch(1))
+JOB = "SLURM_JOB_NODELIST"  # the variable of a job's hosts (sbatch(1))
+HOST = "SLURMD_NODENAME"  # the variable of this host
 MIB = 1 << 20
 UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
 ENDING = 20.0  # s for the agents to end when their input has
@@ -50,53 +51,76 @@ def refusal(environment: Mapping[str, str] = os.environ) -> HostError | None:
 
 
 def hosts(memory: int) -> list[HostFacts]:
-    """The hosts of the job. ``memory``: bytes of a host of which Slurm does not know it. HostError outside a job."""
+    """The hosts of the job. ``memory``: bytes of a host if Slurm does not know them. HostError outside a job."""
     error = refusal()
     if error is not None:
         raise error
     command = ["scontrol", "--oneliner", "show", "node", os.environ[JOB]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise HostError(f"`{' '.join(command)}` failed ({done.stderr.strip()})")
+        line = " ".join(command)
+        reason = done.stderr.strip()
+        raise HostError(f"`{line}` failed ({reason})")
     return read_hosts(done.stdout, os.environ, memory)
 
 
 def read_hosts(nodes: str, environment: Mapping[str, str], memory: int) -> list[HostFacts]:
     """The hosts from the output of `scontrol`, one a line, and the variables of the job."""
     cores = of_each(environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
-    found = []
+    this_host = environment.get(HOST)
+    hosts = []
     for number, line in enumerate(nodes.splitlines()):
         fields: dict[str, str] = dict(re.findall(r"(?:^| )(\w+)=(\S+)", line))
         machine = fields.get("Arch", "")
-        own = int(fields.get("RealMemory", UNKNOWN))
         if number < len(cores):
-            of_job = cores[number]
+            cores_of_job = cores[number]
         else:
-            of_job = int(fields["CPUTot"])
-        given = int(environment.get("SLURM_MEM_PER_NODE", 0)) or int(environment.get("SLURM_MEM_PER_CPU", 0)) * of_job
-        found.append(
-            HostFacts(
-                name=fields["NodeName"],
-                address=_address_of(fields["NodeAddr"]),
-                architecture=ARCHITECTURES.get(machine, machine),
-                cores=of_job,
-                memory=given * MIB or (own * MIB if own > UNKNOWN else memory),
-                manager=fields["NodeName"] == environment.get(HOST),
-            )
+            cores_of_job = int(fields["CPUTot"])
+        host = HostFacts(
+            name=fields["NodeName"],
+            address=_address_of(fields["NodeAddr"]),
+            architecture=ARCHITECTURES.get(machine, machine),
+            cores=cores_of_job,
+            memory=_memory_of(fields, environment, cores_of_job, memory),
+            manager=fields["NodeName"] == this_host,
         )
-    return found
+        hosts.append(host)
+    return hosts
+
+
+def _memory_of(
+    fields: Mapping[str, str],
+    environment: Mapping[str, str],
+    cores: int,
+    unknown: int,
+) -> int:
+    """The bytes of a host: those that the job has, otherwise those of the host, ``unknown`` if it has no number."""
+    of_job = int(environment.get("SLURM_MEM_PER_NODE", 0))
+    if not of_job:
+        of_job = cores * int(environment.get("SLURM_MEM_PER_CPU", 0))
+    if of_job:
+        return of_job * MIB
+    of_host = int(fields.get("RealMemory", UNKNOWN))
+    if of_host > UNKNOWN:
+        return of_host * MIB
+    return unknown
 
 
 def of_each(counts: str) -> list[int]:
     """The number for each host: "4(x2),1" is 4, 4 and 1 (sbatch(1), SLURM_JOB_CPUS_PER_NODE)."""
-    return [int(each) for each, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts) for _ in range(int(times or 1))]
+    numbers = []
+    for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts):
+        numbers += [int(number)] * int(times or 1)
+    return numbers
 
 
 def _address_of(name: str) -> str:
     try:
-        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+        rows = socket.getaddrinfo(name, None, socket.AF_INET)
     except OSError as error:
         raise HostError(f"the address {name} of a host of the job has no IPv4 address ({error})") from None
+    _, _, _, _, address = rows[0]
+    return str(address[0])
 
 
 async def start_agents(
@@ -105,20 +129,33 @@ async def start_agents(
     settings: Settings,
     stack: AsyncExitStack,
 ) -> Coroutine[Any, Any, str]:
-    """Start the step of the job whose tasks are the agents, each in its folder in the directory of the run. Its output
-    is the run's log ``slurm``. See `orchestrator.drivers.hosts.environment.Start`."""
-    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "agent"}
-    one_each = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1"]
-    with (directory.logs / "slurm.log").open("ab") as output:
+    """Start the step of the job with the agents as tasks, each in its folder in the directory of the run. Its output is
+    the run's log ``slurm``. See `orchestrator.drivers.hosts.environment.Start`."""
+    labels = {
+        "EDGEBED_RUN": directory.run,
+        "EDGEBED_DIRECTORY": str(directory.path),
+        "EDGEBED_PART": "agent",
+    }
+    names = ",".join(host.name for host in hosts)
+    cores = min(int(host.cores) for host in hosts)
+    options = [
+        *("--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0"),
+        f"--nodes={len(hosts)}",
+        f"--ntasks={len(hosts)}",
+        "--ntasks-per-node=1",
+        f"--nodelist={names}",
+        f"--cpus-per-task={cores}",
+    ]
+    log = directory.logs / "slurm.log"
+    with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
-            *("srun", "--overlap", "--mpi=none", "--export=ALL", "--wait=0", "--kill-on-bad-exit=0", *one_each),
-            f"--nodelist={','.join(each.name for each in hosts)}",
-            f"--cpus-per-task={min(int(each.cores) for each in hosts)}",
+            "srun",
+            *options,
             *python.module("orchestrator.agent", "job", str(directory.path)),
             stdin=asyncio.subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env={**os.environ, **label},
+            env={**os.environ, **labels},
             start_new_session=True,
         )
     assert process.stdin is not None
@@ -128,13 +165,15 @@ async def start_agents(
 
 
 async def _ended(step: asyncio.subprocess.Process) -> str:
-    return f"the step of the job with the agents ended ({how_ended(await step.wait())}): see `logs slurm`"
+    code = await step.wait()
+    return f"the step of the job with the agents ended ({how_ended(code)}): see `logs slurm`"
 
 
-async def _end(step: asyncio.subprocess.Process, held: asyncio.StreamWriter) -> None:
+async def _end(step: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
     """End the input of the agents, and wait for their end."""
-    held.close()
-    if not await within(ENDING, step.wait()):
+    stdin.close()
+    ended = await within(ENDING, step.wait())
+    if not ended:
         logger.warning("the agents of the run did not end with it: they end with the job")
         step.kill()
         await step.wait()

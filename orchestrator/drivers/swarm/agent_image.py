@@ -26,16 +26,24 @@ def problem(name: str, image: Mapping[str, Any] | None, machine: str) -> HostErr
     attributes. ``machine`` is the kernel's name for the machine of the Engine's host."""
     if image is None:
         what = f"the Docker Engine of this host has no image '{name}', from which agents are made"
-    elif image["Architecture"] != (wanted := ARCHITECTURES.get(machine, machine)):
-        what = f"the image '{name}' of agents is for {image['Architecture']}, this host is {wanted}"
-    elif (found := labels_of(image).get(CHANNEL_LABEL)) is None:
-        what = f"'{name}' is not an image of agents: it has no label {CHANNEL_LABEL}"
-    elif found != str(PROTOCOL):
-        what = f"the agents in the image '{name}' speak protocol {found}, the orchestrator {PROTOCOL}"
-    else:
-        return None
+        return _unfit(what, name)
+    architecture = image["Architecture"]
+    wanted = ARCHITECTURES.get(machine, machine)
+    if architecture != wanted:
+        return _unfit(f"the image '{name}' of agents is for {architecture}, this host is {wanted}", name)
+    protocol = labels_of(image).get(CHANNEL_LABEL)
+    if protocol is None:
+        return _unfit(f"'{name}' is not an image of agents: it has no label {CHANNEL_LABEL}", name)
+    if protocol != str(PROTOCOL):
+        what = f"the agents in the image '{name}' speak protocol {protocol}, the orchestrator {PROTOCOL}"
+        return _unfit(what, name)
+    return None
+
+
+def _unfit(what: str, name: str) -> HostError:
     remedy = (
         "build it with `images/build.sh agent` from the version of the orchestrator, or in a folder that"
         " `edgebed image` writes, and copy it to each host (`edgebed docs hosts`)"
     )
-    return HostError(what, remedy, [BUILD.format(name=name)])
+    command = BUILD.format(name=name)
+    return HostError(what, remedy, [command])

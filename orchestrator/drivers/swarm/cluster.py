@@ -38,7 +38,8 @@ RESTART_DELAY = 1_000_000_000  # ns, before an agent that has ended is started a
 LOG = {"max-size": "1m", "max-file": "1"}  # of an agent; `docker service logs` shows it
 STOP_PATIENCE = 30.0  # s; an agent has 10 s to end after SIGTERM
 ONCE_PATIENCE = 60.0  # s
-ENDED = ("complete", "failed", "rejected", "shutdown")  # the states of a task that is not started again
+FAILED = ("failed", "rejected", "shutdown")
+ENDED = ("complete", *FAILED)  # the states of a task that is not started again
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Cluster:
 
     @classmethod
     def connect(cls) -> Cluster:
-        """Connect to this host's Engine. HostError with the remedy if it answers not, or manages no swarm."""
+        """Connect to this host's Engine. HostError with the remedy if it does not answer, or manages no swarm."""
         engine = Engine.connect()
         try:
             error = refusal(engine.facts())
@@ -105,20 +106,23 @@ class Cluster:
 
     def members(self) -> list[SwarmHost]:
         """All hosts by name. HostError if two have the same name."""
-        found = self._hosts()
-        error = namesakes(found)
+        hosts = self._hosts()
+        error = namesakes(hosts)
         if error is not None:
             raise error
-        return sorted(found, key=lambda each: each.name)
+        return sorted(hosts, key=lambda host: host.name)
 
     def here(self) -> tuple[str, str]:
         """The name of this host, and the address by which it is known in the swarm."""
         facts = self._engine.facts()
-        return str(facts["Name"]), str(facts["Swarm"]["NodeAddr"])
+        name = str(facts["Name"])
+        address = str(facts["Swarm"]["NodeAddr"])
+        return name, address
 
     def id(self) -> str:
         """What identifies the swarm."""
-        return str(self._engine.facts()["Swarm"]["Cluster"]["ID"])
+        facts = self._engine.facts()
+        return str(facts["Swarm"]["Cluster"]["ID"])
 
     def start_agents(
         self,
@@ -139,35 +143,34 @@ class Cluster:
         The image must be on the hosts, or in a registry; ``arguments`` are for its own command. ``mounts`` are places
         on a host and in the agent; Swarm starts no agent where a place is missing. ``secrets`` become files of these
         names in /run/secrets that only root reads. A host that joins the swarm later gets an agent too. ``restart``
-        says after which ends an agent is started again: "any" or "none". ``further``: labels besides those of a run.
+        says after which ends an agent is started again: "any" or "none". ``further``: more labels than those of a run.
         After an error `stop_agents` removes what was made.
         """
         members = self.members()
         wanted = members if hosts is None else _only(members, hosts)
+        excluded = [member for member in members if member not in wanted]
         labels = _labels(run, directory) | dict(further or {})
+        bound = [Mount(str(inside), str(outside), type="bind") for outside, inside in mounts.items()]
         with plain_words(f"starting the agents of {run}"):
-            references = [
-                SecretReference(
-                    self._api.create_secret(f"{run}-{number}", content, labels)["ID"],
-                    f"{run}-{number}",
-                    name,
-                    mode=0o400,
-                )
-                for number, (name, content) in enumerate(secrets.items())
-            ]
+            references = []
+            for number, (name, content) in enumerate(secrets.items()):
+                secret = f"{run}-{number}"
+                created = self._api.create_secret(secret, content, labels)
+                reference = SecretReference(created["ID"], secret, name, mode=0o400)
+                references.append(reference)
             container = ContainerSpec(
                 image,
                 args=list(arguments),
                 env=dict(environment),
                 user="0:0",
-                mounts=[Mount(str(inside), str(outside), type="bind") for outside, inside in mounts.items()],
+                mounts=bound,
                 secrets=references,
             )
             template = TaskTemplate(
                 container,
                 restart_policy=RestartPolicy(restart, delay=RESTART_DELAY),
                 # Several constraints must all be met, so that they cannot list the hosts that are wanted.
-                placement=Placement([f"node.id!={each.id}" for each in members if each not in wanted]),
+                placement=Placement([f"node.id!={member.id}" for member in excluded]),
                 log_driver=DriverConfig("json-file", LOG),
                 networks=["host"],
             )
@@ -187,32 +190,39 @@ class Cluster:
             self.start_agents(run, directory, image, arguments, hosts=hosts, restart="none", **others)
             deadline = time.monotonic() + ONCE_PATIENCE
             while True:
-                found = self.agents(run)
-                running = [host for host in hosts if host not in found or found[host].state not in ENDED]
+                agents = self.agents(run)
+                ended = {host for host, agent in agents.items() if agent.state in ENDED}
+                running = [host for host in hosts if host not in ended]
                 if not running or time.monotonic() > deadline:
                     break
                 time.sleep(0.1)
         finally:
             self.stop_agents(run)
-        late = dict.fromkeys(running, f"no end after {ONCE_PATIENCE:.0f} s")
-        return late | {host: each.error for host, each in found.items() if each.state in ENDED[1:]}
+        failures = dict.fromkeys(running, f"no end after {ONCE_PATIENCE:.0f} s")
+        for host, agent in agents.items():
+            if agent.state in FAILED:
+                failures[host] = agent.error
+        return failures
 
     def agents(self, run: str) -> dict[str, Agent]:
         """The agents of a run by host, as Swarm last saw them; it does not notice that a host is down."""
         with plain_words(f"asking the swarm for the agents of {run}"):
             tasks = self._api.tasks(filters=_of(run))
-        return latest(tasks, {each.id: each.name for each in self._hosts()})
+        names = {host.id: host.name for host in self._hosts()}
+        return latest(tasks, names)
 
     def stop_agents(self, run: str) -> list[str]:
         """Remove the agents and secrets of a run, and wait a while for the agents' end. Returns the hosts on which the
-        swarm does not know them ended, such as hosts that are down. There they end as soon as the swarm hears them."""
+        swarm does not know them ended, such as hosts that are down. These end them when they reach the swarm again."""
         self.dismiss_agents(run)
         deadline = time.monotonic() + STOP_PATIENCE
-        while left := self.agents(run):
-            answering = {each.name for each in self._hosts() if each.state == "ready"}
+        left = self.agents(run)
+        while left:
+            answering = {host.name for host in self._hosts() if host.state == "ready"}
             if answering.isdisjoint(left) or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
+            left = self.agents(run)
         return sorted(left)
 
     def dismiss_agents(self, run: str) -> None:
@@ -226,40 +236,48 @@ class Cluster:
     def labels(self, run: str) -> dict[str, str] | None:
         """The labels of the agents of a run; None if it has none."""
         with plain_words(f"asking the swarm for the agents of {run}"):
-            found = self._api.services(filters=_of(run))
-        if found:
-            return dict(found[0]["Spec"]["Labels"])
+            services = self._api.services(filters=_of(run))
+        if services:
+            return dict(services[0]["Spec"]["Labels"])
         return None
 
     def mark(self, run: str, directory: Path) -> None:
         """Let the swarm know of a run that has no agents of its own. `dismiss_agents` ends that."""
+        labels = _labels(run, directory)
         with plain_words(f"marking the run {run} in the swarm"):
-            self._api.create_secret(run, b"uses agents that were left running", _labels(run, directory))
+            self._api.create_secret(run, b"uses agents that were left running", labels)
 
     def runs(self) -> dict[str, Path]:
         """The runs with agents or secrets in the swarm, and their directories there. Agents left running are no run."""
         with plain_words("asking the swarm for runs"):
-            found = [*self._api.services(filters={"label": RUN}), *self._api.secrets(filters={"label": RUN})]
-        labels = [each["Spec"]["Labels"] for each in found]
-        return {each[RUN]: Path(each.get(DIRECTORY, "")) for each in labels if STANDING not in each}
+            services = self._api.services(filters={"label": RUN})
+            secrets = self._api.secrets(filters={"label": RUN})
+        directories = {}
+        for row in [*services, *secrets]:
+            labels = row["Spec"]["Labels"]
+            if STANDING not in labels:
+                directories[labels[RUN]] = Path(labels.get(DIRECTORY, ""))
+        return directories
 
     def _hosts(self) -> list[SwarmHost]:
         with plain_words("asking the swarm for its hosts"):
-            return [member(each) for each in self._api.nodes()]
+            nodes = self._api.nodes()
+            return [member(node) for node in nodes]
 
 
 def refusal(facts: Mapping[str, Any]) -> HostError | None:
-    """Why an Engine cannot tell about a swarm, from its facts (`docker info`); None if it can."""
+    """Why an Engine cannot manage a swarm, from its facts (`docker info`); None if it can."""
     swarm = facts.get("Swarm") or {}
     state = swarm.get("LocalNodeState") or "inactive"
     if state == "active" and swarm.get("ControlAvailable"):
         return None
     if state == "active":
-        managers = [_host_of(each["Addr"]) for each in swarm.get("RemoteManagers") or ()]
-        where = f" ({', '.join(managers)})" if managers else ""
-        what = f"this host, {facts['Name']}, does not manage its swarm"
-        remedy = f"run this on a manager{where}, or make it a manager there"
-        return HostError(what, remedy, [f"docker node promote {facts['Name']}"])
+        name = facts["Name"]
+        managers = [_host_of(manager["Addr"]) for manager in swarm.get("RemoteManagers") or ()]
+        listed = f" ({', '.join(managers)})" if managers else ""
+        what = f"this host, {name}, does not manage its swarm"
+        remedy = f"run this on a manager{listed}, or make it a manager there"
+        return HostError(what, remedy, [f"docker node promote {name}"])
     if state == "inactive":
         remedy = "make one of this host, and join the others to it with the command that this prints"
         return HostError("this host's Docker Engine is in no swarm", remedy, ["docker swarm init"])
@@ -282,9 +300,11 @@ def member(node: Mapping[str, Any]) -> SwarmHost:
     resources = about.get("Resources") or {}
     platform = about.get("Platform") or {}
     machine = platform.get("Architecture", "")
+    engine = about.get("Engine") or {}
     address = status.get("Addr", "")
     if address in UNKNOWN_ADDRESSES:  # a manager that knows itself by no other
-        address = _host_of((node.get("ManagerStatus") or {}).get("Addr", ""))
+        as_manager = node.get("ManagerStatus") or {}
+        address = _host_of(as_manager.get("Addr", ""))
     return SwarmHost(
         id=node["ID"],
         name=about.get("Hostname") or node["ID"],
@@ -295,24 +315,26 @@ def member(node: Mapping[str, Any]) -> SwarmHost:
         architecture=ARCHITECTURES.get(machine, machine),
         cores=resources.get("NanoCPUs", 0) / 1e9,
         memory=resources.get("MemoryBytes", 0),
-        engine=(about.get("Engine") or {}).get("EngineVersion", ""),
+        engine=engine.get("EngineVersion", ""),
         labels=dict(spec.get("Labels") or {}),
     )
 
 
 def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
-    """The error if hosts have the same name, so that a scenario cannot tell them apart."""
+    """The error if hosts have the same name, so that a scenario cannot distinguish them."""
     members = list(members)
-    counts = Counter(each.name for each in members)
-    double = sorted((each for each in members if counts[each.name] > 1), key=lambda each: (each.name, each.address))
+    counts = Counter(host.name for host in members)
+    double = [host for host in members if counts[host.name] > 1]
     if not double:
         return None
-    named = ", ".join(f"{each.name} ({each.address}, {each.state})" for each in double)
-    what = f"hosts of the swarm have the same name: {named}"
-    gone = [each for each in double if each.state == "down"]
+    double.sort(key=lambda host: (host.name, host.address))
+    listed = ", ".join(f"{host.name} ({host.address}, {host.state})" for host in double)
+    what = f"hosts of the swarm have the same name: {listed}"
+    gone = [host for host in double if host.state == "down"]
     if gone:
         remedy = "remove those that are gone, such as a host from before it joined again"
-        return HostError(what, remedy, [f"docker node rm --force {each.id}" for each in gone])
+        commands = [f"docker node rm --force {host.id}" for host in gone]
+        return HostError(what, remedy, commands)
     return HostError(
         what,
         "give each a name of its own, and restart its Engine",
@@ -323,25 +345,29 @@ def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
 def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Agent]:
     """The agents by host, from the API's answers about tasks (`docker service ps`); ``names`` are the hosts' by id."""
     agents: dict[str, Agent] = {}
-    for task in sorted(tasks, key=lambda each: str(each["CreatedAt"])):
+    in_order = sorted(tasks, key=lambda task: str(task["CreatedAt"]))
+    for task in in_order:
         status = task["Status"]
         node = task.get("NodeID", "")
         if not node:  # not yet given to a host
             continue
         host = names.get(node, node)
         state = status["State"]
-        before = agents[host].error if host in agents else ""
-        agents[host] = Agent(state, "" if state == "running" else status.get("Err") or before)
+        former_error = agents[host].error if host in agents else ""
+        error = ""
+        if state != "running":
+            error = status.get("Err") or former_error
+        agents[host] = Agent(state, error)
     return agents
 
 
 def _only(members: Iterable[SwarmHost], names: Collection[str]) -> list[SwarmHost]:
     """The members of these names. HostError if there is no such host."""
-    found = {each.name: each for each in members}
-    missing = [name for name in names if name not in found]
+    by_name = {member.name: member for member in members}
+    missing = [name for name in names if name not in by_name]
     if missing:
-        raise HostError(f"the swarm has no host {', '.join(missing)}", f"its hosts are {', '.join(found)}")
-    return [found[name] for name in names]
+        raise HostError(f"the swarm has no host {', '.join(missing)}", f"its hosts are {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def _labels(run: str, directory: Path) -> dict[str, str]:
@@ -354,4 +380,5 @@ def _of(run: str) -> dict[str, str]:
 
 def _host_of(address: str) -> str:
     """The address without its port: "10.0.0.1:2377", "[fd00::1]:2377"."""
-    return address.rpartition(":")[0].strip("[]")
+    host, _, _ = address.rpartition(":")
+    return host.strip("[]")

@@ -27,15 +27,23 @@ def missing(plan: Plan | None = None) -> list[HostError]:
         with closing(Engine.connect()) as engine:
             if is_in_registry(name):
                 pin(engine, name)
-                lacking = None  # what it is, shows when a host has pulled it
+                problem = None  # whether it fits is known when a host has pulled it
             else:
-                lacking = agent_image.problem(name, engine.image(name), engine.facts()["Architecture"])
+                image = engine.image(name)
+                facts = engine.facts()
+                problem = agent_image.problem(name, image, facts["Architecture"])
     except HostError as error:
         return [error]
-    found = [] if lacking is None else [lacking]
-    usable = {each.name for each in members if each.usable}
-    wanted = sorted(set() if plan is None else {node.host for node in plan.nodes} - usable)
-    return found + [HostError(f"the host {host} of the swarm is not ready", "see `hosts`") for host in wanted]
+    errors = []
+    if problem is not None:
+        errors.append(problem)
+    if plan is None:
+        return errors
+    usable = {member.name for member in members if member.usable}
+    wanted = {node.host for node in plan.nodes}
+    for host in sorted(wanted - usable):
+        errors.append(HostError(f"the host {host} of the swarm is not ready", "see `hosts`"))
+    return errors
 
 
 def inventory() -> Inventory:
@@ -43,15 +51,22 @@ def inventory() -> Inventory:
     from orchestrator.drivers.swarm.cluster import Cluster
 
     with closing(Cluster.connect()) as cluster:
-        members = [each for each in cluster.members() if each.usable]
-    return Inventory(
-        tuple(
-            HostFacts(
-                each.name, each.address, each.architecture, each.cores, each.memory, dict(each.labels), each.manager
-            )
-            for each in members
+        members = cluster.members()
+    hosts = []
+    for member in members:
+        if not member.usable:
+            continue
+        facts = HostFacts(
+            member.name,
+            member.address,
+            member.architecture,
+            member.cores,
+            member.memory,
+            dict(member.labels),
+            member.manager,
         )
-    )
+        hosts.append(facts)
+    return Inventory(tuple(hosts))
 
 
 async def open_environment(
@@ -72,16 +87,33 @@ async def open_environment(
     stack.callback(cluster.close)
     run = directory.run
     image = await asyncio.to_thread(image_of_agents)
-    found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
-    driver, agents = open_agents(plan, directory, stack, found.server, found.agents.public)
-    await start_agents(cluster, agents, run, directory.path, image, driver.hosts, found, stack)
-    await wait_for_all(cluster, agents, found.service or run, driver.hosts)
-    driver.here = (await asyncio.to_thread(cluster.here))[0] in driver.hosts
+    in_use = stack.enter_context(ExitStack())
+    keys = await asyncio.to_thread(access, cluster, image, in_use)
+    driver, agents = open_agents(plan, directory, stack, keys.server, keys.agents.public)
+    await start_agents(
+        cluster,
+        agents,
+        run,
+        directory.path,
+        image,
+        driver.hosts,
+        keys,
+        stack,
+    )
+    await wait_for_all(cluster, agents, keys.service or run, driver.hosts)
+    here, _ = await asyncio.to_thread(cluster.here)
+    driver.here = here in driver.hosts
     stack.push_async_callback(driver.close)
     if is_in_registry(agent_image.image_name()):
         driver.note(f"agents are made from the image {image}")
-    architectures = {each.name: each.architecture for each in plan.hosts}
-    images = images_of(plan)
-    programs = bool(plan.programs)
-    driver.note(*await copy_images(images, architectures, agents, tell, plan.images, programs=programs))
+    architectures = {host.name: host.architecture for host in plan.hosts}
+    notes = await copy_images(
+        images_of(plan),
+        architectures,
+        agents,
+        tell,
+        plan.images,
+        programs=bool(plan.programs),
+    )
+    driver.note(*notes)
     return await connected(driver, agents, plan, directory, stack)

@@ -1,4 +1,4 @@
-"""Asks the hosts of the swarm about themselves, by agents that live for this question. Nothing of them stays."""
+"""Examines the hosts of the swarm by agents that run only for this. Nothing of them remains."""
 
 from __future__ import annotations
 
@@ -67,26 +67,28 @@ async def examine(
             agents = Agents(access.server, access.agents.public, LEASE)
             stack.push_async_callback(agents.close)
             run = directory.run
-            names = [each.name for each in hosts]
+            names = [host.name for host in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
             await start_agents(cluster, agents, run, directory.path, agent_image, names, access, stack)
             result.silent |= await wait_for_each(cluster, agents, run, names)
             ends = _ends(agents, hosts, result)
-            # A host reaches itself over its loopback, whose packets may be larger than those of a network.
-            if len(ends) > 1:
-                mtu = min(each.mtu for each in ends.values())
-            else:
-                mtu = MTU
-            addresses = [each.address for each in ends.values()]
-            hubs = await _ask(agents, ends, ExaminationSetup(run, image, 0, addresses, mtu), result)
+            mtu = MTU
+            if len(ends) > 1:  # a host reaches itself over its loopback, and packets may be larger there
+                mtu = min(end.mtu for end in ends.values())
+            addresses = [end.address for end in ends.values()]
+            setup = ExaminationSetup(run, image, 0, addresses, mtu)
+            hubs = await _ask(agents, ends, setup, result)
+
+            def other_runs() -> tuple[str, ...]:
+                runs = cluster.runs().keys() - {run}
+                return tuple(sorted(runs))
+
             if len(hubs) > 1:
                 tell(f"measuring between {count(len(hubs), 'host')}")
                 ends_of_hubs = [ends[name] for name in hubs]
                 await _measure_delays(agents, ends_of_hubs, result)
                 await _try_trunk(agents, list(hubs.values()), result)
-                await _measure_rates(
-                    agents, ends_of_hubs, result, lambda: tuple(sorted(cluster.runs().keys() - {run})), tell
-                )
+                await _measure_rates(agents, ends_of_hubs, result, other_runs, tell)
             tell("removing the agents")
     return result
 
@@ -101,9 +103,11 @@ async def _ask(
     hubs = {}
 
     async def ask(number: int, name: str) -> None:
+        own_setup = replace(setup, number=number)
         try:
-            result.facts[name], hub = await agents.call(name, Host.facts, replace(setup, number=number))
-            hubs[name] = HostEnd(name, address_of(number), hub, mtu_of(setup.mtu))
+            facts, pid = await agents.call(name, Host.facts, own_setup)
+            result.facts[name] = facts
+            hubs[name] = HostEnd(name, address_of(number), pid, mtu_of(setup.mtu))
         except (DriverError, HostError) as error:
             result.silent[name] = str(error).removeprefix(f"{name}: ")
 
@@ -114,18 +118,20 @@ async def _ask(
 async def _measure_delays(agents: Agents, ends: Sequence[HostEnd], result: Examination) -> None:
     """A host takes part in one measurement at a time."""
     prober = HostsProber(agents, MTU)
-    free = {each.name: asyncio.Lock() for each in ends}
+    free = {end.name: asyncio.Lock() for end in ends}
 
     async def measure(one: HostEnd, other: HostEnd) -> None:
+        pair = (one.name, other.name)
         async with free[one.name], free[other.name]:  # all pairs have the hosts in the same order
             try:
                 measured = await measure_pair(one, other, prober)
             except OrchestratorError as error:
-                result.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
+                result.unmeasured[pair] = _reason(error)
             else:
-                result.underlay[one.name, other.name] = result.underlay[other.name, one.name] = measured
+                result.underlay[pair] = measured
+                result.underlay[other.name, one.name] = measured
 
-    await asyncio.gather(*(measure(*pair) for pair in combinations(ends, 2)))
+    await asyncio.gather(*(measure(one, other) for one, other in combinations(ends, 2)))
 
 
 async def _measure_rates(
@@ -135,7 +141,7 @@ async def _measure_rates(
     others: Callable[[], tuple[str, ...]],
     tell: Tell,
 ) -> None:
-    """One pair of hosts at a time, because pairs may share a wire. ``others`` tells the other runs in the swarm: with
+    """One pair of hosts at a time, because pairs may share a wire. ``others`` returns the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""
     prober = HostsProber(agents, MTU)
     rates = dict[tuple[str, str], float | None]()
@@ -146,12 +152,14 @@ async def _measure_rates(
             continue
         tell(f"measuring the rate between {one.name} and {other.name}")
         with contextlib.suppress(OrchestratorError):  # it stays unknown
-            there, back = await rates_between(one, other, measured.delay, prober)
-            rates |= {(one.name, other.name): there, (other.name, one.name): back}
+            forward, backward = await rates_between(one, other, measured.delay, prober)
+            rates[one.name, other.name] = forward
+            rates[other.name, one.name] = backward
         result.busy = await asyncio.to_thread(others)
     if not result.busy:
         for pair, rate in rates.items():
-            result.underlay[pair] = replace(result.underlay[pair], rate=rate)
+            underlay = result.underlay[pair]
+            result.underlay[pair] = replace(underlay, rate=rate)
 
 
 async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examination) -> None:
@@ -160,31 +168,49 @@ async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examinatio
     some = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(one: HostEnd, other: HostEnd) -> None:
-        async with some:
-            try:
-                if not await passes(one, other, prober, one.mtu):
-                    if await passes(one, other, prober, SMALL):
-                        least = one.mtu
-                    else:
-                        least = SMALL
-                    result.cut[one.name, other.name] = f"packets of {least} bytes"
-            except OrchestratorError as error:
-                result.unmeasured[one.name, other.name] = str(getattr(error, "what", error))
+        pair = (one.name, other.name)
+        try:
+            async with some:
+                lost = await _smallest_lost(one, other, prober)
+        except OrchestratorError as error:
+            result.unmeasured[pair] = _reason(error)
+            return
+        if lost is not None:
+            result.cut[pair] = f"packets of {lost} bytes"
 
-    laid = [each for each in hubs if not result.facts[each.name].trunk]
-    pairs = [pair for pair in combinations(laid, 2) if (pair[0].name, pair[1].name) in result.underlay]
-    await asyncio.gather(*(attempt(*pair) for pair in pairs))
+    with_trunk = [hub for hub in hubs if not result.facts[hub.name].trunk]
+    attempts = []
+    for one, other in combinations(with_trunk, 2):
+        if (one.name, other.name) in result.underlay:
+            attempts.append(attempt(one, other))
+    await asyncio.gather(*attempts)
+
+
+async def _smallest_lost(one: HostEnd, other: HostEnd, prober: HostsProber) -> int | None:
+    """The size of the smallest tried packets that do not pass, in bytes; None if all pass."""
+    if await passes(one, other, prober, one.mtu):
+        return None
+    if await passes(one, other, prober, SMALL):
+        return one.mtu
+    return SMALL
+
+
+def _reason(error: OrchestratorError) -> str:
+    return str(getattr(error, "what", error))
 
 
 def _ends(agents: Agents, hosts: Sequence[SwarmHost], result: Examination) -> dict[str, HostEnd]:
-    """The ends of the network between the hosts whose agents are there."""
+    """The ends of the network between the hosts with connected agents."""
     ends = {}
     for host in hosts:
-        if host.name not in result.silent:
-            try:
-                hello = agents.hello(host.name)
-            except KeyError:
-                result.silent[host.name] = "its agent has ended"
-            else:
-                ends[host.name] = HostEnd(host.name, host.address, int(hello["pid"]), int(hello["mtu"]))
+        if host.name in result.silent:
+            continue
+        try:
+            hello = agents.hello(host.name)
+        except KeyError:
+            result.silent[host.name] = "its agent has ended"
+            continue
+        pid = int(hello["pid"])
+        mtu = int(hello["mtu"])
+        ends[host.name] = HostEnd(host.name, host.address, pid, mtu)
     return ends

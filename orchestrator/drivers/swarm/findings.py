@@ -22,10 +22,11 @@ from orchestrator.planning.hosts.inventory import ARCHITECTURES, UNUSABLE
 from orchestrator.scenario.sections.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, check_board
 
 LOOK: Final = "look"
+Severity = Literal["unusable", "look"]
 
 LEAST_ENGINE = (20, 10)
 WITH_RAW_TABLE = (28, 0)  # the first Engine that needs the kernel's table "raw" for its own networks
-FULL = 0.5e9  # bytes: a run brings a host its data set (CIFAR-100 has 0.18 GB) and its checkpoints
+FULL = 0.5e9  # bytes: a run copies its data set (CIFAR-100 has 0.18 GB) and its checkpoints to a host
 TIGHT = 2e9  # bytes: to load an image of nodes takes about as much
 
 BOARDS = {
@@ -35,7 +36,7 @@ BOARDS = {
     "NVIDIA Jetson Nano": "jetson-nano",
     "NVIDIA Jetson Orin Nano": "jetson-orin-nano",
 }
-"""The hardware class of a board, by the beginning of its model."""
+"""The hardware class of a board, by the start of its model."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class HostFinding:
     """``severity``: "unusable" if runs cannot use the host, "look" if their results there are to be looked at first.
     ``commands`` are the command lines of the ``remedy``, if any."""
 
-    severity: Literal["unusable", "look"]
+    severity: Severity
     what: str
     remedy: str = ""
     commands: tuple[str, ...] = ()
@@ -79,23 +80,27 @@ def has_ipv4(host: SwarmHost) -> bool:
 
 
 def of_member(host: SwarmHost) -> list[HostFinding]:
-    """What the swarm itself tells of a host."""
+    """What the swarm itself shows of a host."""
     return [*_membership(host), *_label(host)]
 
 
 def of_silence(host: SwarmHost, reason: str, wanted: Wanted) -> list[HostFinding]:
-    """A host whose agent does not begin, or does not answer, for this reason."""
+    """A host with an agent that does not start, or does not answer, for this reason."""
     if "no such image" in reason.lower():
         what = f"it has no image '{wanted.agent_image}', from which agents are made"
-        return [HostFinding(UNUSABLE, what, *_bring(host, wanted.agent_image, wanted))]
-    if "another version" in reason or "speaks protocol" in reason:
-        return [HostFinding(UNUSABLE, f"its agent cannot report: {reason}", *_bring(host, wanted.agent_image, wanted))]
-    remedy = "see the log of its Docker Engine; does it reach the host that starts runs, by TCP?"
-    return [HostFinding(UNUSABLE, f"no agent reports it: {reason}", remedy, ("journalctl --unit docker",))]
+        remedy, commands = _copy(host, wanted.agent_image, wanted)
+    elif "another version" in reason or "speaks protocol" in reason:
+        what = f"its agent cannot report: {reason}"
+        remedy, commands = _copy(host, wanted.agent_image, wanted)
+    else:
+        what = f"no agent reports it: {reason}"
+        remedy = "see the log of its Docker Engine; does it reach the host that starts runs, by TCP?"
+        commands = ("journalctl --unit docker",)
+    return [HostFinding(UNUSABLE, what, remedy, commands)]
 
 
 def of_facts(host: SwarmHost, facts: HostState, wanted: Wanted) -> list[HostFinding]:
-    """What an agent has told of its host."""
+    """What an agent has reported of its host."""
     return [
         *_engine(facts),
         *_image(host, facts, wanted),
@@ -110,7 +115,8 @@ def of_facts(host: SwarmHost, facts: HostState, wanted: Wanted) -> list[HostFind
 def of_silent_pair(other: SwarmHost, error: str) -> HostFinding:
     """A host that gets no packet back from another one."""
     remedy = "open the firewalls of both hosts to each other, also for UDP (`edgebed docs hosts` lists the ports)"
-    return HostFinding(UNUSABLE, f"nothing could be measured to {other.name} ({other.address}): {error}", remedy)
+    what = f"nothing could be measured to {other.name} ({other.address}): {error}"
+    return HostFinding(UNUSABLE, what, remedy)
 
 
 def of_cut_trunk(other: SwarmHost, what: str) -> HostFinding:
@@ -130,25 +136,31 @@ def _membership(host: SwarmHost) -> Iterator[HostFinding]:
         )
         yield HostFinding(UNUSABLE, f"it is {host.state}", remedy)
     if host.availability != "active":
+        what = f"it is to get no agent (availability {host.availability})"
         command = f"docker node update --availability active {host.name}"
-        yield HostFinding(UNUSABLE, f"it is to get no agent (availability {host.availability})", "let it", (command,))
+        yield HostFinding(UNUSABLE, what, "let it", (command,))
     if not has_ipv4(host):
-        what = f"it is known by {host.address or 'no address'}, and the trunk between hosts needs IPv4"
-        commands = "docker swarm leave", "docker swarm join --advertise-addr ADDRESS --token TOKEN MANAGER:2377"
-        yield HostFinding(UNUSABLE, what, "on the host, join it to the swarm by its IPv4 address", commands)
+        address = host.address or "no address"
+        what = f"it is known by {address}, and the trunk between hosts needs IPv4"
+        remedy = "on the host, join it to the swarm by its IPv4 address"
+        join = "docker swarm join --advertise-addr ADDRESS --token TOKEN MANAGER:2377"
+        yield HostFinding(UNUSABLE, what, remedy, ("docker swarm leave", join))
     if host.architecture not in ARCHITECTURES:
         what = f"its architecture is {host.architecture or 'unknown'}"
-        yield HostFinding(UNUSABLE, what, f"install a system of 64 bits ({' or '.join(ARCHITECTURES)})")
+        known = " or ".join(ARCHITECTURES)
+        yield HostFinding(UNUSABLE, what, f"install a system of 64 bits ({known})")
 
 
 def _label(host: SwarmHost) -> Iterator[HostFinding]:
     label = host.labels.get(HARDWARE_LABEL)
-    if label is not None:
-        try:
-            check_board(label)
-        except ValueError as error:
-            command = f"docker node update --label-rm {HARDWARE_LABEL} {host.name}"
-            yield HostFinding(UNUSABLE, f"its label {HARDWARE_LABEL}: {error}", "change it or take it away", (command,))
+    if label is None:
+        return
+    try:
+        check_board(label)
+    except ValueError as error:
+        what = f"its label {HARDWARE_LABEL}: {error}"
+        command = f"docker node update --label-rm {HARDWARE_LABEL} {host.name}"
+        yield HostFinding(UNUSABLE, what, "change it or take it away", (command,))
 
 
 def _engine(facts: HostState) -> Iterator[HostFinding]:
@@ -156,32 +168,35 @@ def _engine(facts: HostState) -> Iterator[HostFinding]:
     if engine is None:
         yield HostFinding(UNUSABLE, "its Docker Engine does not answer its agent", "see the Engine's log on the host")
         return
-    refused = unfit(engine, facts.kernel)
-    if refused is not None:
-        yield HostFinding.of(refused)
+    refusal = unfit(engine, facts.kernel)
+    if refusal is not None:
+        yield HostFinding.of(refusal)
     version = str(engine["ServerVersion"])
     number = _number(version)
     if number is not None and number < LEAST_ENGINE:
         yield HostFinding(UNUSABLE, f"its Docker Engine is {version}", "install 20.10 or later")
-    if number is not None and number >= WITH_RAW_TABLE and facts.iptable_raw is False:
+    needs_raw_table = number is not None and number >= WITH_RAW_TABLE
+    if needs_raw_table and facts.iptable_raw is False:
         what = f"its kernel has no module iptable_raw, which Docker Engine {version} needs for networks of its own"
         remedy = "runs use no such network; for other containers and for builds, install Engine 27"
         yield HostFinding(LOOK, what, remedy)
     limits = Limits.of(engine)
     if not limits.memory:
-        yield HostFinding(LOOK, "the memory of nodes with emulated hardware is not limited", *_memory_remedy(facts))
+        what = "the memory of nodes with emulated hardware is not limited"
+        yield HostFinding(LOOK, what, _memory_remedy(facts))
     if not limits.cpu:
         what = "the cores of nodes with emulated hardware are not limited; computing is stretched nevertheless"
         yield HostFinding(LOOK, what, "use a kernel with CONFIG_CFS_BANDWIDTH")
 
 
-def _memory_remedy(facts: HostState) -> tuple[str, tuple[str, ...]]:
-    if (facts.model or "").startswith("Raspberry Pi"):
-        line = (
+def _memory_remedy(facts: HostState) -> str:
+    model = facts.model or ""
+    if model.startswith("Raspberry Pi"):
+        return (
             "append `cgroup_enable=memory cgroup_memory=1` to the line of /boot/firmware/cmdline.txt (before Debian 12:"
+            " /boot/cmdline.txt), and restart the Pi"
         )
-        return f"{line} /boot/cmdline.txt), and restart the Pi", ()
-    return "start its kernel with the memory control group (`cgroup_enable=memory`)", ()
+    return "start its kernel with the memory control group (`cgroup_enable=memory`)"
 
 
 def _image(host: SwarmHost, facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
@@ -198,9 +213,13 @@ def _image(host: SwarmHost, facts: HostState, wanted: Wanted) -> Iterator[HostFi
         source = HostError("", "build it of this version (`edgebed docs images`)")
     if image is None:
         yield HostFinding(UNUSABLE, f"{lacks}, and {source.what}", source.remedy, source.commands)
-    elif (unlike := node_image.problem(name, image, facts.engine["Architecture"])) is not None:
-        yield HostFinding(UNUSABLE, unlike.what, source.remedy, source.commands)
-    elif (note := node_image.version_note(name, image, wanted.version)) is not None:
+        return
+    problem = node_image.problem(name, image, facts.engine["Architecture"])
+    if problem is not None:
+        yield HostFinding(UNUSABLE, problem.what, source.remedy, source.commands)
+        return
+    note = node_image.version_note(name, image, wanted.version)
+    if note is not None:
         yield HostFinding(LOOK, note, source.remedy, source.commands)
 
 
@@ -213,13 +232,17 @@ def _on_its_way(
 ) -> HostFinding:
     """The finding for an image that a host lacks, or has another one of, and which a run gives it."""
     if facts.disk_free is not None:
-        stands = obstacle(name, source, host.name, host.architecture, facts.disk_free, facts.image)
-        if stands is not None:
-            return HostFinding.of(stands)
-    what = lacks if facts.image is None else f"it has another image '{name}' than nodes are to be made from"
+        error = obstacle(name, source, host.name, host.architecture, facts.disk_free, facts.image)
+        if error is not None:
+            return HostFinding.of(error)
+    what = lacks
+    if facts.image is not None:
+        what = f"it has another image '{name}' than nodes are to be made from"
     if isinstance(source, Archive):
-        return HostFinding(LOOK, what, f"nothing: the next `up` copies it ({text.size(source.size)})")
-    return HostFinding(LOOK, what, f"nothing: the next `up` has it pulled from its registry ({source.reference})")
+        remedy = f"nothing: the next `up` copies it ({text.size(source.size)})"
+    else:
+        remedy = f"nothing: the next `up` has it pulled from its registry ({source.reference})"
+    return HostFinding(LOOK, what, remedy)
 
 
 def _links(facts: HostState) -> Iterator[HostFinding]:
@@ -234,16 +257,20 @@ def _links(facts: HostState) -> Iterator[HostFinding]:
         what = f"{facts.netem}; the link engine `userspace` shapes its links, `engine: kernel` is refused"
         load = "load the kernel module, as root, or use a kernel that has it"
         yield HostFinding(LOOK, what, load, ("modprobe -a sch_netem act_police",))
-    for note in tcp.notes({tcp.CONGESTION: facts.congestion_control} if facts.congestion_control else {}):
+    settings = {}
+    if facts.congestion_control:
+        settings[tcp.CONGESTION] = facts.congestion_control
+    for note in tcp.notes(settings):
         yield HostFinding(LOOK, note, tcp.REMEDY, tcp.REMEDY_COMMANDS)
 
 
 def _state(facts: HostState) -> Iterator[HostFinding]:
-    if facts.disk_free is not None and facts.disk_free < TIGHT:
-        what = f"{text.size(facts.disk_free)} are free where its Docker Engine keeps images and volumes"
-        yield HostFinding(
-            UNUSABLE if facts.disk_free < FULL else LOOK, what, "make room", ("docker system df", "docker system prune")
-        )
+    free = facts.disk_free
+    if free is not None and free < TIGHT:
+        severity: Severity = UNUSABLE if free < FULL else LOOK
+        what = f"{text.size(free)} are free where its Docker Engine keeps images and volumes"
+        commands = ("docker system df", "docker system prune")
+        yield HostFinding(severity, what, "make room", commands)
     if facts.clock is not None and not facts.clock.synchronised:
         what = "its clock is not synchronised, so that times of this host and of others cannot be compared"
         yield HostFinding(LOOK, what, "install chrony, or switch systemd-timesyncd on", ("timedatectl set-ntp true",))
@@ -253,27 +280,32 @@ def _state(facts: HostState) -> Iterator[HostFinding]:
 
 
 def _board(host: SwarmHost, facts: HostState) -> Iterator[HostFinding]:
-    model = facts.model
     label = host.labels.get(HARDWARE_LABEL)
-    found = next((its for beginning, its in BOARDS.items() if (model or "").startswith(beginning)), None)
-    if found is None or found == label:
+    board = _board_of(facts.model or "")
+    if board is None or board == label:
         return
-    said = "has no label, so that it counts as a PC" if label is None else f"has the label {label}"
-    command = f"docker node update --label-add {HARDWARE_LABEL}={found} {host.name}"
-    yield HostFinding(LOOK, f"it is a {model} and {said}", "label it in the swarm", (command,))
+    state = "has no label, so that it counts as a PC"
+    if label is not None:
+        state = f"has the label {label}"
+    command = f"docker node update --label-add {HARDWARE_LABEL}={board} {host.name}"
+    yield HostFinding(LOOK, f"it is a {facts.model} and {state}", "label it in the swarm", (command,))
+
+
+def _board_of(model: str) -> str | None:
+    """The hardware class of a model, see `BOARDS`."""
+    for start, board in BOARDS.items():
+        if model.startswith(start):
+            return board
+    return None
 
 
 def _accelerator(host: SwarmHost, facts: HostState) -> Iterator[HostFinding]:
     label = host.labels.get(ACCELERATOR_LABEL)
     if label is not None and not facts.accelerators:
         what = f"it has the label {ACCELERATOR_LABEL}={label}, and its kernel shows no accelerator"
+        remedy = "install the driver of its GPU (`edgebed docs accelerators`), or take the label away"
         command = f"docker node update --label-rm {ACCELERATOR_LABEL} {host.name}"
-        yield HostFinding(
-            LOOK,
-            what,
-            "install the driver of its GPU (`edgebed docs accelerators`), or take the label away",
-            (command,),
-        )
+        yield HostFinding(LOOK, what, remedy, (command,))
 
 
 def _version(facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
@@ -282,22 +314,28 @@ def _version(facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
         yield HostFinding(LOOK, what, f"copy the image '{wanted.agent_image}' of this version")
 
 
-def _bring(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+def _copy(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
     """The remedy for a lacking image of agents. For another architecture, images/build.sh tags it with that."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()
     remedy = "build it of this version, and copy it to the host (`edgebed docs hosts`)"
     if host.architecture == wanted.architecture:
-        one = image if split(image)[1] else f"{image}:latest"  # otherwise the command saves the images of all tags
-        return remedy, (f"docker save {one} | ssh {host.name} docker load",)
-    built = f"{image}:{host.architecture}"
-    commands = f"docker save {built} | ssh {host.name} docker load", f"ssh {host.name} docker tag {built} {image}"
-    return remedy, commands if ":" not in image else ()
+        _, tag = split(image)
+        tagged = image
+        if not tag:  # without one, the command saves the images of all tags
+            tagged = f"{image}:latest"
+        return remedy, (f"docker save {tagged} | ssh {host.name} docker load",)
+    if ":" in image:
+        return remedy, ()
+    tagged = f"{image}:{host.architecture}"
+    copy = f"docker save {tagged} | ssh {host.name} docker load"
+    rename = f"ssh {host.name} docker tag {tagged} {image}"
+    return remedy, (copy, rename)
 
 
 def _number(version: str) -> tuple[int, int] | None:
     """The first two numbers of a version, such as 20.10.24+dfsg1."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None:
         return None
-    return (int(found[1]), int(found[2]))
+    return int(numbers[1]), int(numbers[2])

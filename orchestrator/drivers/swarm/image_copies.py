@@ -34,22 +34,26 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.planning.plan import Plan
 from orchestrator.together import together
 
-STEPS = 10  # of the progress that is told
+STEPS = 10  # of the progress that is reported
 
 
 def images_of(plan: Plan) -> dict[str, set[str]]:
     """The images that each host of the plan needs."""
-    if plan.programs:
-        of_run = set()
-    else:
+    of_run = set()
+    if not plan.programs:
         of_run = {node_image.image_name()}
-    return {host.name: of_run | plan.images_of(plan.nodes_on(host.name)) for host in plan.hosts}
+    images = {}
+    for host in plan.hosts:
+        nodes = plan.nodes_on(host.name)
+        images[host.name] = of_run | plan.images_of(nodes)
+    return images
 
 
 def pin(engine: Engine, name: str) -> Pinned:
     """The image of a registry as it is now. HostError if the registry does not answer, or has no such image."""
     try:
-        return pinned(name, engine.in_registry(name))
+        facts = engine.in_registry(name)
+        return pinned(name, facts)
     except DriverError as error:
         raise HostError(
             str(error),
@@ -75,27 +79,34 @@ async def copy_images(
     *,
     programs: bool = False,
 ) -> list[str]:
-    """Bring each host the images that it lacks. ``images`` and ``architectures`` are by host, ``node_images`` and
+    """Copy the images that it lacks to each host. ``images`` and ``architectures`` are by host, ``node_images`` and
     ``programs`` as in `find_sources`. ``tell`` receives the progress, in words. Returns notes for the record.
     HostError, before anything is copied, if a host cannot get an image."""
 
     async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
-        return host, await agents.call(host, HostImages.images, sorted(images[host]))
+        names = sorted(images[host])
+        return host, await agents.call(host, HostImages.images, names)
 
-    answers = dict(await asyncio.gather(*map(ask, sorted(images))))
+    hosts = sorted(images)
+    answers = dict(await asyncio.gather(*(ask(host) for host in hosts)))
+    pairs = set()
+    for host, names in images.items():
+        pairs |= {(name, architectures[host]) for name in names}
     with closing(await asyncio.to_thread(Engine.connect)) as engine:
-        pairs = {(name, architectures[host]) for host, names in images.items() for name in names}
-        sources = await asyncio.to_thread(partial(find_sources, engine, pairs, node_images, programs=programs))
+        find = partial(find_sources, engine, pairs, node_images, programs=programs)
+        sources = await asyncio.to_thread(find)
         works = []
-        for each in deliveries(answers, architectures, sources):
-            if isinstance(each.source, Archive):
-                works.append(_copy(each, each.source, agents, tell))
-            else:
-                login = await asyncio.to_thread(engine.login, each.name)
-                works += [_pull(host, each.name, each.source, login, agents, tell) for host in each.hosts]
+        for delivery in deliveries(answers, architectures, sources):
+            source = delivery.source
+            if isinstance(source, Archive):
+                works.append(_copy(delivery, source, agents, tell))
+                continue
+            login = await asyncio.to_thread(engine.login, delivery.name)
+            for host in delivery.hosts:
+                works.append(_pull(host, delivery.name, source, login, agents, tell))
         await together(works)
-    found = {each.reference for each in sources.values() if isinstance(each, Pinned)}
-    return [f"nodes are made from the image {each}" for each in sorted(found)]
+    references = {source.reference for source in sources.values() if isinstance(source, Pinned)}
+    return [f"nodes are made from the image {reference}" for reference in sorted(references)]
 
 
 def find_sources(
@@ -107,17 +118,30 @@ def find_sources(
 ) -> dict[tuple[str, str], Source]:
     """The source of each image for each architecture, see `deliveries`. ``node_images``: those that the scenario sets
     for some nodes. ``programs``: they are no images of nodes. HostError if a registry does not answer."""
-    pins = {name: pin(engine, name) for name in sorted({name for name, _ in pairs}) if is_in_registry(name)}
-    local = {each for pair in pairs if pair[0] not in pins for each in names_of(*pair)}
-    found = {name: engine.image(name) for name in sorted(local)}
+    pins = {}
+    for name in sorted({name for name, _ in pairs}):
+        if is_in_registry(name):
+            pins[name] = pin(engine, name)
+    local: set[str] = set()
+    for name, architecture in pairs:
+        if name not in pins:
+            local.update(names_of(name, architecture))
+    images = {name: engine.image(name) for name in sorted(local)}
     run = node_image.image_name()
 
     def archive_for(name: str, architecture: str) -> Source:
         if programs:
-            return archive_of_program(name, architecture, found)
-        return archive(name, architecture, found, given=name in node_images and name != run)
+            return archive_of_program(name, architecture, images)
+        given = name in node_images and name != run
+        return archive(name, architecture, images, given=given)
 
-    return {pair: pins.get(pair[0]) or archive_for(*pair) for pair in pairs}
+    sources: dict[tuple[str, str], Source] = {}
+    for name, architecture in pairs:
+        if name in pins:
+            sources[name, architecture] = pins[name]
+        else:
+            sources[name, architecture] = archive_for(name, architecture)
+    return sources
 
 
 async def _copy(
@@ -126,20 +150,24 @@ async def _copy(
     agents: Agents,
     tell: Tell,
 ) -> None:
-    """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
+    """Copy an image to several hosts at the same time. The slowest one sets the pace, and one piece is on its way."""
     name = delivery.name
     hosts = delivery.hosts
-    where = ", ".join(delivery.hosts)
-    tell(f"bringing the image {name} ({text.size(source.size)}) to {where}")
-    progress = CopyProgress(lambda share: tell(f"{name} to {where}: {share}"))
+    listed = ", ".join(hosts)
+    tell(f"bringing the image {name} ({text.size(source.size)}) to {listed}")
+    progress = CopyProgress(lambda share: tell(f"{name} to {listed}: {share}"))
     with closing(await asyncio.to_thread(Saving, source.id)) as saving:
         sent = 0
-        while data := await asyncio.to_thread(saving.read, PIECE):
-            await together(agents.call(host, HostImages.load, name, data, sent == 0) for host in hosts)
+        data = await asyncio.to_thread(saving.read, PIECE)
+        while data:
+            first = sent == 0
+            calls = [agents.call(host, HostImages.load, name, data, first) for host in hosts]
+            await together(calls)
             sent += len(data)
             progress.at(sent, source.size)
+            data = await asyncio.to_thread(saving.read, PIECE)
     await together(agents.call(host, HostImages.finish_load, name) for host in hosts)
-    tell(f"{where}: the image {name} is there")
+    tell(f"{listed}: the image {name} is there")
 
 
 async def _pull(
@@ -162,17 +190,18 @@ async def _pull(
 
 
 class CopyProgress:
-    """Tells each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not told."""
+    """Reports each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not
+    reported."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._step = 0
 
     def at(self, done: int, whole: int) -> None:
+        step = 0
         if whole:
             step = min(STEPS - 1, done * STEPS // whole)
-        else:
-            step = 0
         if step > self._step:
             self._step = step
-            self._tell(f"{step * 100 // STEPS}% ({text.size(done)} of about {text.size(whole)})")
+            percent = step * 100 // STEPS
+            self._tell(f"{percent}% ({text.size(done)} of about {text.size(whole)})")

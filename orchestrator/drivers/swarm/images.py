@@ -1,7 +1,7 @@
 """Which image each host of a run needs, whether it has it, and from where it gets it. Pure.
 
 A name with a registry's host in it (``registry.example:5000/edgebed-node``) is pulled from there, by the digest that it
-has when the run starts. Any other is brought from the orchestrator's Engine.
+has when the run starts. Any other is copied from the orchestrator's Engine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from orchestrator.drivers.docker import node_image
 from orchestrator.errors import HostError
 
 LOADING = 2  # an Engine that loads an image has its archive and its layers on its disk at the same time
+
+Attributes = Mapping[str, Mapping[str, Any] | None]  # of images by name; None if the Engine has no such image
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ Source = Archive | Pinned | HostError  # an error if there is no source, or if n
 
 @dataclass(frozen=True)
 class Delivery:
-    """An image that hosts lack. There it gets the name ``name``."""
+    """An image that hosts lack. They name it ``name``."""
 
     name: str
     source: Archive | Pinned
@@ -57,7 +59,9 @@ class Delivery:
 def is_in_registry(name: str) -> bool:
     """Whether the name of an image begins with the host of a registry, by Docker's rule."""
     first, slash, _ = name.partition("/")
-    return bool(slash) and ("." in first or ":" in first or first == "localhost")
+    if not slash:
+        return False
+    return "." in first or ":" in first or first == "localhost"
 
 
 def split(name: str) -> tuple[str, str]:
@@ -66,7 +70,9 @@ def split(name: str) -> tuple[str, str]:
     if at:
         return repository, digest
     before, colon, tag = name.rpartition(":")
-    return (before, tag) if colon and "/" not in tag else (name, "")
+    if colon and "/" not in tag:
+        return before, tag
+    return name, ""
 
 
 def names_of(name: str, architecture: str) -> tuple[str, str]:
@@ -74,32 +80,43 @@ def names_of(name: str, architecture: str) -> tuple[str, str]:
     that images/build.sh gives it. A name with a digest is that of one image."""
     if "@" in name:
         return name, name
-    return name, f"{name}-{architecture}" if split(name)[1] else f"{name}:{architecture}"
+    _, tag = split(name)
+    if tag:
+        return name, f"{name}-{architecture}"
+    return name, f"{name}:{architecture}"
 
 
 def pinned(name: str, facts: Mapping[str, Any]) -> Pinned:
-    """The image of a registry, from what the registry tells (`Engine.in_registry`)."""
-    architectures = sorted({str(each["architecture"]) for each in facts.get("Platforms") or ()})
-    return Pinned(split(name)[0], str(facts["Descriptor"]["digest"]), tuple(architectures))
+    """The image of a registry, from what the registry reports (`Engine.in_registry`)."""
+    platforms = facts.get("Platforms") or ()
+    architectures = {str(platform["architecture"]) for platform in platforms}
+    repository, _ = split(name)
+    digest = str(facts["Descriptor"]["digest"])
+    return Pinned(repository, digest, tuple(sorted(architectures)))
 
 
 def identity(attributes: Mapping[str, Any]) -> str:
     """The same for an image on all hosts. Its id is not: Engines with containerd have others."""
     config = attributes["Config"] or {}
-    layers = (attributes.get("RootFS") or {}).get("Layers")
-    content = [attributes["Architecture"], attributes.get("Created"), layers]
-    content += [config.get(key) or None for key in ("Cmd", "Entrypoint", "Env", "Labels", "User", "WorkingDir")]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    files = attributes.get("RootFS") or {}
+    content = [attributes["Architecture"], attributes.get("Created"), files.get("Layers")]
+    for key in ("Cmd", "Entrypoint", "Env", "Labels", "User", "WorkingDir"):
+        content.append(config.get(key) or None)
+    text_of_content = json.dumps(content, sort_keys=True)
+    digest = hashlib.sha256(text_of_content.encode())
+    return digest.hexdigest()
 
 
 def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What an agent tells of an image, from its attributes; None if the Engine has no such image."""
+    """What an agent reports of an image, from its attributes; None if the Engine has no such image."""
     if attributes is None:
         return None
+    labels = node_image.labels_of(attributes)
+    digests = attributes.get("RepoDigests") or ()
     return {
         "Architecture": attributes["Architecture"],
-        "Config": {"Labels": dict(node_image.labels_of(attributes))},
-        "RepoDigests": list(attributes.get("RepoDigests") or ()),
+        "Config": {"Labels": dict(labels)},
+        "RepoDigests": list(digests),
         "identity": identity(attributes),
     }
 
@@ -107,41 +124,55 @@ def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | Non
 def archive(
     name: str,
     architecture: str,
-    found: Mapping[str, Mapping[str, Any] | None],
+    found: Attributes,
     *,
     given: bool,
 ) -> Source:
-    """The image that the orchestrator's Engine brings to hosts of this architecture. ``found`` has the attributes of
+    """The image that the orchestrator's Engine copies to hosts of this architecture. ``found`` has the attributes of
     `names_of`. ``given``: the scenario names the image for some nodes, so that hosts may emulate its processor."""
-    there = _there(name, architecture, found)
-    chosen = _fitting(there, architecture) or (next(iter(there), None) if given else None)
+    present = _present(name, architecture, found)
+    chosen = _fitting(present, architecture)
+    if chosen is None and given:
+        chosen = next(iter(present), None)
     if chosen is None:
         return _absent(name, architecture)
-    image = there[chosen]
-    error = node_image.problem(chosen, image, architecture, {image["Architecture"]} if given else None)
-    return error or _archive(image)
+    image = present[chosen]
+    emulated = {image["Architecture"]} if given else None
+    error = node_image.problem(chosen, image, architecture, emulated)
+    if error is not None:
+        return error
+    return _archive(image)
 
 
-def archive_of_program(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> Source:
+def archive_of_program(name: str, architecture: str, found: Attributes) -> Source:
     """The same for an image with a program, which knows nothing of edgebed and is never emulated."""
-    there = _there(name, architecture, found)
-    chosen = _fitting(there, architecture)
+    present = _present(name, architecture, found)
+    chosen = _fitting(present, architecture)
     if chosen is not None:
-        return _archive(there[chosen])
-    other = names_of(name, architecture)[1]
+        return _archive(present[chosen])
+    _, tagged = names_of(name, architecture)
     return HostError(
         _lacks(name, architecture),
         "fetch or build it here, and `up` copies it",
-        [f"docker pull --platform linux/{architecture} {name}", f"docker tag {name} {other}"],
+        [f"docker pull --platform linux/{architecture} {name}", f"docker tag {name} {tagged}"],
     )
 
 
-def _there(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
-    return {each: its for each in names_of(name, architecture) if (its := found[each]) is not None}
+def _present(name: str, architecture: str, found: Attributes) -> dict[str, Mapping[str, Any]]:
+    """Those of the images of `names_of` that the Engine has."""
+    images = {}
+    for candidate in names_of(name, architecture):
+        image = found[candidate]
+        if image is not None:
+            images[candidate] = image
+    return images
 
 
-def _fitting(there: Mapping[str, Mapping[str, Any]], architecture: str) -> str | None:
-    return next((each for each, its in there.items() if its["Architecture"] == architecture), None)
+def _fitting(images: Mapping[str, Mapping[str, Any]], architecture: str) -> str | None:
+    for name, image in images.items():
+        if image["Architecture"] == architecture:
+            return name
+    return None
 
 
 def _archive(image: Mapping[str, Any]) -> Archive:
@@ -156,14 +187,12 @@ def _lacks(name: str, architecture: str) -> str:
 
 
 def has(facts: Mapping[str, Any] | None, source: Archive | Pinned) -> bool:
-    """Whether a host has an image, from what its agent tells of the image of this name."""
+    """Whether a host has an image, from what its agent reports of the image of this name."""
     if facts is None:
         return False
-    return (
-        facts["identity"] == source.identity
-        if isinstance(source, Archive)
-        else source.reference in facts["RepoDigests"]
-    )
+    if isinstance(source, Archive):
+        return bool(facts["identity"] == source.identity)
+    return source.reference in facts["RepoDigests"]
 
 
 def deliveries(
@@ -171,29 +200,29 @@ def deliveries(
     architectures: Mapping[str, str],
     sources: Mapping[tuple[str, str], Source],
 ) -> list[Delivery]:
-    """What is to be brought or pulled. ``facts`` is what the agent of each host tells: its ``images`` by name, as
+    """What is to be copied or pulled. ``facts`` is what the agent of each host reports: its ``images`` by name, as
     `describe_image` gives them, and the bytes that are ``free`` for more. ``sources`` are by name and architecture. A
     host that has an image for which there is no source keeps it. HostError with everything that stands in the way."""
     missing: defaultdict[tuple[str, Archive | Pinned], list[str]] = defaultdict(list)
     without: defaultdict[HostError, list[str]] = defaultdict(list)
     obstacles: list[HostError] = []
-    for host, its in facts.items():
-        for name, image in its["images"].items():
-            source = sources[name, architectures[host]]
-            architecture = architectures[host]
+    for host, of_host in facts.items():
+        architecture = architectures[host]
+        for name, image in of_host["images"].items():
+            source = sources[name, architecture]
             if isinstance(source, HostError):
                 if image is None:
                     without[source].append(host)
             elif not has(image, source):
                 missing[name, source].append(host)
-                error = obstacle(name, source, host, architecture, its["free"], image)
+                error = obstacle(name, source, host, architecture, of_host["free"], image)
                 if error is not None:
                     obstacles.append(error)
-    lacking = [
-        HostError(f"{', '.join(hosts)}: no image to make nodes from, and {error.what}", error.remedy, error.commands)
-        for error, hosts in without.items()
-    ]
-    problems = [*lacking, *obstacles]
+    problems = []
+    for error, hosts in without.items():
+        what = f"{', '.join(hosts)}: no image to make nodes from, and {error.what}"
+        problems.append(HostError(what, error.remedy, error.commands))
+    problems += obstacles
     if problems:
         raise _joined(problems)
     return [Delivery(name, source, tuple(hosts)) for (name, source), hosts in missing.items()]
@@ -211,12 +240,14 @@ def obstacle(
     if isinstance(source, Pinned):
         if architecture in source.architectures or not source.architectures:
             return None
-        there = text.some(source.architectures)
+        available = text.some(source.architectures)
         return HostError(
-            f"{source.repository} in its registry is for {there}, and {host} is {architecture}",
+            f"{source.repository} in its registry is for {available}, and {host} is {architecture}",
             f"push an image for {architecture} under the same name (`edgebed docs images`)",
         )
-    needed = source.size * (1 if image is not None else LOADING)
+    needed = source.size
+    if image is None:
+        needed = LOADING * source.size
     if free >= needed:
         return None
     return HostError(
@@ -229,8 +260,11 @@ def obstacle(
 
 def _absent(name: str, architecture: str) -> HostError:
     own, tagged = names_of(name, architecture)
-    build = node_image.BUILD.format(name=tagged).replace(" --file", f" --platform linux/{architecture} --file")
-    command = f"images/build.sh {architecture}" if own == "edgebed-node" else build
+    if own == "edgebed-node":
+        command = f"images/build.sh {architecture}"
+    else:
+        build = node_image.BUILD.format(name=tagged)
+        command = build.replace(" --file", f" --platform linux/{architecture} --file")
     remedy = "build it here (`edgebed docs images`), and `up` copies it"
     return HostError(_lacks(name, architecture), remedy, [command])
 
@@ -238,6 +272,10 @@ def _absent(name: str, architecture: str) -> HostError:
 def _joined(errors: list[HostError]) -> HostError:
     if len(errors) == 1:
         return errors[0]
-    remedies = dict.fromkeys(each.remedy for each in errors)
-    commands = dict.fromkeys(command for each in errors for command in each.commands)
-    return HostError("; ".join(each.what for each in errors), "; ".join(remedies), list(commands))
+    what = "; ".join(error.what for error in errors)
+    remedies: dict[str, None] = {}  # in order, each once
+    commands: dict[str, None] = {}
+    for error in errors:
+        remedies[error.remedy] = None
+        commands |= dict.fromkeys(error.commands)
+    return HostError(what, "; ".join(remedies), list(commands))

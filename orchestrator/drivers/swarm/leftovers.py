@@ -25,33 +25,39 @@ def cluster() -> Iterator[Cluster | None]:
             return
         from orchestrator.drivers.swarm.cluster import Cluster, refusal
 
-        yield Cluster(engine) if refusal(engine.facts()) is None else None
+        if refusal(engine.facts()) is None:
+            yield Cluster(engine)
+        else:
+            yield None
 
 
 def runs() -> dict[str, Path]:
     """The runs that have agents, with their directories; empty without a swarm."""
-    with cluster() as found, contextlib.suppress(HostError):
-        return {} if found is None else found.runs()
+    with cluster() as swarm, contextlib.suppress(HostError):
+        if swarm is None:
+            return {}
+        return swarm.runs()
     return {}
 
 
 def hosts() -> list[str]:
     """The hosts of this host's swarm, whatever their state; empty without a swarm."""
-    with cluster() as found, contextlib.suppress(HostError):
-        if found is None:
+    with cluster() as swarm, contextlib.suppress(HostError):
+        if swarm is None:
             return []
-        return [each.name for each in found.members()]
+        return [member.name for member in swarm.members()]
     return []
 
 
 def stop_agents(run: str) -> tuple[list[str], list[str]]:
-    """End the agents of a run, which end what they have made. Returns the hosts that had agents, and those of them of
-    which the swarm does not know that the agent has ended."""
-    with cluster() as found:
-        if found is None or run not in found.runs():
+    """End the agents of a run, which end what they have made. Returns the hosts that had agents, and the hosts on which
+    the swarm does not know that the agent has ended."""
+    with cluster() as swarm:
+        if swarm is None or run not in swarm.runs():
             return [], []
-        hosts = sorted(found.agents(run))
-        return hosts, found.stop_agents(run)
+        hosts = sorted(swarm.agents(run))
+        left = swarm.stop_agents(run)
+        return hosts, left
 
 
 def sweep(
@@ -61,24 +67,34 @@ def sweep(
     *,
     data: bool = False,
 ) -> dict[str, str]:
-    """Remove what a run whose agents have ended may have left on its hosts, such as on one that was lost. ``data``:
-    also the data sets that the hosts keep. Returns the hosts that were not reached, with the reasons."""
-    with cluster() as found:
-        if found is None:
+    """Remove what a run with ended agents may have left on its hosts, such as on one that was lost. ``data``: also the
+    data sets that the hosts keep. Returns the hosts that were not reached, with the reasons."""
+    with cluster() as swarm:
+        if swarm is None:
             return dict.fromkeys(hosts, "this host manages no swarm")
-        states = {each.name: each.state for each in found.members() if not each.usable}
-        names = {each.name for each in found.members()}
-        away = {host: states.get(host, "not in the swarm") for host in hosts if host in states or host not in names}
-        there = [host for host in hosts if host not in away]
-        image = agent_image.image_name()
-        variables = {LEFT_BY: run}
+        members = {member.name: member for member in swarm.members()}
+        away = {}
+        available = []
+        for host in hosts:
+            member = members.get(host)
+            if member is None:
+                away[host] = "not in the swarm"
+            elif member.usable:
+                available.append(host)
+            else:
+                away[host] = member.state
         words = ["sweep", "data"] if data else ["sweep"]
         try:
-            return away | found.run_once(
-                *(run, directory, image, words, there),
-                environment=variables,
+            failures = swarm.run_once(
+                run,
+                directory,
+                agent_image.image_name(),
+                words,
+                available,
+                environment={LEFT_BY: run},
                 mounts={SOCKET: SOCKET},
                 secrets={},
             )
         except HostError as error:
-            return away | dict.fromkeys(there, str(error))
+            failures = dict.fromkeys(available, str(error))
+        return away | failures

@@ -1,4 +1,4 @@
-"""Starts the agents of a run, or of a question to the hosts, and tells why one does not begin."""
+"""Starts the agents of a run, or of an examination of the hosts, and finds why one does not start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.errors import DriverError, HostError
 
 logger = logging.getLogger(__name__)
 
-AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
+AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have started
 LOOK_EVERY = 0.5  # s between questions to the swarm
 FAILING = 10.0  # s; Swarm starts an agent again each second or two, and one may fail while another run ends
 MUTE_REASON = "its agent runs, but does not reach the orchestrator"
@@ -46,7 +46,8 @@ async def start_agents(
         agents.listen(address, PORT)
         await asyncio.to_thread(cluster.mark, run, directory)
         return
-    endpoint = f"{address}:{agents.listen(address)}"
+    port = agents.listen(address)
+    endpoint = f"{address}:{port}"
     wanted = {*hosts, here}  # a manager's agent removes the agents of an orchestrator that is gone
     stack.push_async_callback(asyncio.to_thread, _stop_agents, cluster, run)
     await _start_service(cluster, run, directory, image, endpoint, access, wanted)
@@ -62,7 +63,8 @@ async def leave_agents(
 ) -> None:
     """Have the swarm start the agents that are to be left running, on each host that is in it or joins it."""
     _, address = await asyncio.to_thread(cluster.here)
-    endpoint = f"{address}:{agents.listen(address, PORT)}"
+    port = agents.listen(address, PORT)
+    endpoint = f"{address}:{port}"
     await _start_service(cluster, NAME, directory, image, endpoint, access, None, labels)
 
 
@@ -77,20 +79,20 @@ async def _start_service(
     labels: Mapping[str, str] | None = None,
 ) -> None:
     """``labels``: those of agents that are to be left running."""
-    address = f"tcp://{endpoint}"
-    server = access.server.public
-    standing = labels is not None
     settings = Settings(
         run=run,
-        address=address,
-        server=server,
+        address=f"tcp://{endpoint}",
+        server=access.server.public,
         keys=access.agents,
         lease=LEASE,
-        standing=standing,
+        standing=labels is not None,
     )
     start = partial(
         cluster.start_agents,
-        *(run, directory, image, ["serve"]),
+        run,
+        directory,
+        image,
+        ["serve"],
         environment={HOST: "{{.Node.Hostname}}", IMAGE: image},
         mounts={SOCKET: SOCKET},
         secrets={FILE: settings.to_json()},
@@ -108,21 +110,18 @@ async def _start_service(
 async def dismiss(agents: Agents) -> None:
     """Let agents that were left running go: they remove all that they have made, and wait again."""
 
-    async def at(host: str) -> None:
+    async def leave(host: str) -> None:
         with contextlib.suppress(DriverError, HostError):  # one that does not answer goes after its lease
             await agents.call(host, Host.leave)
 
-    await asyncio.gather(*map(at, agents.online))
+    await asyncio.gather(*(leave(host) for host in agents.online))
 
 
 def _stop_agents(cluster: Cluster, run: str) -> None:
     away = cluster.stop_agents(run)
     if away:
-        logger.warning(
-            "%s: its agent did not end with the run; `down %s` removes what is left there when the host is back",
-            ", ".join(away),
-            run,
-        )
+        text = "%s: its agent did not end with the run; `down %s` removes what is left there when the host is back"
+        logger.warning(text, ", ".join(away), run)
 
 
 async def wait_for_all(
@@ -131,18 +130,19 @@ async def wait_for_all(
     run: str,
     hosts: Collection[str],
 ) -> None:
-    """Wait until the agents of all hosts are there. HostError with the reason of each that does not begin."""
+    """Wait for the agents of all hosts. HostError with the reason of each that does not start."""
     away = await agents.wait_for(hosts, AGENT_TIMEOUT)
-    if away:
-        _, address = await asyncio.to_thread(cluster.here)
-        found = await asyncio.to_thread(cluster.agents, run)
-        reasons = {host: each.error or each.state for host, each in found.items()}
-        listed = ", ".join(f"{host} ({reasons.get(host, 'no task')})" for host in away)
-        raise HostError(
-            f"no agent started within {AGENT_TIMEOUT:.0f} s on {listed}",
-            f"does each host have the image '{agent_image.image_name()}', and reach {address}?"
-            f" See `docker service ps {run}`",
-        )
+    if not away:
+        return
+    _, address = await asyncio.to_thread(cluster.here)
+    tasks = await asyncio.to_thread(cluster.agents, run)
+    reasons = {host: agent.error or agent.state for host, agent in tasks.items()}
+    listed = ", ".join(f"{host} ({reasons.get(host, 'no task')})" for host in away)
+    image = agent_image.image_name()
+    raise HostError(
+        f"no agent started within {AGENT_TIMEOUT:.0f} s on {listed}",
+        f"does each host have the image '{image}', and reach {address}? See `docker service ps {run}`",
+    )
 
 
 async def wait_for_each(
@@ -151,20 +151,23 @@ async def wait_for_each(
     run: str,
     hosts: Collection[str],
 ) -> dict[str, str]:
-    """Wait until the agent of each host is there, or will not begin. Returns the reasons of those that do not begin."""
+    """Wait until the agent of each host is connected, or will not start. Returns the reasons of those that do not
+    start."""
     loop = asyncio.get_running_loop()
     waiting = set(hosts)
     reasons = {}
     watch = Watch(loop.time())
     while waiting:
-        found = await asyncio.to_thread(cluster.agents, run)
-        states = {each.name: each.state for each in await asyncio.to_thread(cluster.members)}
+        tasks = await asyncio.to_thread(cluster.agents, run)
+        members = await asyncio.to_thread(cluster.members)
+        states = {member.name: member.state for member in members}
         for host in sorted(waiting):
             try:
-                if not await agents.wait_for([host], 0):
+                away = await agents.wait_for([host], 0)
+                if not away:
                     waiting.remove(host)
                     continue
-                reason = watch.reason(host, found.get(host), loop.time())
+                reason = watch.reason(host, tasks.get(host), loop.time())
             except HostError as error:
                 reason = str(error)
             if states.get(host) == "down":
@@ -172,25 +175,31 @@ async def wait_for_each(
             if reason is not None:
                 reasons[host] = reason
                 waiting.remove(host)
-        with contextlib.suppress(HostError):  # the next look tells it
+        with contextlib.suppress(HostError):  # the next look finds it
             await agents.wait_for(waiting, LOOK_EVERY)
     return reasons
 
 
 class Watch:
-    """Tells when an agent will not begin any more, from what the swarm says of it at times in seconds."""
+    """Finds when an agent will not start any more, from what the swarm shows of it at times in seconds."""
 
-    def __init__(self, begun: float) -> None:
-        self._begun = begun
+    def __init__(self, start: float) -> None:
+        self._start = start
         self._failing: dict[str, float] = {}
         self._running: dict[str, float] = {}
 
     def reason(self, host: str, agent: Agent | None, now: float) -> str | None:
-        """Why the agent of a host does not begin; None while it still may."""
-        if agent is not None and agent.error and now - self._failing.setdefault(host, now) >= FAILING:
-            return agent.error
-        if agent is not None and agent.state == "running" and now - self._running.setdefault(host, now) >= MUTE:
-            return MUTE_REASON
-        if now - self._begun < AGENT_TIMEOUT:
+        """Why the agent of a host does not start; None while it still may."""
+        if agent is not None and agent.error:
+            failing_since = self._failing.setdefault(host, now)
+            if now - failing_since >= FAILING:
+                return agent.error
+        if agent is not None and agent.state == "running":
+            running_since = self._running.setdefault(host, now)
+            if now - running_since >= MUTE:
+                return MUTE_REASON
+        if now - self._start < AGENT_TIMEOUT:
             return None
-        return "the swarm gives it no agent" if agent is None else f"its agent is {agent.state}"
+        if agent is None:
+            return "the swarm gives it no agent"
+        return f"its agent is {agent.state}"

@@ -330,7 +330,7 @@ async def test_output_is_read_on_when_its_messages_are_taken(tmp_path: Path) -> 
         line = b'::edgebed {"event": "one of many"}\n'
         it.print_bytes("cloud", line * (4 * PIECE // len(line)))
         await asyncio.sleep(0.1)  # a hundred looks
-        assert it.programs._heard.qsize() <= PIECE // len(line) + 10
+        assert it.programs._messages.qsize() <= PIECE // len(line) + 10
 
 
 async def test_the_first_round_starts_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:

@@ -10,7 +10,12 @@ from typing import Any
 import edgebed
 
 
-def plugin(name: str, params: type[edgebed.LocalTraining], summary: str, **needs: Any) -> edgebed.Plugin:
+def plugin(
+    name: str,
+    params: type[edgebed.LocalTraining],
+    summary: str,
+    **needs: Any,
+) -> edgebed.Plugin:
     """The plug-in of an algorithm with one layer of clients below a cloud. ``needs``: see `edgebed.Algorithm`."""
     clients: dict[str, Any] = {"edges": "optional", "devices": "optional", "flat": True}
     return edgebed.Plugin(algorithms=[edgebed.Algorithm(name, params=params, summary=summary, **clients, **needs)])

@@ -107,7 +107,12 @@ def spread(parts: edgebed.State, size: int) -> Vector:
     return found
 
 
-def quantised(update: Vector, levels: int, bucket: int, seed: int) -> edgebed.State:
+def quantised(
+    update: Vector,
+    levels: int,
+    bucket: int,
+    seed: int,
+) -> edgebed.State:
     """‖v‖₂ of each bucket v, and s sgn(v_i) ξ_i of each value."""
     padded = np.zeros(-(-update.size // bucket) * bucket)
     padded[: update.size] = update
@@ -121,7 +126,12 @@ def quantised(update: Vector, levels: int, bucket: int, seed: int) -> edgebed.St
     return {"norms": norms.astype(np.float32), "levels": signed.astype(width)}
 
 
-def restored(parts: edgebed.State, size: int, levels: int, bucket: int) -> Vector:
+def restored(
+    parts: edgebed.State,
+    size: int,
+    levels: int,
+    bucket: int,
+) -> Vector:
     """The update that ``quantised`` wrote. ValueError if it is none of `size` values."""
     norms = parts["norms"]
     signed = parts["levels"]
@@ -150,7 +160,13 @@ class Compressing(edgebed.Role):
             self.received = message.tensors
         return message
 
-    async def send(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+    async def send(
+        self,
+        to: Peers,
+        kind: str,
+        tensors: Tensors | None = None,
+        **more: Any,
+    ) -> None:
         if kind == "update" and tensors:
             trained = self.learner.trained
             update = vector(tensors, trained) - vector(self.received, trained)
@@ -159,7 +175,13 @@ class Compressing(edgebed.Role):
                 tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
         await super().send(to, kind, tensors, **more)
 
-    async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+    async def publish(
+        self,
+        to: Peers,
+        kind: str,
+        tensors: Tensors | None = None,
+        **more: Any,
+    ) -> None:
         if isinstance(to, str):
             to = [to]
         else:
@@ -288,7 +310,13 @@ class TopK(Compressing):
             self.counted_last = message.fields.get("counted", {}).get(self.name, 0)
         return message
 
-    async def publish(self, to: Peers, kind: str, tensors: Tensors | None = None, **more: Any) -> None:
+    async def publish(
+        self,
+        to: Peers,
+        kind: str,
+        tensors: Tensors | None = None,
+        **more: Any,
+    ) -> None:
         if isinstance(to, str):
             to = [to]
         else:
@@ -369,7 +397,13 @@ def wrapped(kind: str, base: edgebed.Algorithm) -> tuple[edgebed.Algorithm, dict
     globals()[params.__name__] = params  # where the simulation's worker processes look for it
     roles = {tier: type(role.__name__, (mixin, role), {"__module__": __name__}) for tier, role in base.roles.items()}
     summary = f"{base.name} with updates compressed by {kind}"
-    return replace(base, name=f"{kind}-{base.name}", module="", params=params, summary=summary), roles
+    return replace(
+        base,
+        name=f"{kind}-{base.name}",
+        module="",
+        params=params,
+        summary=summary,
+    ), roles
 
 
 _ALGORITHMS = [wrapped(kind, edgebed.algorithm(name)) for kind in KINDS for name in BASES]

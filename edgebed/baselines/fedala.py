@@ -62,7 +62,12 @@ def aggregated(own: edgebed.State, w: edgebed.State, weights: Mapping[str, NDArr
     return w | {name: own[name] + (w[name] - own[name]) * each for name, each in weights.items()}
 
 
-def reweighted(weight: NDArray[Any], gradient: NDArray[Any], difference: NDArray[Any], rate: float) -> NDArray[Any]:
+def reweighted(
+    weight: NDArray[Any],
+    gradient: NDArray[Any],
+    difference: NDArray[Any],
+    rate: float,
+) -> NDArray[Any]:
     """σ(W_i − η ∇_{Θ̂_i} L ⊙ (Θ − Θ_i)) (equation 5)."""
     found: NDArray[Any] = np.clip(weight - rate * gradient * difference, 0, 1).astype(weight.dtype)
     return found

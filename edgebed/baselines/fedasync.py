@@ -191,7 +191,12 @@ class Server(edgebed.Role):
         else:
             self.selector.counted(updates, t)
             self.release([each.sender for each in updates])
-        self.report(round=t, scope="updates", staleness=sum(ages) / len(ages), staleness_highest=max(ages))
+        self.report(
+            round=t,
+            scope="updates",
+            staleness=sum(ages) / len(ages),
+            staleness_highest=max(ages),
+        )
         self.note("updates", round=t, staleness=dict(zip([each.sender for each in updates], ages, strict=True)))
         if t % self.params.evaluate_every == 0:
             await edgebed.evaluate(self, self.w, t)

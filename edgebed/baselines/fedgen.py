@@ -85,7 +85,12 @@ class FedGen(edgebed.LocalTraining):
     def of_generator(self, t: int) -> edgebed.LocalTraining:
         """The optimizer's parameters for G in round t."""
         rate = self.generator_learning_rate * self.generator_decay ** (t - 1)
-        return self.local(optimizer="adam", momentum=0.0, learning_rate=rate, weight_decay=self.generator_weight_decay)
+        return self.local(
+            optimizer="adam",
+            momentum=0.0,
+            learning_rate=rate,
+            weight_decay=self.generator_weight_decay,
+        )
 
 
 class Generator(nn.Module):
@@ -103,7 +108,12 @@ class Generator(nn.Module):
         return made
 
 
-def new_generator(classes: int, features: int, hidden: int, seed: int = 0) -> Generator:
+def new_generator(
+    classes: int,
+    features: int,
+    hidden: int,
+    seed: int = 0,
+) -> Generator:
     """G with initial weights by `seed`. torch's global generator of random numbers stays as it is."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

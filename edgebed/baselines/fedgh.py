@@ -95,4 +95,13 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "the cloud trains one classifier for clients of different models, on their mean features (FedGH)"
-PLUGIN = plugin("fedgh", FedGH, SUMMARY, personal=True, featured=True, aligned=True, whole=True, classes=True)
+PLUGIN = plugin(
+    "fedgh",
+    FedGH,
+    SUMMARY,
+    personal=True,
+    featured=True,
+    aligned=True,
+    whole=True,
+    classes=True,
+)

@@ -234,4 +234,12 @@ class Client(fml.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
-PLUGIN = plugin("fedkd", FedKD, SUMMARY, personal=True, featured=True, floats=True, classes=True)
+PLUGIN = plugin(
+    "fedkd",
+    FedKD,
+    SUMMARY,
+    personal=True,
+    featured=True,
+    floats=True,
+    classes=True,
+)

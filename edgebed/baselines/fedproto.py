@@ -155,4 +155,12 @@ class Client(personal.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "clients of different models share the mean features of each class"
-PLUGIN = plugin("fedproto", FedProto, SUMMARY, personal=True, featured=True, aligned=True, classes=True)
+PLUGIN = plugin(
+    "fedproto",
+    FedProto,
+    SUMMARY,
+    personal=True,
+    featured=True,
+    aligned=True,
+    classes=True,
+)

@@ -79,7 +79,12 @@ def margin(features: Tensor, classes: Tensor, most: float) -> float:
     return min(float(torch.cdist(means, means).max()), most)
 
 
-def contrastive_loss(features: Tensor, classes: Tensor, prototypes: Tensor, delta: float) -> Tensor:
+def contrastive_loss(
+    features: Tensor,
+    classes: Tensor,
+    prototypes: Tensor,
+    delta: float,
+) -> Tensor:
     """The mean of L_P over P_i^c (n, d): a cross-entropy whose logits are −φ, less δ for the own class."""
     own = nn.functional.one_hot(classes, len(prototypes))
     return cross_entropy(-torch.cdist(features, prototypes) - delta * own, classes)
@@ -138,4 +143,12 @@ class Client(fedproto.Client):
 
 ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
 SUMMARY = "FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)"
-PLUGIN = plugin("fedtgp", FedTGP, SUMMARY, personal=True, featured=True, aligned=True, classes=True)
+PLUGIN = plugin(
+    "fedtgp",
+    FedTGP,
+    SUMMARY,
+    personal=True,
+    featured=True,
+    aligned=True,
+    classes=True,
+)

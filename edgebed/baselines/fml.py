@@ -48,7 +48,12 @@ class FML(edgebed.LocalTraining):
         return super().longest_training(work) * (1 + work.worth_of(self.meme))
 
 
-def mutual_loss(logits: Tensor, others: Tensor, y: Tensor, weight: float) -> Tensor:
+def mutual_loss(
+    logits: Tensor,
+    others: Tensor,
+    y: Tensor,
+    weight: float,
+) -> Tensor:
     """weight · CE(p, y) + (1 − weight) · KL(q ‖ p), the mean over samples. p by `logits`, q by `others`, a constant."""
     divergence = kl_div(log_softmax(logits, 1), log_softmax(others.detach(), 1), reduction="batchmean", log_target=True)
     return weight * cross_entropy(logits, y) + (1 - weight) * divergence
@@ -110,7 +115,13 @@ class Client(personal.Client):
     async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
         return await self.train_both(self.params.meme, t, learn_mutually, edgebed.parted(kept, "own"), common)
 
-    async def train_both(self, other: str, t: int, step: Step, *given: edgebed.State) -> edgebed.State:
+    async def train_both(
+        self,
+        other: str,
+        t: int,
+        step: Step,
+        *given: edgebed.State,
+    ) -> edgebed.State:
         """What `step` makes of the `given` states. It trains the client's model and an `other` one."""
         both = 1 + self.learner.worth(self.learner.build(other, "cpu"))
         samples = round(self.learner.work(self.params) * both)

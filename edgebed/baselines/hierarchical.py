@@ -108,7 +108,12 @@ def meta_train(
     return learner.get(), {"loss": float(losses) / steps, "objective": float(objectives) / steps}
 
 
-def adapted(learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int) -> edgebed.State:
+def adapted(
+    learner: edgebed.Learner,
+    w: edgebed.State,
+    p: HPFL,
+    round: int,
+) -> edgebed.State:
     """The model with which a device predicts, after one step on a mini-batch."""
     learner.set(w)
     chosen = learner.random("adaptation", round).permutation(learner.samples)[: p.batch_size]

@@ -92,7 +92,12 @@ def quantised(update: NDArray[Any], share: float, clip: float) -> Words:
     return np.rint(exact).astype(np.int64).astype(np.uint32)
 
 
-def left_out(update: NDArray[Any], x: Words, share: float, clip: float) -> dict[str, float]:
+def left_out(
+    update: NDArray[Any],
+    x: Words,
+    share: float,
+    clip: float,
+) -> dict[str, float]:
     """The metrics of what clipping and rounding change in an update."""
     clipped = np.clip(update.astype(np.float64), -clip, clip)
     rounded = restored(x, clip) / share - clipped
@@ -241,7 +246,13 @@ class Client(edgebed.Role):
                 if len(seeds) + 1 - len(gone) >= self.params.threshold:
                     await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
 
-    async def answer(self, kind: str, tensors: Mapping[str, NDArray[Any]], t: int, **fields: int) -> None:
+    async def answer(
+        self,
+        kind: str,
+        tensors: Mapping[str, NDArray[Any]],
+        t: int,
+        **fields: int,
+    ) -> None:
         await self.send(self.parent, kind, tensors, owned=True, round=t, **fields)
 
 

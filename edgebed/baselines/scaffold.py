@@ -75,7 +75,12 @@ def renewed(
     return {name: (c_i[name] - c[name] + (x[name] - y[name]) / rate).astype(c[name].dtype) for name in c}
 
 
-def advanced(x: edgebed.State, states: Sequence[edgebed.State], rate: float, trained: Collection[str]) -> edgebed.State:
+def advanced(
+    x: edgebed.State,
+    states: Sequence[edgebed.State],
+    rate: float,
+    trained: Collection[str],
+) -> edgebed.State:
     """x + (η_g / |S|) Σ_i (y_i − x) of the trained entries, and the mean of the others (lines 16 and 17)."""
     mean = edgebed.weighted_mean(states, [1.0] * len(states))
     return mean | {name: (x[name] + rate * (mean[name] - x[name])).astype(x[name].dtype) for name in trained}

@@ -131,7 +131,13 @@ class Edge(edgebed.Role):
         answers = await self.gather("size", self.neighbours, round=t, quorum=0, deadline=patience)
         return {self.name: samples} | {each.sender: each.fields["samples"] for each in answers}
 
-    async def exchange(self, w: edgebed.State, t: int, hop: int, column: Mapping[str, float]) -> edgebed.State:
+    async def exchange(
+        self,
+        w: edgebed.State,
+        t: int,
+        hop: int,
+        column: Mapping[str, float],
+    ) -> edgebed.State:
         """One exchange of models with the neighbours in the graph."""
         kind = f"cluster-{hop}"
         await self.send(list(column), kind, w, round=t, samples=1)

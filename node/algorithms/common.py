@@ -68,7 +68,12 @@ async def evaluated(
     return await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
 
 
-async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
+async def evaluate(
+    role: Role,
+    w: State,
+    round: int,
+    forward: Forward | None = None,
+) -> dict[str, float]:
     """Report loss and metrics of `w` on every test set of the node: "global", "own", both or none. Returns the
     accuracies by test set, of a regression the mean absolute errors. Metrics of classes that the scenario requests are
     next to them, as "global.macro_f1"."""
@@ -134,7 +139,12 @@ def drawn(
     return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
 
 
-def participants(role: Role, share: float, round: int, nodes: Sequence[str] | None = None) -> list[str]:
+def participants(
+    role: Role,
+    share: float,
+    round: int,
+    nodes: Sequence[str] | None = None,
+) -> list[str]:
     """Draw a share of the node's children, or of `nodes`, rounded up, again in each round. A share below 1 is recorded
     (event selected)."""
     available = role.children if nodes is None else nodes
@@ -172,7 +182,12 @@ async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -
     return {name: w[name] if name.endswith(STATISTICS) else values for name, values in mean.items()}
 
 
-def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> list[Message]:
+def fitting(
+    role: Role,
+    updates: Sequence[Message],
+    w: State,
+    *counts: str,
+) -> list[Message]:
     """The updates that can be averaged. They have a round and whole numbers for `samples` and the other `counts`. If
     they have samples, their model has the names, types and shapes of `w` (of the first update if `w` is empty).
 

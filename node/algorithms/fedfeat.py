@@ -122,7 +122,12 @@ def sensitivity(params: FedFeat) -> float:
     return 2 * params.clip_norm
 
 
-def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
+def train_client(
+    learner: Learner,
+    weights: State,
+    params: FedFeat,
+    round: int,
+) -> ClientResult:
     """Lines 6 to 10 of Algorithm 1: E epochs through noised features. Those of the last epoch are kept."""
     if learner.samples == 0:
         return ClientResult(dict(weights), 0, 0, 0.0, None)
@@ -179,7 +184,12 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
     )
 
 
-def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Shared:
+def extract(
+    learner: Learner,
+    weights: State,
+    params: FedFeat,
+    round: int,
+) -> Shared:
     """Equations 2 and 3 with the extractor in `weights`, over the node's samples in a random order."""
     learner.set(weights)
     x, y = learner.train_data
@@ -205,7 +215,12 @@ def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Ten
     return features + drawn.to(features.device)
 
 
-def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Shared:
+def share(
+    clean: Tensor,
+    noised: Tensor,
+    labels: Tensor,
+    params: FedFeat,
+) -> Shared:
     """The first features and labels, as many as the client's share allows."""
     kept = math.ceil(params.share * len(labels))
     before, after = (as_array(features[:kept]) for features in (clean, noised))

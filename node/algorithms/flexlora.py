@@ -49,7 +49,12 @@ def cut(w: State, rank: int) -> State:
     return made
 
 
-def mean_product(states: Sequence[State], shares: Sequence[float], layer: str, alpha: float) -> Matrix:
+def mean_product(
+    states: Sequence[State],
+    shares: Sequence[float],
+    layer: str,
+    alpha: float,
+) -> Matrix:
     """W = Σ_k (n_k / n) s_k B_k A_k (d_out, d_in) of a layer, in double precision."""
     products = [
         share * alpha / len(state[layer + DOWN]) * (state[layer + UP].astype(np.float64) @ state[layer + DOWN])
@@ -64,7 +69,12 @@ def split(product: Matrix, rank: int, alpha: float) -> tuple[Matrix, Matrix]:
     return u[:, :rank] * sigma[:rank] * (rank / alpha), v[:rank]
 
 
-def merged(w: State, states: Sequence[State], samples: Sequence[int], alpha: float) -> State:
+def merged(
+    w: State,
+    states: Sequence[State],
+    samples: Sequence[int],
+    alpha: float,
+) -> State:
     """The next global state, of the ranks of `w`, from states of any ranks."""
     adapters = {layer + part for layer in layers(w) for part in (UP, DOWN)}
     others = [{name: each for name, each in state.items() if name not in adapters} for state in states]
@@ -76,7 +86,12 @@ def merged(w: State, states: Sequence[State], samples: Sequence[int], alpha: flo
     return {name: made[name] for name in w}
 
 
-def truncated(made: State, states: Sequence[State], samples: Sequence[int], alpha: float) -> float:
+def truncated(
+    made: State,
+    states: Sequence[State],
+    samples: Sequence[int],
+    alpha: float,
+) -> float:
     """The share of ‖W‖², summed over the layers, that the rank of `made` cannot hold, where `made` is `merged` of the
     other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
     shares = [count / sum(samples) for count in samples]

@@ -138,7 +138,13 @@ class FedFeat(LocalTraining):
     epochs: int = whole(5, low=1)
     noise: str = word("gaussian", "gaussian", "laplace", "none")
     epsilon: float = number(2.0, low=0, above=True)
-    delta: float = number(1e-5, low=0, above=True, high=1, below=True)
+    delta: float = number(
+        1e-5,
+        low=0,
+        above=True,
+        high=1,
+        below=True,
+    )
     sensitivity: float = number(1.0, low=0, above=True)
     noise_in: str = word("training", "training", "sent")
     clip_norm: float | None = number(None, low=0, above=True, none=True)

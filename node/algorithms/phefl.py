@@ -109,7 +109,13 @@ class Edge(hierfavg.Edge):
         if alpha == "accuracy":
             accuracy_eam, accuracy_cam = [(await evaluated(self, w, "personal")).accuracy for w in (eam, cam)]
             alpha = personal_weight(accuracy_eam, accuracy_cam)
-            self.report(round=t, scope="personal", edge_accuracy=accuracy_eam, cloud_accuracy=accuracy_cam, alpha=alpha)
+            self.report(
+                round=t,
+                scope="personal",
+                edge_accuracy=accuracy_eam,
+                cloud_accuracy=accuracy_cam,
+                alpha=alpha,
+            )
         return await self.compute(personal_model, alpha, eam, cam, mode="other")
 
 

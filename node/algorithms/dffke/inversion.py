@@ -110,7 +110,12 @@ def train_inversion(
     return generator
 
 
-def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: int) -> dict[str, Any]:
+def judge(
+    learner: Learner,
+    guesses: Mapping[str, Bytes],
+    params: DFFKE,
+    seed: int,
+) -> dict[str, Any]:
     """Score guesses at the pictures whose embeddings the client, whose ``learner`` this is, shared with this ``seed``.
 
     Return the fields for the record: the number of ``samples``, the `Score` of each kind of guess and of the class

@@ -82,7 +82,12 @@ def train_epoch(
     return Epoch(learner.get(), step.state(), loss, hits / len(y))
 
 
-def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Release, Labels]:
+def embed(
+    learner: Learner,
+    state: State,
+    params: DFFKE,
+    seed: int,
+) -> tuple[Release, Labels]:
     """E_k = h(X_k; θ_k^h) (n, h_k) and Y_k (n,) of n random samples of the client, at most ``embeddings``."""
     learner.set(state)
     model = learner.model.eval()
@@ -222,7 +227,12 @@ def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taugh
     return made, torch.cat([torch.tensor(each.logits) for each in lessons]).to(learner.device)
 
 
-def with_another_pixel(x: Tensor, lowest: float, highest: float, random: torch.Generator) -> Tensor:
+def with_another_pixel(
+    x: Tensor,
+    lowest: float,
+    highest: float,
+    random: torch.Generator,
+) -> Tensor:
     """Set one random pixel of each picture (N, channels, height, width) to a random value, appendix G."""
     changed = x.clone()
     rows, columns = (torch.randint(side, (len(x),), generator=random).to(x.device) for side in x.shape[2:])

@@ -84,7 +84,14 @@ class DFFKE(LocalTraining):
     divergence: str = word("teacher", "teacher", "student")
     privacy: str = word("none", "none", "clip", "empirical")
     epsilon: float = number(1.0, low=0, above=True, high=1)
-    delta: float | None = number(None, low=0, above=True, high=1, below=True, none=True)
+    delta: float | None = number(
+        None,
+        low=0,
+        above=True,
+        high=1,
+        below=True,
+        none=True,
+    )
     clip_norm: float = number(1.0, low=0, above=True)
     logits_clip_norm: float | None = number(None, low=0, above=True, none=True)
     noised: str = word("both", "both", "embeddings")

@@ -126,7 +126,13 @@ class Coordinator(Role):
         await self.publish(self.children, "exchange", synthetic, owned=True, round=t, **fields)
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 
-    async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
+    async def unify(
+        self,
+        kept: Auxiliary,
+        knowledge: Knowledge,
+        pictures: Pictures,
+        t: int,
+    ) -> tuple[Docked, State]:
         """Equations 11 and 12."""
         params = self.params
         embeddings = knowledge.embeddings
@@ -139,7 +145,12 @@ class Coordinator(Role):
         samples = cost.decoding(embeddings, knowledge.models)
         transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
         decoder, loss = await self.compute(train_decoder, *transfer, params, seed, self.device, samples=samples)
-        self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
+        self.report(
+            round=t,
+            scope="train",
+            docking_accuracy=docked.accuracy,
+            decoder_loss=loss,
+        )
         return docked, decoder
 
     async def invert(self, seen: Seen) -> None:
@@ -208,7 +219,13 @@ class Client(Role):
             moments = done.moments
             if done.accuracy >= self.params.train_accuracy:
                 break
-        self.report(round=t, scope="train", loss=done.loss, accuracy=done.accuracy, epochs=epoch)
+        self.report(
+            round=t,
+            scope="train",
+            loss=done.loss,
+            accuracy=done.accuracy,
+            epochs=epoch,
+        )
 
     async def share(self, t: int) -> None:
         """Send θ_k, E_k and Y_k to the coordinator. A client without data sends an empty message."""
@@ -220,14 +237,25 @@ class Client(Role):
         released, labels = await self.compute(
             self.learner.apply, embed, self.theta, self.params, seed, samples=count, mode="evaluate"
         )
-        self.report(round=t, scope="train", shared_samples=count, unshared_samples=self.learner.samples - count)
+        self.report(
+            round=t,
+            scope="train",
+            shared_samples=count,
+            unshared_samples=self.learner.samples - count,
+        )
         if self.params.privacy != "none":
             self.note_privacy("embeddings", [released], "each embedding, once, given the model", t)
         tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
         model = {"model": self.model, "model_params": self.model_params}
         await self.send(self.parent, "knowledge", tensors, owned=True, round=t, samples=count, **model)
 
-    def note_privacy(self, of: str, released: Sequence[Release], guarantee: str, t: int) -> None:
+    def note_privacy(
+        self,
+        of: str,
+        released: Sequence[Release],
+        guarantee: str,
+        t: int,
+    ) -> None:
         """Record the noise of what is sent, the largest of several releases, the share of rows that were clipped for
         it, and its ``guarantee`` if there is one."""
         largest = max(released, key=lambda each: each.sigma)
@@ -264,7 +292,13 @@ class Client(Role):
             await self.keep(t)
         await self.conclude(t)
 
-    def reviewed(self, synthetic: Synthetic, r: int, t: int, share: float) -> Synthetic:
+    def reviewed(
+        self,
+        synthetic: Synthetic,
+        r: int,
+        t: int,
+        share: float,
+    ) -> Synthetic:
         """B^t of round r: a random share of each owner's embeddings, the same at every client. The shares of all past
         rounds together have the size of one round."""
         chosen = {}

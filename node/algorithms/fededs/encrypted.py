@@ -106,7 +106,12 @@ class FeatureNoise:
         return features + sigma * torch.randn(features.shape, generator=self._random).to(features.device)
 
 
-def through(model: Model, layer: Tensor, x: Tensor, noise: FeatureNoise | None = None) -> Tensor:
+def through(
+    model: Model,
+    layer: Tensor,
+    x: Tensor,
+    noise: FeatureNoise | None = None,
+) -> Tensor:
     """f(x; θ^g, θ^c, θ^l): logits with the stochastic layer between extractor and classifier."""
     features = model.extractor(x) @ layer.T
     return cast(Tensor, model.classifier(features if noise is None else noise(features)))

@@ -85,7 +85,12 @@ def unet(shape: Shape, width: int, seed: int) -> UNet:
         return UNet(shape[0], width)
 
 
-def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> EncryptedSet:
+def encrypt(
+    learner: Learner,
+    theta: State,
+    layer: Floats,
+    params: FedEDS,
+) -> EncryptedSet:
     """Equations 3 and 4: train φ_k for E_g epochs on the node's pictures, with its model `theta` frozen and its `layer`
     active. Return the encrypted pictures and the model's outputs on them, in the order of the node's samples."""
     learner.set(theta)

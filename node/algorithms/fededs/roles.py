@@ -89,7 +89,12 @@ def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
     return (1 - lambda_dis, lambda_dis)
 
 
-def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: float) -> State:
+def algorithm_4(
+    w: State,
+    states: Sequence[State],
+    a: Sequence[float],
+    eta: float,
+) -> State:
     """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁). This steps
     away from the clients' models, 1/η times as far. Integer counters take the maximum."""
     result = weighted_mean(states, [1.0] * len(states))
@@ -244,7 +249,14 @@ class Edge(Role):
         )
         accuracy, correlation = await self.compute(self.learner.apply, recognised, made, mode="other")
         step = (made.high - made.low) / 255  # of the numbers that travel as bytes; 0 as floats
-        self.note("encrypted", round=0, samples=samples, accuracy=accuracy, resemblance=correlation, step=step)
+        self.note(
+            "encrypted",
+            round=0,
+            samples=samples,
+            accuracy=accuracy,
+            resemblance=correlation,
+            step=step,
+        )
         self.theta_k = None if p.restore else theta_k.weights
         tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}
         await self.checkpoint(0, tensors | joined(model=self.theta_k or {}), low=made.low, high=made.high)

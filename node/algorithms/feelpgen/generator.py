@@ -32,30 +32,45 @@ from node.learning.training import Learner, MiniBatch
 NOISE = 32  # numbers of noise in the input, as in FedGen for MNIST
 TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.weight", "output.bias")
 CLASSIFIER = ("classifier.weight", "classifier.bias")
-AHEAD = 20  # batches of features that are generated at once
+AHEAD = 20  # batches of features in one pass of the generator
 
 TorchTensors = dict[str, Tensor]
+Classifier = Mapping[str, np.ndarray]
+Pass = tuple[nn.Module, Tensor, int, bool]
+"""Of `Learner.beside`: a module, a sample of its input, the number of samples, and whether it is trained."""
 
 
 def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Classes and features of a model's state. ModelError if its classifier is more than one linear layer."""
-    if any(name.startswith("classifier.") and name not in CLASSIFIER for name in model) or CLASSIFIER[0] not in model:
+    layers = set()
+    for name in model:
+        if name.startswith("classifier."):
+            layers.add(name)
+    one_linear_layer = CLASSIFIER[0] in layers and layers.issubset(CLASSIFIER)
+    if not one_linear_layer:
         raise ModelError("generated features need a model with one linear layer as classifier: use cnn or mlp")
     classes, features = model[CLASSIFIER[0]].shape
     return int(classes), int(features)
 
 
-def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
+def new_generator(
+    classes: int,
+    features: int,
+    hidden: int,
+    seed: int,
+) -> State:
     """The initial state of a generator. Layers are initialised as in torch, uniformly within 1 / √inputs."""
     random = torch.Generator().manual_seed(seed)
+    inputs = NOISE + classes
 
-    def uniform(inputs: int, *shape: int) -> Tensor:
-        bound = 1 / math.sqrt(inputs)
-        return torch.empty(shape).uniform_(-bound, bound, generator=random)
+    def uniform(fan_in: int, *shape: int) -> Tensor:
+        bound = 1 / math.sqrt(fan_in)
+        values = torch.empty(shape)
+        return values.uniform_(-bound, bound, generator=random)
 
     state = {
-        "hidden.weight": uniform(NOISE + classes, hidden, NOISE + classes),
-        "hidden.bias": uniform(NOISE + classes, hidden),
+        "hidden.weight": uniform(inputs, hidden, inputs),
+        "hidden.bias": uniform(inputs, hidden),
         "norm.weight": torch.ones(hidden),
         "norm.bias": torch.zeros(hidden),
         "norm.running_mean": torch.zeros(hidden),
@@ -66,21 +81,34 @@ def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
     return {name: values.numpy() for name, values in state.items()}
 
 
-def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
+def generate(
+    g: TorchTensors,
+    noise: Tensor,
+    labels: Tensor,
+    *,
+    training: bool = False,
+) -> Tensor:
     """Features (b*, features) for `noise` (b*, 32) and `labels` (b*). With `training` the batch's own statistics are
     used and the running ones updated; otherwise the running statistics are used."""
-    classes = g["hidden.weight"].shape[1] - NOISE
-    inputs = torch.cat([noise, one_hot(labels, classes).to(noise.dtype)], dim=1)
+    classes = _classes_of(g)
+    one_hot_labels = one_hot(labels, classes).to(noise.dtype)
+    inputs = torch.cat([noise, one_hot_labels], dim=1)
     hidden = linear(inputs, g["hidden.weight"], g["hidden.bias"])
-    mean = g["norm.running_mean"]
-    variance = g["norm.running_var"]
-    hidden = relu(batch_norm(hidden, mean, variance, g["norm.weight"], g["norm.bias"], training=training))
-    return linear(hidden, g["output.weight"], g["output.bias"])
+    normalised = batch_norm(
+        hidden,
+        running_mean=g["norm.running_mean"],
+        running_var=g["norm.running_var"],
+        weight=g["norm.weight"],
+        bias=g["norm.bias"],
+        training=training,
+    )
+    activated = relu(normalised)
+    return linear(activated, g["output.weight"], g["output.bias"])
 
 
 def extract(
     generator: State,
-    heads: Sequence[Mapping[str, np.ndarray]],
+    heads: Sequence[Classifier],
     params: FEELPGenMinus,
     r: int,
     seed: int,
@@ -96,71 +124,106 @@ def extract(
     """
     random = torch.Generator().manual_seed(seed)
     classes, _ = dimensions(heads[0])
-    if params.generator_teacher == "probabilities":
-        taught = heads
-    else:
-        taught = [weighted_mean(heads, [1.0] * len(heads))]
-    weights, biases = (torch.stack([torch.tensor(head[name]) for head in taught]).to(device) for name in CLASSIFIER)
-    g = {name: torch.tensor(values, device=device) for name, values in generator.items()}
-    trained = [g[name].requires_grad_() for name in TRAINED]
-    before = [values.detach().clone() for values in trained]
-    step = Adam(trained, params.generator_rate(r))
+    b = params.generated_batch
+    teachers = _teachers(heads, params)
+    weights, biases = _stacked(teachers, device)
+    g = _tensors(generator, device)
+    w = [g[name].requires_grad_() for name in TRAINED]
+    w_before = [values.detach().clone() for values in w]
+    step = Adam(w, params.generator_rate(r))
     by_norm = params.generator_distance == "norm"
     for _ in range(params.generator_steps):
-        y = torch.randint(classes, (params.generated_batch,), generator=random)
-        noise = torch.rand(params.generated_batch, NOISE, generator=random)
+        y = torch.randint(classes, (b,), generator=random)
+        noise = torch.rand(b, NOISE, generator=random)
         if params.latent_noise:
-            noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
+            epsilon = torch.randn(noise.shape, generator=random)
+            noise = noise + params.latent_noise * epsilon
         noise = noise.to(device)
         y = y.to(device)
         z = generate(g, noise, y, training=True)
         loss = ensemble_loss(z, y, weights, biases)
         if params.generator_lambda:
-            loss = loss + params.generator_lambda * distance(trained, before, by_norm=by_norm)
+            moved = distance(w, w_before, by_norm=by_norm)
+            loss = loss + params.generator_lambda * moved
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)
     return {name: as_array(values) for name, values in g.items()}
 
 
-def ensemble_loss(z: Tensor, y: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
+def _teachers(heads: Sequence[Classifier], params: FEELPGenMinus) -> Sequence[Classifier]:
+    """The classifiers that the generator learns from: each of `heads`, or only their mean."""
+    if params.generator_teacher == "probabilities":
+        return heads
+    equal_weights = [1.0] * len(heads)
+    return [weighted_mean(heads, equal_weights)]
+
+
+def _stacked(heads: Sequence[Classifier], device: str) -> tuple[Tensor, Tensor]:
+    """Weights (N, classes, features) and biases (N, classes) of N classifiers, on `device`."""
+    weight, bias = CLASSIFIER
+    weights = torch.stack([torch.tensor(head[weight]) for head in heads])
+    biases = torch.stack([torch.tensor(head[bias]) for head in heads])
+    return weights.to(device), biases.to(device)
+
+
+def ensemble_loss(
+    z: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    biases: Tensor,
+) -> Tensor:
     """Cross-entropy of the mean probability that N classifiers, (N, classes, features) and (N, classes), give y."""
     if len(weights) == 1:
-        return cross_entropy(linear(z, weights[0], biases[0]), y)
-    log_probabilities = log_softmax(torch.einsum("bd,ncd->nbc", z, weights) + biases[:, None], dim=2)
-    return nll_loss(torch.logsumexp(log_probabilities, dim=0) - math.log(len(weights)), y)
+        logits = linear(z, weights[0], biases[0])
+        return cross_entropy(logits, y)
+    logits = torch.einsum("bd,ncd->nbc", z, weights) + biases[:, None]
+    log_probabilities = log_softmax(logits, dim=2)
+    log_sum = torch.logsumexp(log_probabilities, dim=0)
+    log_mean = log_sum - math.log(len(weights))
+    return nll_loss(log_mean, y)
 
 
 def distance(w: Sequence[Tensor], before: Sequence[Tensor], *, by_norm: bool) -> Tensor:
-    """‖w − before‖² over all tensors, or ‖w − before‖, whose gradient at w = before is set to 0."""
-    squared = torch.stack([torch.sum((now - then) ** 2) for now, then in zip(w, before, strict=True)]).sum()
-    if not by_norm:
-        return squared
-    return torch.sqrt(squared) if squared > 0 else squared
+    """‖w − before‖² over all tensors, or ‖w − before‖, with a gradient of 0 at w = before."""
+    squares = []
+    for now, then in zip(w, before, strict=True):
+        difference = now - then
+        squares.append(torch.sum(difference**2))
+    squared = torch.stack(squares).sum()
+    if by_norm and squared > 0:
+        return torch.sqrt(squared)
+    return squared
 
 
 def alikeness(noise: Tensor, z: Tensor) -> Tensor:
     """FedGen's diversity loss over all pairs a, b of a batch, exp(−mean((noise_a − noise_b)² · |z_a − z_b|)), each
     factor a mean over its dimensions: 1 where all z are equal, less the more z differ for different noise."""
-    apart = ((noise[:, None] - noise[None]) ** 2).mean(dim=2)
-    features_apart = (z[:, None] - z[None]).abs().mean(dim=2)
-    return torch.exp(-(apart * features_apart).mean())
+    noise_differences = noise[:, None] - noise[None]
+    noise_apart = (noise_differences**2).mean(dim=2)
+    feature_differences = z[:, None] - z[None]
+    features_apart = feature_differences.abs().mean(dim=2)
+    return torch.exp(-(noise_apart * features_apart).mean())
 
 
 def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
     """Z (labels, features): the generator's features for labels and noise drawn from `seed`. Nodes with the same seed
     can compare their generators by it."""
-    g = {name: torch.tensor(values) for name, values in generator.items()}
-    return _draw(g, labels, torch.Generator().manual_seed(seed))[0].numpy()
+    g = _tensors(generator)
+    random = torch.Generator().manual_seed(seed)
+    z, _ = _draw(g, labels, random)
+    return z.numpy()
 
 
 def sample_pairs(generator: State, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two samples of the generator's features for the same labels, with different noise."""
-    g = {name: torch.tensor(values) for name, values in generator.items()}
+    g = _tensors(generator)
     random = torch.Generator().manual_seed(seed)
     first, y = _draw(g, labels, random)
+    noise = torch.rand(labels, NOISE, generator=random)
     with torch.no_grad():
-        return first.numpy(), generate(g, torch.rand(labels, NOISE, generator=random), y).numpy()
+        second = generate(g, noise, y)
+    return first.numpy(), second.numpy()
 
 
 @dataclass(frozen=True)
@@ -179,21 +242,25 @@ class Reinforcement:
     agreement: float = 0.0
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        z, labels = next(self._batches_on(batch.x.device))
-        loss = self.weight * cross_entropy(model.classifier(z), labels)
+        z, y = next(self._batches_on(batch.x.device))
+        loss = self.weight * cross_entropy(model.classifier(z), y)
         if not self.agreement:
             return loss
         with torch.no_grad():
-            target = softmax(model.classifier(self._features_of(batch.y)), dim=1)
+            generated = self._features_of(batch.y)
+            target = softmax(model.classifier(generated), dim=1)
         return loss + self.agreement * divergence(batch.logits, target)
 
     def _features_of(self, labels: Tensor) -> Tensor:
-        noise = torch.rand(len(labels), NOISE, generator=self._random).to(labels.device)
-        return generate(self._generator.on(labels.device), noise, labels)
+        device = labels.device
+        noise = torch.rand(len(labels), NOISE, generator=self._random)
+        g = self._generator.on(device)
+        return generate(g, noise.to(device), labels)
 
     def _batches_on(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         if device not in self._batches:
-            self._batches[device] = _endless_batches(self._generator.on(device), self.batch, self.seed)
+            g = self._generator.on(device)
+            self._batches[device] = _endless_batches(g, self.batch, self.seed)
         return self._batches[device]
 
     @cached_property
@@ -221,16 +288,26 @@ def reinforcement_work(
     classes = learner.data.classes
     features = learner.features
     classifier = learner.outline.classifier
+    inputs = NOISE + classes
     generator = nn.Sequential(
-        nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
+        nn.Linear(inputs, hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, features),
     )
-    noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, features, classes))
-    ahead = learner.beside([(generator, noise, AHEAD * batch, False)], samples) / AHEAD
-    passes: list[tuple[nn.Module, Tensor, int, bool]] = [(nn.Sequential(classifier, nn.LogSoftmax(1)), z, batch, True)]
+    noise = torch.zeros(1, inputs)
+    z = torch.zeros(1, features)
+    logits = torch.zeros(1, classes)
+    generation = (generator, noise, AHEAD * batch, False)
+    ahead = learner.beside([generation], samples) / AHEAD
+    predicted = nn.Sequential(classifier, nn.LogSoftmax(1))
+    passes: list[Pass] = [(predicted, z, batch, True)]
     if agreement:
         target = nn.Sequential(classifier, nn.Softmax(1))
-        passes += [(generator, noise, samples, False), (target, z, samples, False)]
-        passes += [(nn.LogSoftmax(1), logits, samples, True), (nn.Identity(), logits, samples, True)]  # KL
+        passes.append((generator, noise, samples, False))
+        passes.append((target, z, samples, False))
+        passes.append((nn.LogSoftmax(1), logits, samples, True))
+        passes.append((nn.Identity(), logits, samples, True))  # KL
     return ahead + learner.beside(passes, samples)
 
 
@@ -241,13 +318,27 @@ def _endless_batches(g: TorchTensors, batch: int, seed: int) -> Iterator[tuple[T
     while True:
         z, labels = _draw(g, AHEAD * batch, random)
         for start in range(0, len(labels), batch):
-            yield z[start : start + batch], labels[start : start + batch]
+            end = start + batch
+            yield z[start:end], labels[start:end]
 
 
 def _draw(g: TorchTensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Features for uniform labels, and the labels, on the device of `g`."""
     device = g["hidden.weight"].device
-    labels = torch.randint(g["hidden.weight"].shape[1] - NOISE, (count,), generator=random).to(device)
-    noise = torch.rand(count, NOISE, generator=random).to(device)
+    classes = _classes_of(g)
+    labels = torch.randint(classes, (count,), generator=random)
+    labels = labels.to(device)
+    noise = torch.rand(count, NOISE, generator=random)
+    noise = noise.to(device)
     with torch.no_grad():
-        return generate(g, noise, labels), labels
+        z = generate(g, noise, labels)
+    return z, labels
+
+
+def _classes_of(g: TorchTensors) -> int:
+    inputs = g["hidden.weight"].shape[1]
+    return inputs - NOISE
+
+
+def _tensors(state: State, device: str = PROCESSOR) -> TorchTensors:
+    return {name: torch.tensor(values, device=device) for name, values in state.items()}

@@ -130,7 +130,13 @@ class FEELPGenPlus(FEELPGen):
     """
 
     epsilon: float = number(1.0, low=0, above=True, high=1)
-    delta: float = number(0.001, low=0, above=True, high=1, below=True)
+    delta: float = number(
+        0.001,
+        low=0,
+        above=True,
+        high=1,
+        below=True,
+    )
     components: int = whole(2, low=1)
     released: str = word("projection", "projection", "basis", "common")
 

@@ -21,19 +21,24 @@ Matrix = NDArray[np.floating]
 def clip_rows(m: Matrix) -> NDArray[np.float64]:
     """Scale rows with a norm above 1 to norm 1."""
     rows = np.asarray(m, np.float64)
-    clipped: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    clipped: NDArray[np.float64] = rows / np.maximum(norms, 1.0)
     return clipped
 
 
 def clipped_share(m: Matrix) -> float:
     """The share of rows that `clip_rows` scales."""
-    return float(np.mean(np.linalg.norm(np.asarray(m, np.float64), axis=1) > 1.0))
+    rows = np.asarray(m, np.float64)
+    norms = np.linalg.norm(rows, axis=1)
+    return float(np.mean(norms > 1.0))
 
 
 def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDArray[np.float64]:
     """E (size, size): the upper triangle and the diagonal independent N(0, scale²), the lower triangle its mirror."""
-    upper = np.triu(random.normal(0.0, scale, (size, size)))
-    return upper + np.triu(upper, 1).T
+    values = random.normal(0.0, scale, (size, size))
+    upper = np.triu(values)
+    above_diagonal = np.triu(upper, 1)
+    return upper + above_diagonal.T
 
 
 def private_basis(
@@ -43,22 +48,30 @@ def private_basis(
     delta: float,
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """B (d, components) of `m` (n, d), whose rows are clipped first. The sign of an eigenvector is arbitrary, so each
+    """B (d, components) of `m` (n, d), with its rows clipped first. The sign of an eigenvector is arbitrary, so each
     column gets the sign that makes its entry of largest absolute value positive."""
     clipped = clip_rows(m)
-    covariance = clipped.T @ clipped + symmetric_noise(m.shape[1], standard_deviation(epsilon, delta), random)
-    _, vectors = np.linalg.eigh(covariance)  # eigenvalues ascend
-    basis: NDArray[np.float64] = vectors[:, ::-1][:, :components]
-    largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
-    return basis * np.where(largest < 0, -1.0, 1.0)
+    a = clipped.T @ clipped
+    sigma = standard_deviation(epsilon, delta)
+    e = symmetric_noise(m.shape[1], sigma, random)
+    _, vectors = np.linalg.eigh(a + e)  # eigenvalues ascend
+    descending = vectors[:, ::-1]
+    basis: NDArray[np.float64] = descending[:, :components]
+    rows_of_largest = np.abs(basis).argmax(axis=0)
+    largest = np.take_along_axis(basis, rows_of_largest[None], axis=0)
+    signs = np.where(largest < 0, -1.0, 1.0)
+    return basis * signs
 
 
 def common_basis(size: int, components: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """B (size, components): random orthonormal columns, the same for all who draw them from one seed. It depends on no
+    """B (size, components): random orthonormal columns; the same seed gives the same columns. It depends on no
     data, so it needs no noise."""
-    return np.linalg.qr(random.normal(size=(size, components)))[0]
+    directions = random.normal(size=(size, components))
+    q, _ = np.linalg.qr(directions)
+    return q
 
 
 def project(m: Matrix, basis: Matrix) -> NDArray[np.float32]:
     """M B (n, components) of the clipped rows."""
-    return (clip_rows(m) @ basis).astype(np.float32)
+    projection = clip_rows(m) @ basis
+    return projection.astype(np.float32)

@@ -14,8 +14,8 @@ labels Y that all edges share, v_k version of (ω_k, Z_k), M queue of the (Z_j, 
              ω_k ← ω_k + η Σ_j (σ_j / Σσ) (ω_j − ω_k)
 
 Inside a silo rounds are synchronous. Between silos they are asynchronous: an edge answers requests for its model while
-it trains, ranks the edges it has heard of, and takes the models that arrive within `patience`. FEELPGen⁻: instead each
-edge averages its model with those of all others. FEELPGen⁺: edges send the private projection of Z.
+it trains, ranks the edges that it has a Z of, and takes the models that arrive within `patience`. FEELPGen⁻: instead
+each edge averages its model with those of all others. FEELPGen⁺: edges send the private projection of Z.
 
 Departures (`profile: literal` takes the printed text if it can be executed):
 - Equation 4, Algorithm 1 line 17 and Algorithm 2 line 19 subtract models from models: ω shrinks and learns nothing.
@@ -24,10 +24,10 @@ Departures (`profile: literal` takes the printed text if it can be executed):
   paper builds: without a and KL the generator hardly changes the training (`profile: paper`).
 - Equation 16 is infinite at age 0. Equation 3 divides by N twice.
 - Equation 9's second term has no gradient in ω̂_k: ε is added to the generator's noise instead. Its third term is
-  squared, since a norm has no gradient where training begins. The paper does not say how long a generator trains; Adam
+  squared, since a norm has no gradient where training starts. The paper does not say how long a generator trains; Adam
   starts afresh each time.
 - KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it first
-  heard this version of Z.
+  received this version of Z.
 - Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2). The projection
   is the default, but the privacy of the components does not extend to it.
 - Each edge projects on components of its own, so KL compares coordinates that mean different things at each edge.
@@ -36,8 +36,9 @@ Departures (`profile: literal` takes the printed text if it can be executed):
 - The generator has FedGen's width, and twice the paper's bytes. FedGen's client loss acts from the first round on, in
   FedGen from the second.
 - E = 20 are mini-batches, as in FedGen. An edge receives all published Z (Algorithm 2, line 6) and uses K′ of them.
-  An absent edge is not asked, and is forgotten `max_age` rounds after its newest Z was heard.
-- An edge that is done serves on until the others are done. FEELPGen⁻ weights edges by the samples that took part.
+  An absent edge is not asked, and is forgotten `max_age` rounds after its newest Z was received.
+- An edge that is done continues to serve until the others are done. FEELPGen⁻ weights edges by the samples that took
+  part.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ ROWS = 320  # pairs of features, for the KL that an edge reports
 @dataclass(frozen=True)
 class Heard:
     """An edge's knowledge of another edge: its Z, the version of Z, and the own round ``at`` which this version was
-    first heard."""
+    first received."""
 
     z: NDArray[np.float32]
     version: int
@@ -112,63 +113,117 @@ def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
     """KL(Z_i ‖ Z_j) of equation 15: of softmaxes over the features of each row, mean over rows."""
     p = _softmax(z_i)
     q = _softmax(z_j)
-    return float(np.sum(p * np.log((p + EPSILON) / (q + EPSILON)), axis=1).mean())
+    log_ratio = np.log((p + EPSILON) / (q + EPSILON))
+    of_rows = np.sum(p * log_ratio, axis=1)
+    return float(of_rows.mean())
 
 
 def _softmax(z: NDArray[Any]) -> NDArray[np.float64]:
-    e = np.exp(np.asarray(z, np.float64) - z.max(axis=1, keepdims=True))
+    largest = z.max(axis=1, keepdims=True)
+    e = np.exp(np.asarray(z, np.float64) - largest)
     result: NDArray[np.float64] = e / e.sum(axis=1, keepdims=True)
     return result
 
 
 def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float]:
     """σ_j of equation 17 from KL and age (equation 16) of each entry of the queue."""
-    likeness = np.asarray(kl, np.float64)
+    gamma = p.gamma
+    constant = p.staleness_constant
+    s = np.asarray(kl, np.float64)
     if p.likeness == "similarity" and len(kl):
-        likeness = np.exp(likeness.min() - likeness)
-        likeness = likeness / likeness.sum()
+        s = np.exp(s.min() - s)
+        s = s / s.sum()
     freshness = (1.0 + np.asarray(ages)) ** -p.staleness_penalty
-    return [float(sigma) for sigma in p.gamma * likeness + p.staleness_constant * (1 - p.gamma) * freshness]
+    sigma = gamma * s + constant * (1 - gamma) * freshness
+    return [float(sigma_j) for sigma_j in sigma]
 
 
-def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
+def rank(
+    z: NDArray[Any],
+    queue: Mapping[str, Heard],
+    t: int,
+    p: FEELPGen,
+) -> list[Ranked]:
     """The queue sorted by weight, the largest first. Equal weights are in the order of names."""
     peers = sorted(queue)
-    kl = [divergence(z, queue[j].z) for j in peers]
-    ages = [t - queue[j].at for j in peers]
-    versions = [queue[j].version for j in peers]
-    rows = [Ranked(*row) for row in zip(peers, versions, ages, kl, weights(kl, ages, p), strict=True)]
+    kl = []
+    ages = []
+    for j in peers:
+        kl.append(divergence(z, queue[j].z))
+        ages.append(t - queue[j].at)
+    sigma = weights(kl, ages, p)
+    rows = []
+    for place, peer in enumerate(peers):
+        row = Ranked(
+            peer=peer,
+            version=queue[peer].version,
+            age=ages[place],
+            kl=kl[place],
+            weight=sigma[place],
+        )
+        rows.append(row)
     return sorted(rows, key=lambda row: -row.weight)
 
 
-def aggregate(w: State, others: Sequence[Mapping[str, Any]], sigma: Sequence[float], p: FEELPGen) -> State:
+def aggregate(
+    w: State,
+    others: Sequence[Mapping[str, Any]],
+    sigma: Sequence[float],
+    p: FEELPGen,
+) -> State:
     """ω + η Σ_j σ̂_j (ω_j − ω); `literal` is equation 4 as printed."""
-    if not others or p.eta_agg == 0:
+    eta = p.eta_agg
+    if not others or eta == 0:
         return w
+    sigma_hat = normalised(sigma)
     if p.aggregation == "literal":
-        return subtracted(w, weighted_mean(others, normalised(sigma)), p.eta_agg)
-    return weighted_mean([w, *others], [1 - p.eta_agg, *(p.eta_agg * share for share in normalised(sigma))])
+        mean = weighted_mean(others, sigma_hat)
+        return subtracted(w, mean, eta)
+    # ω + η Σ_j σ̂_j (ω_j − ω) as a weighted mean: ω counts 1 − η, ω_j counts η σ̂_j
+    shares = [eta * sigma_j for sigma_j in sigma_hat]
+    return weighted_mean([w, *others], [1 - eta, *shares])
 
 
 def normalised(sigma: Sequence[float]) -> list[float]:
     """σ̂ = σ / Σσ; equal shares if all are 0."""
     total = sum(sigma)
-    return [each / total if total else 1 / len(sigma) for each in sigma]
+    if not total:
+        return [1 / len(sigma) for _ in sigma]
+    return [sigma_j / total for sigma_j in sigma]
 
 
 def subtracted(w: State, mean: State, eta: float) -> State:
     """ω − η · mean, of floats: Algorithm 1 line 17 and Algorithm 2 line 19 as printed."""
-    return {name: v - v.dtype.type(eta) * mean[name] if v.dtype.kind == "f" else mean[name] for name, v in w.items()}
+    result: State = {}
+    for name, values in w.items():
+        if values.dtype.kind == "f":
+            result[name] = values - values.dtype.type(eta) * mean[name]
+        else:
+            result[name] = mean[name]
+    return result
 
 
-def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray[np.float32]:
+def published(
+    generator: State,
+    p: FEELPGen,
+    labels: int,
+    noise: int,
+) -> NDArray[np.float32]:
     """Z of a generator, or FEELPGen⁺'s release of it (Algorithm 3, lines 16 to 18). `labels`, `noise` are seeds."""
     z = sample_features(generator, p.features, labels)
     if not isinstance(p, FEELPGenPlus):
         return z
     if p.released == "common":
-        return project(z, common_basis(z.shape[1], p.components, np.random.default_rng(labels)))
-    basis = private_basis(z, p.components, p.epsilon, p.delta, np.random.default_rng(noise))
+        shared = np.random.default_rng(labels)
+        directions = common_basis(z.shape[1], p.components, shared)
+        return project(z, directions)
+    basis = private_basis(
+        z,
+        components=p.components,
+        epsilon=p.epsilon,
+        delta=p.delta,
+        random=np.random.default_rng(noise),
+    )
     if p.released == "basis":
         return basis.T.astype(np.float32)
     return project(z, basis)
@@ -176,7 +231,8 @@ def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray
 
 def clipped_rows(generator: State, p: FEELPGen, labels: int) -> float:
     """The share of the rows of Z that FEELPGen⁺ scales to norm 1 before it projects them."""
-    return clipped_share(sample_features(generator, p.features, labels))
+    z = sample_features(generator, p.features, labels)
+    return clipped_share(z)
 
 
 def guarantee(p: FEELPGenPlus) -> str:
@@ -199,11 +255,17 @@ def reinforcement(
     """Knowledge reinforcement in inner round r, for a client with `samples` samples."""
     b = p.generated_batch
     if p.generated_weight == "batch":
-        beside = p.batch_size
+        total = p.batch_size
     else:
-        beside = max(samples, 1)
+        total = max(samples, 1)
     decay = p.factor_decay ** (r - 1)
-    return Reinforcement(generator, p.generated_factor * decay * b / beside, b, seed, p.agreement_factor * decay)
+    return Reinforcement(
+        generator,
+        weight=p.generated_factor * decay * b / total,
+        batch=b,
+        seed=seed,
+        agreement=p.agreement_factor * decay,
+    )
 
 
 class Edge(Role):
@@ -219,9 +281,9 @@ class Edge(Role):
         else:
             meet = self.average_all
         async with self.beside(self.serve()):
-            if isinstance(self.params, FEELPGenPlus) and self.name == min([self.name, *self.neighbours]):
-                self.note("note", text=f"FEELPGen⁺: {guarantee(self.params)}")
-            if isinstance(self.params, FEELPGen) and self.restored is not None:
+            self.note_guarantee()
+            restarted = self.restored is not None
+            if restarted and isinstance(self.params, FEELPGen):
                 await self.announce(self.t)
             async for t in self.rounds():
                 self.t = t
@@ -233,38 +295,60 @@ class Edge(Role):
                 await evaluate(self, self.w, t)
                 await self.keep(t)
             await self.publish(self.neighbours, "done")
-            await self.gather("done", self.neighbours, round=self.t, quorum=0, deadline=math.inf)
+            await self.gather(
+                "done",
+                self.neighbours,
+                round=self.t,
+                quorum=0,
+                deadline=math.inf,
+            )
+
+    def note_guarantee(self) -> None:
+        """Record the privacy guarantee of FEELPGen⁺, once for all edges: by the first of them."""
+        first = min([self.name, *self.neighbours])
+        if isinstance(self.params, FEELPGenPlus) and self.name == first:
+            self.note("note", text=f"FEELPGen⁺: {guarantee(self.params)}")
 
     def begin(self) -> None:
-        """Set the first state: model, generator, queue M, and heard Z that are not in the queue yet."""
+        """Set the first state: model, generator, queue M, and received Z that are not in the queue yet."""
         self.heard: dict[str, Heard] = {}
         self.queue: dict[str, Heard] = {}
         kept_served: State = {}
         if self.restored is None:
             self.w: State = self.learner.initial()
+            classes, features = dimensions(self.w)
             hidden = self.params.generator_hidden
             seed = self.shared_seed("generator")
-            self.g = new_generator(*dimensions(self.w), hidden, seed)
+            self.g = new_generator(classes, features, hidden, seed)
         else:
+            tensors = self.restored.tensors
             self.t = self.restored.round
-            self.w, self.g = (parted(self.restored.tensors, part) for part in ("model", "generator"))
-            kept_served = parted(self.restored.tensors, "served")
-            z = parted(self.restored.tensors, "queue")
-            self.queue = {peer: Heard(z[peer], *numbers) for peer, numbers in self.restored.fields["queue"].items()}
+            self.w = parted(tensors, "model")
+            self.g = parted(tensors, "generator")
+            kept_served = parted(tensors, "served")
+            z = parted(tensors, "queue")
+            for peer, (version, at) in self.restored.fields["queue"].items():
+                self.queue[peer] = Heard(z[peer], version, at)
         self.served = kept_served or self.w
 
     async def evaluate_trained(self, t: int) -> None:
         """Report the accuracy before silos exchange models, to show the gain of the exchange, and how much features of
         a label differ (Table IV)."""
-        pairs = await self.compute(sample_pairs, self.g, ROWS, self.shared_seed("pairs"), mode="other")
-        self.report(round=t, scope="generator", divergence=divergence(*pairs))
+        seed = self.shared_seed("pairs")
+        first, second = await self.compute(sample_pairs, self.g, ROWS, seed, mode="other")
+        kl = divergence(first, second)
+        self.report(round=t, scope="generator", divergence=kl)
         if "own" in self.learner.tests:
-            result = await evaluated(self, self.w, "own", self.params.evaluate_samples)
+            limit = self.params.evaluate_samples
+            result = await evaluated(self, self.w, "own", limit)
             self.report(round=t, scope="own", accuracy_before_meeting=result.accuracy)
 
     async def keep(self, t: int) -> None:
-        queue = {peer: [entry.version, entry.at] for peer, entry in self.queue.items()}
-        z = {peer: entry.z for peer, entry in self.queue.items()}
+        queue = {}
+        z = {}
+        for peer, entry in self.queue.items():
+            queue[peer] = [entry.version, entry.at]
+            z[peer] = entry.z
         tensors = joined(model=self.w, generator=self.g, queue=z)
         if isinstance(self.params, FEELPGen):
             tensors |= joined(served=self.served)  # the model of the version that the other edges know
@@ -275,21 +359,34 @@ class Edge(Role):
     async def inner_round(self, r: int) -> None:
         p = self.params
         devices = participants(self, p.participation, r)
-        await self.publish(devices, "model", joined(model=self.w, generator=self.g), owned=True, round=r)
-        updates = with_samples(self, fitting(self, await self.gather("update", devices, round=r), self.w))
+        state = joined(model=self.w, generator=self.g)
+        await self.publish(devices, "model", state, owned=True, round=r)
+        answers = await self.gather("update", devices, round=r)
+        updates = with_samples(self, fitting(self, answers, self.w))
         if not updates:
             return
-        heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]
-        seed = int(self.learner.random("extraction", r).integers(2**63))
+        await self.extract_knowledge(updates, r)
+        mean = await average(self, updates, self.w)
+        if p.aggregation == "literal":
+            learning_rate = p.at(self.t).learning_rate
+            self.w = subtracted(self.w, mean, learning_rate)
+        else:
+            self.w = mean
+        for update in updates:
+            self.samples += update.fields["samples"]
+
+    async def extract_knowledge(self, updates: Sequence[Message], r: int) -> None:
+        """Train the generator on the classifiers of the devices' models (equation 9)."""
+        p = self.params
+        heads = []
+        for update in updates:
+            head = {name: update.tensors[name] for name in CLASSIFIER}
+            heads.append(head)
+        random = self.learner.random("extraction", r)
+        seed = int(random.integers(2**63))
         self.g = await self.compute(
             extract, self.g, heads, p, r, seed, self.device, samples=p.coordinator_training, mode="train"
         )
-        mean = await average(self, updates, self.w)
-        if p.aggregation == "literal":
-            self.w = subtracted(self.w, mean, p.at(self.t).learning_rate)
-        else:
-            self.w = mean
-        self.samples += sum(update.fields["samples"] for update in updates)
 
     # Algorithm 2: between silos
 
@@ -298,7 +395,8 @@ class Edge(Role):
         while True:
             message = await self.receive("features", "request")
             if message.kind == "request":
-                await self.send(message.sender, "silo", self.served, owned=True, round=message.round)
+                requested = message.round
+                await self.send(message.sender, "silo", self.served, owned=True, round=requested)
             else:
                 self.hear(message)
 
@@ -316,8 +414,10 @@ class Edge(Role):
     async def announce(self, t: int) -> NDArray[np.float32]:
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
         labels = self.shared_seed("labels")
-        noise = int(self.learner.random("projection", t).integers(2**63))
-        z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
+        random = self.learner.random("projection", t)
+        noise = int(random.integers(2**63))
+        z: NDArray[np.float32]
+        z = await self.compute(published, self.g, self.params, labels, noise, mode="other")
         if isinstance(self.params, FEELPGenPlus):
             share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
             self.report(round=t, scope="generator", clipped_rows=share)
@@ -330,49 +430,85 @@ class Edge(Role):
         z = await self.announce(t)
         self.refresh(t)
         ranked = await self.compute(rank, z, self.queue, t, p, mode="other")
-        there = [row for row in ranked if row.peer in self.present][: p.aggregated if p.eta_agg else 0]
-        requested = [row.peer for row in there]
+        count = p.aggregated if p.eta_agg else 0
+        available = [row for row in ranked if row.peer in self.present]
+        sigma = {row.peer: row.weight for row in available[:count]}
+        requested = list(sigma)
         await self.send(requested, "request", round=t)
-        answers = await self.gather("silo", requested, round=t, quorum=0, deadline=p.patience)
-        answers = models(self, answers, self.w)
-        sigma = {row.peer: row.weight for row in there}
-        senders = [answer.sender for answer in answers]
-        states = [answer.tensors for answer in answers]
-        taken = [sigma[sender] for sender in senders]
-        self.w = await self.compute(aggregate, self.w, states, taken, p, mode="other")
-        shares = {j: p.eta_agg * share for j, share in zip(senders, normalised(taken), strict=True)}
-        self.tell(t, ranked, requested, shares)
+        received = await self.gather(
+            "silo",
+            requested,
+            round=t,
+            quorum=0,
+            deadline=p.patience,
+        )
+        senders = []
+        states = []
+        weights_of_senders = []
+        for answer in models(self, received, self.w):
+            senders.append(answer.sender)
+            states.append(answer.tensors)
+            weights_of_senders.append(sigma[answer.sender])
+        self.w = await self.compute(aggregate, self.w, states, weights_of_senders, p, mode="other")
+        sigma_hat = normalised(weights_of_senders)
+        shares = {}
+        for j, sigma_j in zip(senders, sigma_hat, strict=True):
+            shares[j] = p.eta_agg * sigma_j
+        self.record_peers(t, ranked, requested, shares)
 
     def refresh(self, t: int) -> None:
         """Lines 8 to 12: take the published Z of K′ random peers into the queue; forget peers absent for long."""
         p = self.params
-        for peer in drawn(self, sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
+        candidates = sorted(self.heard.keys() & self.present)
+        for peer in drawn(self, candidates, p.refreshed, "refresh", t):
             self.queue[peer] = self.heard[peer]
         if p.max_age is not None:
-            there = self.present
-            oldest = t - p.max_age
-            self.queue = {peer: each for peer, each in self.queue.items() if peer in there or each.at >= oldest}
+            self.forget(before=t - p.max_age)
+
+    def forget(self, before: int) -> None:
+        """Remove absent edges from the queue if their newest Z was received before this round."""
+        present = self.present
+        for peer, entry in list(self.queue.items()):
+            outdated = entry.at < before
+            if outdated and peer not in present:
+                del self.queue[peer]
 
     async def average_all(self, t: int) -> None:
         """FEELPGen⁻: every edge sends its model to all others, and takes the mean of the models it has."""
-        mine = self.w if self.samples else None
-        await self.publish(self.neighbours, "silo", mine, owned=True, round=t, samples=self.samples)
+        model = self.w if self.samples else None
+        await self.publish(self.neighbours, "silo", model, owned=True, round=t, samples=self.samples)
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
-        answers = fitting(self, await self.gather("silo", self.neighbours, round=t, deadline=patience), self.w)
+        received = await self.gather("silo", self.neighbours, round=t, deadline=patience)
+        answers = fitting(self, received, self.w)
         own = Message("silo", self.name, t, {"samples": self.samples}, self.w)
-        everybody = sorted([*answers, own], key=lambda each: each.sender)
-        total = sum(each.fields["samples"] for each in everybody)
+        everybody = sorted([*answers, own], key=lambda message: message.sender)
+        total = sum(message.fields["samples"] for message in everybody)
+        shares = {}
         if total:
             self.w = await average(self, everybody, self.w)
-        else:
-            self.w = self.w
-        shares = {each.sender: each.fields["samples"] / total for each in answers if total}
-        self.tell(t, [], [each.sender for each in answers], shares)
+            for answer in answers:
+                shares[answer.sender] = answer.fields["samples"] / total
+        senders = [answer.sender for answer in answers]
+        self.record_peers(t, [], senders, shares)
 
-    def tell(self, t: int, ranked: Sequence[Ranked], requested: Sequence[str], shares: Mapping[str, float]) -> None:
+    def record_peers(
+        self,
+        t: int,
+        ranked: Sequence[Ranked],
+        requested: Sequence[str],
+        shares: Mapping[str, float],
+    ) -> None:
         """Record the ranked queue, the edges that this edge asked, and their shares of its new model."""
-        queue = {row.peer: [row.version, row.age, row.kl, row.weight] for row in ranked}
-        self.note("peers", round=t, queue=queue, asked=list(requested), shares=dict(shares))
+        queue = {}
+        for row in ranked:
+            queue[row.peer] = [row.version, row.age, row.kl, row.weight]
+        self.note(
+            "peers",
+            round=t,
+            queue=queue,
+            asked=list(requested),
+            shares=dict(shares),
+        )
 
 
 class Device(hierfavg.Device):
@@ -380,13 +516,23 @@ class Device(hierfavg.Device):
 
     async def run(self) -> None:
         p = self.params
-        sizes = (p.generator_hidden, p.generated_batch, p.batch_size, bool(p.agreement_factor))
-        self.extra_work = await self.compute(self.learner.apply, reinforcement_work, *sizes, mode="other")
+        agreement = bool(p.agreement_factor)
+        self.extra_work = await self.compute(
+            self.learner.apply,
+            reinforcement_work,
+            p.generator_hidden,
+            p.generated_batch,
+            p.batch_size,
+            agreement,
+            mode="other",
+        )
         await super().run()
 
     async def train(self, received: State, r: int) -> TrainResult:
-        w, generator = (parted(received, part) for part in ("model", "generator"))
-        seed = int(self.learner.random("generated", r).integers(2**63))
+        w = parted(received, "model")
+        generator = parted(received, "generator")
+        random = self.learner.random("generated", r)
+        seed = int(random.integers(2**63))
         extra = reinforcement(self.params, generator, r, self.learner.samples, seed)
         return await train(self, w, r, self.params, extra, self.extra_work)
 

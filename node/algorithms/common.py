@@ -38,22 +38,23 @@ async def train(
     """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
     takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
     params = params_at(role, params, round)
-    samples = math.ceil(role.learner.work(params) * (params.passes + beside))
-    return await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
+    passes = params.passes + beside
+    work = role.learner.work(params) * passes
+    return await role.compute(role.learner.train, w, params, round, extra, samples=math.ceil(work), mode="train")
 
 
 def params_at(role: Role, params: Parameters, round: int) -> Parameters:
     """The parameters in the run's round of a device's `round`, of which each has several below an edge. A learning rate
     that decays is reported. For algorithms that train in a loop of their own; `train` does it by itself."""
+    within = 1
     if role.tier == "device":
         within = getattr(role.params, "edge_rounds", 1)
-    else:
-        within = 1
     t = (round - 1) // within + 1
-    now = params.at(t)
-    if params.learning_rate_decay != 1.0 and round % within == 0:
-        role.report(round=t, scope="train", learning_rate=now.learning_rate)
-    return now
+    params_of_t = params.at(t)
+    decays = params.learning_rate_decay != 1.0
+    if decays and round % within == 0:
+        role.report(round=t, scope="train", learning_rate=params_of_t.learning_rate)
+    return params_of_t
 
 
 async def evaluated(
@@ -79,18 +80,23 @@ async def evaluate(
     next to them, as "global.macro_f1"."""
     limit = role.params.evaluate_samples
     main = MAIN_METRIC[role.learner.data.task]
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for scope in role.learner.tests:
         result = await evaluated(role, w, scope, limit, forward)
-        role.report(round=round, scope=scope, **{main: result.metrics[main], "loss": result.loss, **result.metrics})
-        found |= means_over_clients(scope, main, result)
-    return found
+        # The main metric comes first in the record, then the loss.
+        values = {main: result.metrics[main], "loss": result.loss}
+        values |= result.metrics
+        role.report(round=round, scope=scope, **values)
+        means |= means_over_clients(scope, main, result)
+    return means
 
 
 def means_over_clients(scope: Scope, main: str, result: Evaluation) -> dict[str, float]:
     """What `report_mean` averages of an evaluation, by the names of fields of a client's message."""
-    by_class = {f"{scope}.{name}": value for name, value in of_classes(result.metrics).items()}
-    return {str(scope): float(result.metrics[main])} | by_class
+    values = {str(scope): float(result.metrics[main])}
+    for name, value in of_classes(result.metrics).items():
+        values[f"{scope}.{name}"] = value
+    return values
 
 
 def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
@@ -105,26 +111,42 @@ def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
         return
     for message in messages:
         if message.fields.get("samples", 1):
-            evaluations = {
-                name: value for name, value in message.fields.items() if name.partition(".")[0] in MEAN_SCOPES
-            }
-            role.client_reports.setdefault(message.sender, {}).update(evaluations)
+            report = role.client_reports.setdefault(message.sender, {})
+            report.update(_evaluations(message))
     main = MAIN_METRIC[role.learner.data.task]
     for scope in MEAN_SCOPES:
-        values = [report[scope] for report in role.client_reports.values() if scope in report]
+        values = []
+        for report in role.client_reports.values():
+            if scope in report:
+                values.append(report[scope])
         if values:
-            mean = {main: sum(values) / len(values), CLIENTS: len(values)}
-            role.report(round=round, scope=scope, **mean, **_class_means(role, scope))
+            mean = sum(values) / len(values)
+            means = {main: mean, CLIENTS: len(values)}
+            role.report(round=round, scope=scope, **means, **_class_means(role, scope))
+
+
+def _evaluations(message: Message) -> dict[str, Any]:
+    """The fields of a message with metrics on the test sets of `report_mean`."""
+    evaluations = {}
+    for name, value in message.fields.items():
+        scope = name.partition(".")[0]
+        if scope in MEAN_SCOPES:
+            evaluations[name] = value
+    return evaluations
 
 
 def _class_means(role: Role, scope: str) -> dict[str, float]:
     """The mean of each metric of classes over the clients that have reported it."""
-    found: dict[str, list[float]] = {}
+    values_of: dict[str, list[float]] = {}
     for report in role.client_reports.values():
         for name, value in report.items():
-            if name.startswith(f"{scope}."):
-                found.setdefault(name.partition(".")[2], []).append(value)
-    return {name: sum(values) / len(values) for name, values in found.items()}
+            reported_scope, _, metric = name.partition(".")
+            if metric and reported_scope == scope:
+                values_of.setdefault(metric, []).append(value)
+    means = {}
+    for metric, values in values_of.items():
+        means[metric] = sum(values) / len(values)
+    return means
 
 
 def drawn(
@@ -136,7 +158,9 @@ def drawn(
 ) -> list[str]:
     """Draw `count` of the nodes at random, seeded by this node, the purpose and the round."""
     random = role.learner.random(purpose, round)
-    return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
+    order = random.permutation(len(nodes))
+    places = sorted(order[:count])
+    return [nodes[place] for place in places]
 
 
 def participants(
@@ -147,20 +171,26 @@ def participants(
 ) -> list[str]:
     """Draw a share of the node's children, or of `nodes`, rounded up, again in each round. A share below 1 is recorded
     (event selected)."""
-    available = role.children if nodes is None else nodes
-    chosen = drawn(role, available, needed(share, len(available)), "devices", round)
+    available = nodes
+    if available is None:
+        available = role.children
+    count = needed(share, len(available))
+    chosen = drawn(role, available, count, "devices", round)
     if share < 1:
-        role.note("selected", round=round if role.tier == "cloud" else None, nodes=chosen)
+        recorded_round = None
+        if role.tier == "cloud":
+            recorded_round = round
+        role.note("selected", round=recorded_round, nodes=chosen)
     return chosen
 
 
 def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
     """The updates of nodes with training samples. Only these count. If there are none, the round is abandoned. Updates
     without a number of samples are reported (event bad_message)."""
-    updates = _counting(role, updates, ("samples",))
-    holding = [update for update in updates if update.fields["samples"] > 0]
-    if updates and not holding:
-        role.abandon(updates)
+    counted = _counting(role, updates, ("samples",))
+    holding = [update for update in counted if update.fields["samples"] > 0]
+    if counted and not holding:
+        role.abandon(counted)
     return holding
 
 
@@ -169,8 +199,11 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     holding = with_samples(role, fitting(role, updates, w))
     if not holding:
         return w
-    states = [update.tensors for update in holding]
-    samples = [update.fields["samples"] for update in holding]
+    states = []
+    samples = []
+    for update in holding:
+        states.append(update.tensors)
+        samples.append(update.fields["samples"])
     return await role.compute(weighted_mean, states, samples, mode="other")
 
 
@@ -179,7 +212,8 @@ async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -
     mean = await average(role, updates, w)
     if getattr(role.params, "statistics", "averaged") == "averaged":
         return mean
-    return {name: w[name] if name.endswith(STATISTICS) else values for name, values in mean.items()}
+    left_out = {name: w[name] for name in mean if name.endswith(STATISTICS)}
+    return {**mean, **left_out}
 
 
 def fitting(
@@ -208,19 +242,20 @@ def fitting(
 
 def models(role: Role, answers: Sequence[Message], w: State) -> list[Message]:
     """The answers with a model of the names, types and shapes of `w`. The others are reported (event bad_message)."""
-    return [answer for answer in answers if _of_form(role, answer, _form(w))]
+    form = _form(w)
+    return [answer for answer in answers if _of_form(role, answer, form)]
 
 
 def _counting(role: Role, updates: Sequence[Message], counts: Sequence[str]) -> list[Message]:
     """The updates with a whole number in each of these fields. The others are reported."""
-    found = []
+    counted = []
     for update in updates:
         odd = [name for name in counts if not _is_count(update.fields.get(name))]
         if odd:
             role.refuse(update, f"has no whole number of {' and '.join(odd)}")
         else:
-            found.append(update)
-    return found
+            counted.append(update)
+    return counted
 
 
 def _is_count(value: object) -> bool:
@@ -236,8 +271,11 @@ def _of_form(role: Role, message: Message, form: dict[str, Any]) -> bool:
 
 def _form(w: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """The type and shape of each entry, also of torch's tensors."""
-    arrays = {name: as_array(values) for name, values in w.items()}
-    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    form = {}
+    for name, values in w.items():
+        array = as_array(values)
+        form[name] = (array.dtype, array.shape)
+    return form
 
 
 def round_of(message: Message) -> int:
@@ -249,9 +287,18 @@ def round_of(message: Message) -> int:
 
 def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
     """The tensors with names that start with `part` and a slash, under their names without this prefix."""
-    return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
+    prefix = f"{part}/"
+    state: State = {}
+    for name, values in tensors.items():
+        if name.startswith(prefix):
+            state[name.removeprefix(prefix)] = values
+    return state
 
 
 def joined(**parts: Mapping[str, NDArray[Any]]) -> State:
     """Join parts into one state, with `part/` before each name. The inverse of `parted`."""
-    return {f"{part}/{name}": each for part, state in parts.items() for name, each in state.items()}
+    tensors: State = {}
+    for part, state in parts.items():
+        for name, values in state.items():
+            tensors[f"{part}/{name}"] = values
+    return tensors

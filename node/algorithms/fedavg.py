@@ -44,9 +44,9 @@ class Cloud(Role):
     def selected(self, t: int) -> Sequence[str]:
         """The clients of round t: all, those that are away too, or a share of those that are available."""
         share = getattr(self.params, "participation", 1.0)  # the parameters of an algorithm built on this one lack it
-        available = [child for child in self.children if child in self.present]
         if share == 1:
             return self.children
+        available = [child for child in self.children if child in self.present]
         return participants(self, share, t, available or self.children)
 
     async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
@@ -74,9 +74,9 @@ class Client(Role):
         result = await self.train(w, t)
         self.report(round=t, scope="train", **result.metrics)
         await self.score(result.weights, t)
-        await self.send(
-            self.parent, "update", self.update(result, t), owned=True, round=t, **self.update_fields(result)
-        )
+        update = self.update(result, t)
+        fields = self.update_fields(result)
+        await self.send(self.parent, "update", update, owned=True, round=t, **fields)
 
     async def train(self, w: State, t: int) -> TrainResult:
         return await train(self, w, t, self.params)

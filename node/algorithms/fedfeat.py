@@ -66,18 +66,23 @@ class Clipped:
     order: int
 
     def __call__(self, model: Model, x: Tensor) -> Tensor:
-        return cast(Tensor, model.classifier(self.clip(model.extractor(x))))
+        features = self.clip(model.extractor(x))
+        return cast(Tensor, model.classifier(features))
 
     def clip(self, features: Tensor) -> Tensor:
         """Scale each row with a larger norm to ``norm``."""
-        return features * (self.norm / self._norms(features).clamp(min=self.norm))
+        norms = self._norms(features)
+        scale = self.norm / norms.clamp(min=self.norm)
+        return features * scale
 
     def count(self, features: Tensor) -> int:
         """The number of rows that `clip` scales."""
-        return int((self._norms(features) > self.norm).sum())
+        larger = self._norms(features) > self.norm
+        return int(larger.sum())
 
     def _norms(self, features: Tensor) -> Tensor:
-        return cast(Tensor, torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True))
+        norms = torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True)
+        return cast(Tensor, norms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +106,18 @@ class ClientResult(TrainResult):
 
     @property
     def metrics(self) -> dict[str, float]:
+        metrics = super().metrics
         if self.clipped_features is None:
-            clipped = {}
-        else:
-            clipped = {"clipped_features": self.clipped_features}
-        return super().metrics | clipped
+            return metrics
+        return {**metrics, "clipped_features": self.clipped_features}
 
 
 def clipping(params: FedFeat) -> Clipped | None:
     """The clipping of features, None without."""
     if params.clip_norm is None:
         return None
-    return Clipped(params.clip_norm, 1 if params.noise == "laplace" else 2)
+    order = 1 if params.noise == "laplace" else 2
+    return Clipped(params.clip_norm, order)
 
 
 def sensitivity(params: FedFeat) -> float:
@@ -136,7 +141,9 @@ def train_client(
     model = learner.model.train()
     step = optimizer(list(learner.model.parameters()), params)
     noising = learner.random("noise", round)
+    ordering = learner.random("batches", round)
     clip = clipping(params)
+    noised_training = params.noise_in == "training"
     losses = []
     objectives = []
     rows = 0
@@ -144,43 +151,53 @@ def train_client(
     clean = []
     noised = []
     labels = []
-    for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round), learner.device):
+    for epoch, _, batch in batches(learner.samples, params, ordering, learner.device):
+        y_batch = y[batch]
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
-            rows = rows + len(features)
-            clipped_rows = clipped_rows + clip.count(features.detach())
+            rows += len(features)
+            clipped_rows += clip.count(features.detach())
             features = clip.clip(features)
-        if params.noise_in == "training":
+        if noised_training:
             through = noise(features, params, noising)
         else:
             through = features
         if through is not features:
             with torch.no_grad():  # the task's loss has no noise
-                losses.append(cross_entropy(model.classifier(features), y[batch]))
-        objective = cross_entropy(model.classifier(through), y[batch])
+                loss = cross_entropy(model.classifier(features), y_batch)
+                losses.append(loss)
+        objective = cross_entropy(model.classifier(through), y_batch)
         step(objective)
         objectives.append(objective.detach())
-        if params.features == "last-epoch" and epoch == params.epochs - 1:
-            if params.noise_in == "training":
+        last_epoch = epoch == params.epochs - 1
+        if last_epoch and params.features == "last-epoch":
+            if noised_training:
                 sent = through
             else:
                 sent = noise(features, params, noising)
             clean.append(features.detach())
             noised.append(sent.detach())
-            labels.append(y[batch])
+            labels.append(y_batch)
+    shared: Shared | None = None
     if clean:
         shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params)
-    else:
-        shared = None
     minimised = float(torch.stack(objectives).mean())
+    mean_loss = minimised
+    mean_objective: float | None = None
+    if losses:
+        mean_loss = float(torch.stack(losses).mean())
+        mean_objective = minimised
+    clipped: float | None = None
+    if rows:
+        clipped = clipped_rows / rows
     return ClientResult(
         learner.get(),
         learner.samples,
         len(objectives),
-        float(torch.stack(losses).mean()) if losses else minimised,
+        mean_loss,
         shared,
-        objective=minimised if losses else None,
-        clipped_features=clipped_rows / rows if rows else None,
+        objective=mean_objective,
+        clipped_features=clipped,
     )
 
 
@@ -195,24 +212,32 @@ def extract(
     x, y = learner.train_data
     random = learner.random("shared", round)
     clip = clipping(params)
-    order = torch.from_numpy(random.permutation(learner.samples)).to(learner.device)
+    permutation = random.permutation(learner.samples)
+    order = torch.from_numpy(permutation).to(learner.device)
     extractor = learner.model.eval().extractor
+    parts = []
+    clipped: float | None = None
     with torch.no_grad():
-        clean = torch.cat([extractor(learner.normalise(x[batch])) for batch in torch.split(order, EVALUATION_BATCH)])
-        if clip is None:
-            return share(clean, noise(clean, params, random), y[order], params)
-        clipped = clip.count(clean) / len(clean)
-        clean = clip.clip(clean)
-        return replace(share(clean, noise(clean, params, random), y[order], params), clipped=clipped)
+        for batch in torch.split(order, EVALUATION_BATCH):
+            parts.append(extractor(learner.normalise(x[batch])))
+        clean = torch.cat(parts)
+        if clip is not None:
+            clipped = clip.count(clean) / len(clean)
+            clean = clip.clip(clean)
+        noised = noise(clean, params, random)
+        shared = share(clean, noised, y[order], params)
+    return replace(shared, clipped=clipped)
 
 
 def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Tensor:
     """Equation 3."""
-    scale = noise_scale(params.noise, params.epsilon, params.delta, sensitivity(params))
+    delta_f = sensitivity(params)
+    scale = noise_scale(params.noise, params.epsilon, params.delta, delta_f)
     if not scale:
         return features
-    drawn = torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), random))
-    return features + drawn.to(features.device)
+    shape = tuple(features.shape)
+    values = draw_noise(params.noise, scale, shape, random)
+    return features + torch.from_numpy(values).to(features.device)
 
 
 def share(
@@ -223,11 +248,11 @@ def share(
 ) -> Shared:
     """The first features and labels, as many as the client's share allows."""
     kept = math.ceil(params.share * len(labels))
-    before, after = (as_array(features[:kept]) for features in (clean, noised))
+    before = as_array(clean[:kept])
+    after = as_array(noised[:kept])
+    hidden: Hidden | None = None
     if params.noise != "none":
         hidden = compare_features(before, after)
-    else:
-        hidden = None
     return Shared(after, as_array(labels[:kept]), hidden)
 
 
@@ -241,28 +266,38 @@ def retrain(
 ) -> State:
     """Equations 10 to 12: train the classifier on the features of all clients. The extractor stays unchanged."""
     learner.set(weights)
-    x, y = (torch.from_numpy(np.concatenate(each)).to(learner.device) for each in (features, labels))
-    classifier = learner.model.classifier.train()
+    device = learner.device
+    f_p = torch.from_numpy(np.concatenate(features)).to(device)
+    y = torch.from_numpy(np.concatenate(labels)).to(device)
+    psi = learner.model.classifier.train()
     random = learner.random("retrain", round)
-    step = Adam(list(classifier.parameters()), params.retrain_learning_rate)
+    step = Adam(list(psi.parameters()), params.retrain_learning_rate)
     for _ in range(params.retrain_epochs):
-        order = torch.from_numpy(random.permutation(len(y))).to(learner.device)
+        permutation = random.permutation(len(y))
+        order = torch.from_numpy(permutation).to(device)
         for batch in torch.split(order, params.retrain_batch_size):
-            step(cross_entropy(classifier(x[batch]), y[batch]))
+            logits = psi(f_p[batch])
+            step(cross_entropy(logits, y[batch]))
     return learner.get()
 
 
 def of_models(updates: Sequence[Message]) -> list[Message]:
     """The updates with their models only."""
-    models = ({name: values for name, values in update.tensors.items() if name not in SHARED} for update in updates)
-    return [replace(update, tensors=model) for update, model in zip(updates, models, strict=True)]
+    without_features = []
+    for update in updates:
+        model = dict(update.tensors)
+        for name in SHARED:
+            model.pop(name, None)
+        without_features.append(replace(update, tensors=model))
+    return without_features
 
 
 class Cloud(fedavg.Cloud):
     """Averages its clients and retrains the classifier. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        counted = with_samples(self, fitting(self, of_models(updates), w))
+        fit = fitting(self, of_models(updates), w)
+        counted = with_samples(self, fit)
         w = await average(self, counted, w)
         clients = [update.sender for update in counted]
         if not self.params.retrain_epochs:
@@ -271,7 +306,11 @@ class Cloud(fedavg.Cloud):
             await self.publish(clients, "averaged", w, owned=True, round=t)
             updates = await self.gather("features", clients, round=t)
             self.withdraw("averaged")  # a client that comes back later has no use for it
-        sharing = [update for update in updates if update.sender in clients and "features" in update.tensors]
+        sharing = []
+        for update in updates:
+            shares = "features" in update.tensors
+            if shares and update.sender in clients:
+                sharing.append(update)
         return await self.retrain(sharing, w, t)
 
     async def score(self, w: State, t: int) -> None:
@@ -279,12 +318,24 @@ class Cloud(fedavg.Cloud):
 
     async def retrain(self, updates: Sequence[Message], w: State, t: int) -> State:
         """`w` with a classifier retrained on the shared features. `w` itself if no update shares features."""
-        features, labels = ([update.tensors[name] for update in updates] for name in SHARED)
+        features = []
+        labels = []
+        for update in updates:
+            features.append(update.tensors["features"])
+            labels.append(update.tensors["labels"])
         if not features:
             return w
         work = self.params.retrain_epochs * sum(map(len, labels))
         return await self.compute(
-            self.learner.apply, retrain, w, features, labels, self.params, t, samples=work, mode="classifier"
+            self.learner.apply,
+            retrain,
+            w,
+            features,
+            labels,
+            self.params,
+            t,
+            samples=work,
+            mode="classifier",
         )
 
 
@@ -294,7 +345,11 @@ class Client(fedavg.Client):
     async def run(self) -> None:
         while True:
             request = await self.receive("model", "averaged", sender=self.parent)
-            await (self.answer if request.kind == "model" else self.extract)(request.tensors, round_of(request))
+            t = round_of(request)
+            if request.kind == "model":
+                await self.answer(request.tensors, t)
+            else:
+                await self.extract(request.tensors, t)
 
     async def train(self, w: State, t: int) -> ClientResult:
         work = self.learner.work(self.params)
@@ -305,18 +360,25 @@ class Client(fedavg.Client):
 
     def update(self, result: TrainResult, t: int) -> State:
         """The model, and the shared features of the last epoch."""
-        if isinstance(result, ClientResult) and self.params.retrain_epochs:
-            shared = result.shared
-        else:
-            shared = None
-        return result.weights | (self.features_of(shared, t) if shared else {})
+        if not isinstance(result, ClientResult) or result.shared is None:
+            return result.weights
+        if not self.params.retrain_epochs:
+            return result.weights
+        return result.weights | self.features_of(result.shared, t)
 
     async def extract(self, w: State, t: int) -> None:
         """Answer with features from the extractor in `w`."""
         shared: Shared = await self.compute(
-            self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
+            self.learner.apply,
+            extract,
+            w,
+            self.params,
+            t,
+            samples=self.learner.samples,
+            mode="evaluate",
         )
-        await self.send(self.parent, "features", self.features_of(shared, t), owned=True, round=t)
+        features = self.features_of(shared, t)
+        await self.send(self.parent, "features", features, owned=True, round=t)
 
     def features_of(self, shared: Shared, t: int) -> State:
         """The tensors to send. Reports how much the noise hides, and how many rows were clipped for that."""

@@ -32,7 +32,8 @@ from node.role import Role
 
 def accumulated(tau: int, rho: float) -> float:
     """a_i = ‖a_i‖₁ of `tau` steps with momentum `rho`: step s counts (1 − ρ^(τ−s+1)) / (1 − ρ) times by the end."""
-    return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
+    decayed = rho * (1 - rho**tau) / (1 - rho)
+    return (tau - decayed) / (1 - rho)
 
 
 def normalised_average(
@@ -43,15 +44,20 @@ def normalised_average(
     a: Sequence[float],
 ) -> State:
     """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for the rest of its state."""
-    p = [n / sum(samples) for n in samples]
-    tau_eff = sum(share * steps for share, steps in zip(p, a, strict=True))
+    n = sum(samples)
+    p = [n_i / n for n_i in samples]
+    tau_eff = sum(p_i * a_i for p_i, a_i in zip(p, a, strict=True))
     average = weighted_mean(states, samples)
-    for name in (name for name, _ in learner.model.named_parameters() if name in w):
-        step = np.zeros(w[name].shape, dtype=np.float64)
-        for w_i, share, steps in zip(states, p, a, strict=True):
-            if steps:
-                step += (share / steps) * (w[name].astype(np.float64) - w_i[name])
-        average[name] = (w[name] - tau_eff * step).astype(w[name].dtype)
+    for name, _ in learner.model.named_parameters():
+        if name not in w:
+            continue
+        w_before = w[name]
+        step = np.zeros(w_before.shape, dtype=np.float64)
+        for w_i, p_i, a_i in zip(states, p, a, strict=True):
+            if a_i:
+                step += (p_i / a_i) * (w_before.astype(np.float64) - w_i[name])
+        w_after = w_before - tau_eff * step
+        average[name] = w_after.astype(w_before.dtype)
     return average
 
 
@@ -59,12 +65,17 @@ class Cloud(fedavg.Cloud):
     """Averages its clients' mean steps. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        holding = with_samples(self, fitting(self, updates, w, "steps"))
-        if not holding:
+        counted = with_samples(self, fitting(self, updates, w, "steps"))
+        if not counted:
             return w
-        states = [update.tensors for update in holding]
-        samples = [update.fields["samples"] for update in holding]
-        a = [accumulated(update.fields["steps"], self.params.momentum) for update in holding]
+        states = []
+        samples = []
+        a = []
+        for update in counted:
+            tau = update.fields["steps"]
+            states.append(update.tensors)
+            samples.append(update.fields["samples"])
+            a.append(accumulated(tau, self.params.momentum))
         return await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
 
 
@@ -72,7 +83,8 @@ class Client(fedavg.Client):
     """Trains as FedAvg's client, and reports its optimizer steps."""
 
     def update_fields(self, result: TrainResult) -> dict[str, int]:
-        return {**super().update_fields(result), "steps": result.steps}
+        fields = super().update_fields(result)
+        return {**fields, "steps": result.steps}
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -38,11 +38,16 @@ class ProximalTerm:
     mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        return self.of_weights(model, self._anchors.on(batch.x.device))
+        w_t = self._anchors.on(batch.x.device)
+        return self.of_weights(model, w_t)
 
     def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
         """The term with w^t in `arrays`, as clients that train together need it."""
-        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters() if name in arrays]
+        distances = []
+        for name, w in model.named_parameters():
+            if name in arrays:
+                difference = w - arrays[name]
+                distances.append(torch.sum(difference**2))
         return self.mu / 2 * torch.stack(distances).sum()
 
     @property
@@ -63,7 +68,10 @@ class Client(fedavg.Client):
 
     async def train(self, w: State, t: int) -> TrainResult:
         mu = self.params.mu
-        return await train(self, w, t, self.params, ProximalTerm(w, mu) if mu else None)
+        if not mu:
+            return await train(self, w, t, self.params)
+        proximal = ProximalTerm(w, mu)
+        return await train(self, w, t, self.params, proximal)
 
 
 ROLES: dict[str, type[Role]] = {"cloud": fedavg.Cloud, "edge": Client, "device": Client}

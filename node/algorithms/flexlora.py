@@ -40,13 +40,15 @@ def layers(w: State) -> list[str]:
 
 def cut(w: State, rank: int) -> State:
     """The adapters of a lower rank: the first columns of B and rows of A. B is scaled by r / R, so that s B stays."""
-    made = dict(w)
+    state = dict(w)
     for layer in layers(w):
         up = w[layer + UP]
         down = w[layer + DOWN]
-        made[layer + UP] = np.ascontiguousarray(up[:, :rank]) * up.dtype.type(rank / len(down))
-        made[layer + DOWN] = down[:rank]
-    return made
+        scale = up.dtype.type(rank / len(down))
+        columns = np.ascontiguousarray(up[:, :rank])
+        state[layer + UP] = columns * scale
+        state[layer + DOWN] = down[:rank]
+    return state
 
 
 def mean_product(
@@ -56,17 +58,21 @@ def mean_product(
     alpha: float,
 ) -> Matrix:
     """W = Σ_k (n_k / n) s_k B_k A_k (d_out, d_in) of a layer, in double precision."""
-    products = [
-        share * alpha / len(state[layer + DOWN]) * (state[layer + UP].astype(np.float64) @ state[layer + DOWN])
-        for state, share in zip(states, shares, strict=True)
-    ]
+    products = []
+    for state, share in zip(states, shares, strict=True):
+        a_k = state[layer + DOWN]
+        b_k = state[layer + UP].astype(np.float64)
+        r_k = len(a_k)
+        products.append(share * alpha / r_k * (b_k @ a_k))
     return np.asarray(sum(products))
 
 
 def split(product: Matrix, rank: int, alpha: float) -> tuple[Matrix, Matrix]:
     """B = U[:, :r] Σ[:r] / s and A = Vᵀ[:r] of W = U Σ Vᵀ, s = α / r: s B A is the nearest matrix of rank r."""
     u, sigma, v = np.linalg.svd(product, full_matrices=False)
-    return u[:, :rank] * sigma[:rank] * (rank / alpha), v[:rank]
+    b = u[:, :rank] * sigma[:rank]
+    a = v[:rank]
+    return b * (rank / alpha), a
 
 
 def merged(
@@ -76,14 +82,26 @@ def merged(
     alpha: float,
 ) -> State:
     """The next global state, of the ranks of `w`, from states of any ranks."""
-    adapters = {layer + part for layer in layers(w) for part in (UP, DOWN)}
-    others = [{name: each for name, each in state.items() if name not in adapters} for state in states]
-    made = weighted_mean(others, samples)
-    shares = [count / sum(samples) for count in samples]
+    mean = weighted_mean([without_adapters(state, w) for state in states], samples)
+    n = sum(samples)
+    shares = [n_k / n for n_k in samples]
     for layer in layers(w):
-        parts = split(mean_product(states, shares, layer, alpha), len(w[layer + DOWN]), alpha)
-        made |= {layer + name: part.astype(w[layer + name].dtype) for name, part in zip((UP, DOWN), parts, strict=True)}
-    return {name: made[name] for name in w}
+        up = layer + UP
+        down = layer + DOWN
+        product = mean_product(states, shares, layer, alpha)
+        b, a = split(product, len(w[down]), alpha)
+        mean[up] = b.astype(w[up].dtype)
+        mean[down] = a.astype(w[down].dtype)
+    return {name: mean[name] for name in w}
+
+
+def without_adapters(state: State, w: State) -> State:
+    """The entries of a state that are no adapters of `w`."""
+    others = dict(state)
+    for layer in layers(w):
+        others.pop(layer + UP, None)
+        others.pop(layer + DOWN, None)
+    return others
 
 
 def truncated(
@@ -94,39 +112,61 @@ def truncated(
 ) -> float:
     """The share of ‖W‖², summed over the layers, that the rank of `made` cannot hold, where `made` is `merged` of the
     other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
-    shares = [count / sum(samples) for count in samples]
+    n = sum(samples)
+    shares = [n_k / n for n_k in samples]
     whole = 0.0
     kept = 0.0
     for layer in layers(made):
-        whole += float(np.sum(mean_product(states, shares, layer, alpha) ** 2))
+        product = mean_product(states, shares, layer, alpha)
+        whole += float(np.sum(product**2))
         scale = alpha / len(made[layer + DOWN])
-        kept += float(np.sum((scale * made[layer + UP].astype(np.float64)) ** 2))
-    return max(0.0, 1 - kept / whole) if whole else 0.0
+        b = scale * made[layer + UP].astype(np.float64)
+        kept += float(np.sum(b**2))
+    if not whole:
+        return 0.0
+    return max(0.0, 1 - kept / whole)
 
 
 class Cloud(fedavg.Cloud):
     """Averages the products of its clients' adapters, and reports what their largest rank cannot hold."""
 
     def adapted(self, w: State, client: str) -> State:
-        return cut(w, self.model_params["lora"]["ranks"][client])
+        ranks = self.model_params["lora"]["ranks"]
+        return cut(w, ranks[client])
 
     async def issue(self, clients: Sequence[str], w: State, t: int) -> None:
-        await self.publish_each("model", {client: self.adapted(w, client) for client in clients}, owned=True, round=t)
+        adapted = {client: self.adapted(w, client) for client in clients}
+        await self.publish_each("model", adapted, owned=True, round=t)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        fit = [each for update in updates for each in fitting(self, [update], self.adapted(w, update.sender))]
-        holding = with_samples(self, fit)
-        if not holding:
+        fit: list[Message] = []
+        for update in updates:
+            adapted = self.adapted(w, update.sender)
+            fit.extend(fitting(self, [update], adapted))
+        counted = with_samples(self, fit)
+        if not counted:
             return w
-        states = [update.tensors for update in holding]
-        samples = [update.fields["samples"] for update in holding]
-        sides = ((len(w[layer + UP]), w[layer + DOWN].shape[1]) for layer in layers(w))
-        numbers = sum(out * inside * min(out, inside) for out, inside in sides)  # of the decompositions
+        states = []
+        samples = []
+        for update in counted:
+            states.append(update.tensors)
+            samples.append(update.fields["samples"])
+        operations = decompositions(w)
         alpha = self.model_params["lora"]["alpha"]
-        made = await self.compute(merged, w, states, samples, alpha, samples=numbers, mode="other")
-        lost = await self.compute(truncated, made, states, samples, alpha, mode="other")
+        averaged = await self.compute(merged, w, states, samples, alpha, samples=operations, mode="other")
+        lost = await self.compute(truncated, averaged, states, samples, alpha, mode="other")
         self.report(round=t, scope="average", truncated=lost)
-        return made
+        return averaged
+
+
+def decompositions(w: State) -> int:
+    """The multiply-adds of the singular value decompositions of all layers, roughly."""
+    operations = 0
+    for layer in layers(w):
+        d_out = len(w[layer + UP])
+        d_in = w[layer + DOWN].shape[1]
+        operations += d_out * d_in * min(d_out, d_in)
+    return operations
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": fedavg.Client, "device": fedavg.Client}

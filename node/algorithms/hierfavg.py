@@ -14,8 +14,8 @@ rounds.
 Departures: |D^ℓ| and |D| count the samples of the devices that took part, summed over the edge rounds. The authors'
 code counts all devices of an edge, sampled or not. Every device takes part in every edge round, unless `participation`
 asks for fewer. Without κ₁ a device trains for `epochs` passes. Batch normalisation's running statistics are averaged
-like weights; `statistics: left-out` reproduces the common mistake of averaging parameters only. A restarted edge begins
-its current cloud round again.
+like weights; `statistics: left-out` reproduces the common mistake of averaging parameters only. A restarted edge
+repeats its current cloud round.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from node.role import Role
 
 def edge_rounds(t: int, kappa2: int) -> range:
     """Numbers of the edge rounds in cloud round t. Each is unique in the run, so that late updates are recognised."""
-    return range((t - 1) * kappa2 + 1, t * kappa2 + 1)
+    first = (t - 1) * kappa2 + 1
+    last = t * kappa2
+    return range(first, last + 1)
 
 
 class Edge(Role):
     """Averages its devices that answer, κ₂ times between two models of the cloud.
 
-    Its own model is evaluated on the edge's own test set before the cloud averages it with others. An edge that heard
-    from no device answers without a model, so that the cloud does not wait for it.
+    Its own model is evaluated on the edge's own test set before the cloud averages it with others. An edge that
+    received nothing from its devices answers without a model, so that the cloud does not wait for it.
     """
 
     async def run(self) -> None:
@@ -45,18 +47,21 @@ class Edge(Role):
             t = round_of(model)
             w, samples = await self.aggregate(model.tensors, t)
             await evaluate(self, w, t)
-            await self.send(self.parent, "update", w if samples else None, owned=True, round=t, samples=samples)
+            update = w if samples else None
+            await self.send(self.parent, "update", update, owned=True, round=t, samples=samples)
 
     async def aggregate(self, w: State, t: int) -> tuple[State, int]:
-        """The edge's model after κ₂ edge rounds that begin with `w`, and |D^ℓ|."""
+        """The edge's model after κ₂ edge rounds that start from `w`, and |D^ℓ|."""
         samples = 0
         for r in edge_rounds(t, self.params.edge_rounds):
             with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
                 await self.publish(devices, "model", w, owned=True, round=r)
-                updates = fitting(self, await self.gather("update", devices, round=r), w)
+                answers = await self.gather("update", devices, round=r)
+                updates = fitting(self, answers, w)
                 w = await average_of_devices(self, updates, w)
-                samples += sum(update.fields["samples"] for update in updates)
+                for update in updates:
+                    samples += update.fields["samples"]
         return w, samples
 
 
@@ -68,8 +73,8 @@ class Device(Role):
             model = await self.receive("model", sender=self.parent)
             r = round_of(model)
             result = await self.train(model.tensors, r)
-            t, more = divmod(r, self.params.edge_rounds)
-            if not more:  # the last edge round of cloud round t
+            t, further = divmod(r, self.params.edge_rounds)
+            if not further:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", **result.metrics)
                 await self.score(result.weights, t)
             await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)

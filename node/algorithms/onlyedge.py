@@ -9,7 +9,7 @@ The cloud sends the first model and takes no further part. Without a cloud, or i
 deadline, edges start from the same seeded model.
 
 Departures: `kappa2` edge rounds make one reported round, so that curves are comparable with HierFAVG's. |D_k| counts
-the devices that answered. An edge tells the cloud when it is done, in a message without a model.
+the devices that answered. An edge reports to the cloud when it is done, in a message without a model.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class Cloud(Role):
     """Sends the first model and waits until all edges are done."""
 
     async def run(self) -> None:
-        await self.publish(self.children, "model", self.learner.initial(), owned=True, round=0)
+        w = self.learner.initial()
+        await self.publish(self.children, "model", w, owned=True, round=0)
         training = set(self.children)
         while training:
-            training.discard((await self.receive("done")).sender)
+            done = await self.receive("done")
+            training.discard(done.sender)
 
 
 class Edge(Role):
@@ -48,13 +50,16 @@ class Edge(Role):
             await self.publish(self.parent, "done")
 
     async def first_model(self) -> State:
+        w: State
         if self.restored is not None:
-            return self.restored.tensors
-        if self.parent is None:
-            models = []
-        else:
+            w = self.restored.tensors
+            return w
+        if self.parent is not None:
             models = await self.gather("model", [self.parent], round=0, quorum=0)
-        return models[0].tensors if models else self.learner.initial()
+            if models:
+                w = models[0].tensors
+                return w
+        return self.learner.initial()
 
 
 class Device(hierfavg.Device):

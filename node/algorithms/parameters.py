@@ -168,20 +168,24 @@ class FedFeat(LocalTraining):
             return
         yield from self.without_effect(SHARING, "retrain_epochs: 0 sends no features")
         acting = []
-        if self.noise != "none" and self.noise_in == "training":
-            acting.append(f"noise: {self.noise}")
-        elif self.noise != "none":
-            yield f"without effect: noise: {self.noise}, since retrain_epochs: 0 sends no features"
+        if self.noise != "none":
+            if self.noise_in == "training":
+                acting.append(f"noise: {self.noise}")
+            else:
+                yield f"without effect: noise: {self.noise}, since retrain_epochs: 0 sends no features"
         if self.clip_norm is not None:
             acting.append(f"clip_norm: {self.clip_norm}")
-        if acting:
-            verb = "acts" if len(acting) == 1 else "act"
-            yield (
-                f"retrain_epochs: 0 sends no features, but {' and '.join(acting)} {verb} in training, "
-                "so this is not FedAvg; noise: none without clip_norm is"
-            )
+        if not acting:
+            return
+        verb = "acts" if len(acting) == 1 else "act"
+        yield (
+            f"retrain_epochs: 0 sends no features, but {' and '.join(acting)} {verb} in training, "
+            "so this is not FedAvg; noise: none without clip_norm is"
+        )
 
     def beside_model(self, samples: int, features: int) -> int:
-        if self.retrain_epochs:
-            return math.ceil(self.share * samples) * (4 * features + LABEL_BYTES)
-        return 0
+        if not self.retrain_epochs:
+            return 0
+        sent = math.ceil(self.share * samples)
+        bytes_each = 4 * features + LABEL_BYTES
+        return sent * bytes_each

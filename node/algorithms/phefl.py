@@ -17,7 +17,7 @@ the same local training.
 Departures: α is 1/2 if both models have accuracy 0. |D_k| counts the devices that answered, CAM the edges that
 answered. If no other edge answered, an edge keeps its own model (α = 1). An edge without a model starts from the
 cloud's. An edge that missed a round takes part again with its last model, and α weights that model by its accuracy.
-Round t + 1 begins with the CAM of round t: edges then make and score PEAM^t. κ₂ edge rounds make a round (figure 4c; 1
+Round t + 1 starts with the CAM of round t: edges then make and score PEAM^t. κ₂ edge rounds make a round (figure 4c; 1
 in Algorithm 3). The cloud scores the mean of all EAM on the global test set, but does not send it.
 """
 
@@ -34,16 +34,23 @@ from node.role import Role
 
 def cloud_model(e: str, updates: Sequence[Message]) -> State:
     """CAM_e, equations 6 and 7: the mean of all edges' models except that of edge `e`. Empty if there is no other."""
-    others = [update for update in updates if update.sender != e]
-    if not others:
+    states = []
+    samples = []
+    for update in updates:
+        if update.sender != e:
+            states.append(update.tensors)
+            samples.append(update.fields["samples"])
+    if not states:
         return {}
-    return weighted_mean([update.tensors for update in others], [update.fields["samples"] for update in others])
+    return weighted_mean(states, samples)
 
 
 def personal_weight(accuracy_eam: float, accuracy_cam: float) -> float:
     """α_k, equation 8; 1/2 if both are 0."""
     total = accuracy_eam + accuracy_cam
-    return accuracy_eam / total if total > 0 else 0.5
+    if total > 0:
+        return accuracy_eam / total
+    return 0.5
 
 
 def personal_model(alpha: float, eam: State, cam: State) -> State:
@@ -55,10 +62,13 @@ class Cloud(Role):
     """Makes a model for each edge from the models of the other edges (Algorithm 1)."""
 
     async def run(self) -> None:
-        t = self.restored.round if self.restored else 0
-        kept = self.restored
+        t = 0
         initial = self.learner.initial()
-        cams = {e: parted(kept.tensors, e) if kept else initial for e in self.children}
+        cams = dict.fromkeys(self.children, initial)
+        if self.restored:
+            t = self.restored.round
+            for e in self.children:
+                cams[e] = parted(self.restored.tensors, e)
         async for t in self.rounds():
             await self.publish_each("model", cams, owned=True, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
@@ -73,24 +83,30 @@ class Cloud(Role):
 
     async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:
         """CAM_e for every edge e; `gm` is the mean of all."""
-        return {e: await self.compute(cloud_model, e, eams, mode="other") for e in self.children}
+        cams = {}
+        for e in self.children:
+            cams[e] = await self.compute(cloud_model, e, eams, mode="other")
+        return cams
 
 
 class Edge(hierfavg.Edge):
     """Averages its devices and mixes the result with the cloud's model for it (Algorithm 2)."""
 
     async def run(self) -> None:
-        eam: State = self.restored.tensors if self.restored else {}
-        trained = self.restored.round if self.restored else 0
+        eam: State = {}
+        trained = 0
+        samples = 0
         if self.restored:
+            eam = self.restored.tensors
+            trained = self.restored.round
             samples = self.restored.fields["samples"]
-        else:
-            samples = 0
         while True:
             model = await self.receive("model", sender=self.parent)
             t = round_of(model)
             if t > trained:
-                peam = await self.personalise(eam, model.tensors, t - 1) or self.learner.initial()
+                peam = await self.personalise(eam, model.tensors, t - 1)
+                if not peam:
+                    peam = self.learner.initial()
                 if t > 1:
                     await evaluate(self, peam, t - 1)
                 if model.fields["last"]:
@@ -99,7 +115,8 @@ class Edge(hierfavg.Edge):
                 eam, samples = await self.aggregate(peam, t)
                 trained = t
                 await self.checkpoint(t, eam, samples=samples)
-            await self.send(self.parent, "update", eam if samples else None, owned=True, round=t, samples=samples)
+            update = eam if samples else None
+            await self.send(self.parent, "update", update, owned=True, round=t, samples=samples)
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         """PEAM_k of round t. If one of the two models is missing, the other one."""
@@ -107,13 +124,14 @@ class Edge(hierfavg.Edge):
             return eam or cam
         alpha = self.params.alpha
         if alpha == "accuracy":
-            accuracy_eam, accuracy_cam = [(await evaluated(self, w, "personal")).accuracy for w in (eam, cam)]
-            alpha = personal_weight(accuracy_eam, accuracy_cam)
+            of_eam = await evaluated(self, eam, "personal")
+            of_cam = await evaluated(self, cam, "personal")
+            alpha = personal_weight(of_eam.accuracy, of_cam.accuracy)
             self.report(
                 round=t,
                 scope="personal",
-                edge_accuracy=accuracy_eam,
-                cloud_accuracy=accuracy_cam,
+                edge_accuracy=of_eam.accuracy,
+                cloud_accuracy=of_cam.accuracy,
                 alpha=alpha,
             )
         return await self.compute(personal_model, alpha, eam, cam, mode="other")

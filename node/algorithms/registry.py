@@ -73,17 +73,22 @@ class Algorithm:
     @property
     def roles(self) -> Mapping[str, type[Role]]:
         """The class of each tier, from the module, which is imported now."""
-        return self.roles_of(import_module(self.module).ROLES)
+        module = import_module(self.module)
+        return self.roles_of(module.ROLES)
 
     def roles_of(self, table: Mapping[str, Any]) -> Mapping[str, type[Role]]:
         """The class of each tier, from a module's ``ROLES``."""
-        found: Mapping[str, type[Role]] = table.get(self.name, table)
-        return found
+        roles: Mapping[str, type[Role]] = table.get(self.name, table)
+        return roles
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Why the algorithm cannot run on a topology with these numbers of nodes per tier. None if it can."""
-        needs = (("cloud", self.cloud, int(cloud)), ("edges", self.edges, edges), ("devices", self.devices, devices))
-        for tier, need, count in needs:
+        tiers: list[tuple[str, Need, int]] = [
+            ("cloud", self.cloud, int(cloud)),
+            ("edges", self.edges, edges),
+            ("devices", self.devices, devices),
+        ]
+        for tier, need, count in tiers:
             if need == "required" and count == 0:
                 return f"{self.name} needs {tier}: the topology has none"
             if need == "none" and count:
@@ -103,7 +108,7 @@ PROGRAMS = Algorithm(
     edges="optional",
     devices="optional",
 )
-"""Stands for the algorithm of a run whose nodes run programs. It has no roles, and no scenario can name it."""
+"""Stands for the algorithm of a run with nodes that run programs. It has no roles, and no scenario can name it."""
 
 # The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
 _flat = partial(Algorithm, edges="optional", devices="optional", flat=True)
@@ -122,8 +127,8 @@ _mesh = partial(
 )
 
 ALGORITHMS: dict[str, Algorithm] = {
-    each.name: each
-    for each in (
+    algorithm.name: algorithm
+    for algorithm in (
         _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
         _averaging(
             "fedprox", "node.algorithms.fedprox", FedProx, "FedAvg with a term that keeps clients near the global model"

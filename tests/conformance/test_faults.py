@@ -96,7 +96,7 @@ def assert_agreement(run: Federation) -> None:
                 owner: Any = run.roles[peer]
                 assert incoming.complete
                 for place, part in enumerate(owner.own):
-                    assert same(incoming.here[place], part)
+                    assert same(incoming.received[place], part)
     if run.algorithm == "dffke":
         memories: list[Any] = [run.roles[edge] for edge in EDGES]
         first = memories[0].memory

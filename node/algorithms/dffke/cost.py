@@ -27,43 +27,56 @@ class Cost:
 
     def docking(self, embeddings: Mapping[str, Embeddings]) -> int:
         """The training of the docking layers, equation 11."""
-        operations = {owner: self._docking_layer(values) for owner, values in embeddings.items()}
+        operations = {}
+        for owner, values in embeddings.items():
+            operations[owner] = self._docking_layer(values)
         return self._passes(self.params.docking_epochs, operations, embeddings)
 
     def decoding(self, embeddings: Mapping[str, Embeddings], models: Mapping[str, ClientModel]) -> int:
         """The training of the decoder, equation 12: through it, a client's encoder and its docking layer."""
         decoder = self._decoder()
         nothing = torch.zeros(1, *self.pictures.shape)
-        operations = {
-            owner: decoder
-            + self._docking_layer(embeddings[owner])
-            + forward_work(model.made(self.pictures).extractor, nothing).operations
-            for owner, model in models.items()
-        }
+        operations = {}
+        for owner, model in models.items():
+            docking = self._docking_layer(embeddings[owner])
+            extractor = model.made(self.pictures).extractor
+            encoder = forward_work(extractor, nothing).operations
+            operations[owner] = decoder + docking + encoder
         return self._passes(self.params.decoder_epochs, operations, embeddings)
 
     def teaching(self, count: int) -> int:
         """Making ``count`` pictures, and the logits on them."""
-        return round(count + self._worth(self._decoder() * count))
+        operations = self._decoder() * count
+        return round(count + self._worth(operations))
 
     def exchange(self, new: int, old: int) -> int:
         """Learning from ``new`` current and ``old`` past pictures, equations 13 and 14. Learning from a picture takes
         about three times as long as making it."""
-        params = self.params
-        batches = -(-new // params.batch_size)
-        private = params.exchange_epochs * batches * params.private_steps * params.batch_size
-        steps = params.exchange_epochs * (2 * new if old else new) + private
-        return round(steps + self._worth(self._decoder() * (new + old)) / 3)
+        epochs = self.params.exchange_epochs
+        batch_size = self.params.batch_size
+        batches = -(-new // batch_size)
+        private = epochs * batches * self.params.private_steps * batch_size
+        if old:
+            shared = epochs * (2 * new)
+        else:
+            shared = epochs * new
+        operations = self._decoder() * (new + old)
+        return round(shared + private + self._worth(operations) / 3)
 
     def _passes(self, epochs: int, operations: Mapping[str, int], embeddings: Mapping[str, Embeddings]) -> int:
-        total = sum(operations[owner] * len(values) for owner, values in embeddings.items())
+        total = 0
+        for owner, values in embeddings.items():
+            total += operations[owner] * len(values)
         return round(epochs * self._worth(total))
 
     def _docking_layer(self, embeddings: Embeddings) -> int:
-        return int(embeddings.shape[1]) * self.params.dimension
+        features = int(embeddings.shape[1])
+        return features * self.params.dimension
 
     def _decoder(self) -> int:
         return self.params.decoder_operations(self.pictures.shape)
 
     def _worth(self, operations: int) -> float:
-        return operations / forward_work(self.model, torch.zeros(1, *self.pictures.shape)).operations
+        nothing = torch.zeros(1, *self.pictures.shape)
+        own = forward_work(self.model, nothing)
+        return operations / own.operations

@@ -6,13 +6,13 @@ dimension, Ẽ_k = z(E_k; θ_k^z) the translated embeddings, l(·; θ_global) a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from node.algorithms.dffke.parameters import DFFKE
@@ -44,45 +44,77 @@ def dock(
     device: str = PROCESSOR,
 ) -> Docked:
     """Train docking layers and a head together on ``device``, min Σ_k CE(l(z(E_k; θ_k^z); θ_global), Y_k), by Adam, and
-    discard the head. A client's layer continues from that in ``layers`` if it has the right size. Otherwise it begins
-    anew.
+    discard the head. A client's layer continues from that in ``layers`` if it has the right size. Otherwise it
+    starts from random weights.
 
     Each step takes a mini-batch of every client, so all have equal weight. Clients with fewer mini-batches repeat them.
     """
     random = torch.Generator().manual_seed(seed)
+    z: dict[str, nn.Linear] = {}
     with seeded(seed):
-        docking = {
-            owner: nn.Linear(values.shape[1], params.dimension).to(device) for owner, values in embeddings.items()
-        }
+        for owner, values in embeddings.items():
+            features = values.shape[1]
+            z[owner] = nn.Linear(features, params.dimension).to(device)
         head = nn.Linear(params.dimension, classes).to(device)
-    for owner, layer in docking.items():
-        if owner in layers and layers[owner]["weight"].shape == layer.weight.shape:
-            load_state(layer, layers[owner])
-    inputs = {owner: torch.tensor(values, device=device) for owner, values in embeddings.items()}
-    targets = {owner: torch.tensor(values, device=device) for owner, values in labels.items()}
-    step = Adam([w for part in (*docking.values(), head) for w in part.parameters()], params.learning_rate)
+    for owner, layer in z.items():
+        known = layers.get(owner)
+        if known is not None and known["weight"].shape == layer.weight.shape:
+            load_state(layer, known)
+    e: dict[str, Tensor] = {}
+    y: dict[str, Tensor] = {}
+    for owner, values in embeddings.items():
+        e[owner] = torch.tensor(values, device=device)
+    for owner, classes_of_owner in labels.items():
+        y[owner] = torch.tensor(classes_of_owner, device=device)
+    weights: list[nn.Parameter] = []
+    for module in (*z.values(), head):
+        weights.extend(module.parameters())
+    step = Adam(weights, params.learning_rate)
     for _ in range(params.docking_epochs):
-        orders = {
-            owner: torch.split(torch.randperm(len(values), generator=random).to(device), params.batch_size)
-            for owner, values in inputs.items()
-        }
-        for place in range(max(map(len, orders.values()))):
+        batches = _batches(e, params.batch_size, random)
+        most = max(map(len, batches.values()))
+        for place in range(most):
             losses = []
-            for owner, order in orders.items():
-                batch = order[place % len(order)]
-                losses.append(cross_entropy(head(docking[owner](inputs[owner][batch])), targets[owner][batch]))
+            for owner, batches_of_owner in batches.items():
+                batch = batches_of_owner[place % len(batches_of_owner)]
+                translated = z[owner](e[owner][batch])
+                loss = cross_entropy(head(translated), y[owner][batch])
+                losses.append(loss)
             step(torch.stack(losses).sum())
+    return _docked(z, head, e, y)
+
+
+def _batches(e: Mapping[str, Tensor], batch_size: int, random: torch.Generator) -> dict[str, Sequence[Tensor]]:
+    """The indices of each client's embeddings in mini-batches, in a random order."""
+    batches: dict[str, Sequence[Tensor]] = {}
+    for owner, values in e.items():
+        order = torch.randperm(len(values), generator=random)
+        batches[owner] = torch.split(order.to(values.device), batch_size)
+    return batches
+
+
+def _docked(
+    z: Mapping[str, nn.Linear],
+    head: nn.Linear,
+    e: Mapping[str, Tensor],
+    y: Mapping[str, Tensor],
+) -> Docked:
+    layers = {}
+    translated = {}
+    hits = 0
+    samples = 0
     with torch.inference_mode():
-        translated = {owner: docking[owner](values) for owner, values in inputs.items()}
-        hits = sum(correct(head(values), targets[owner]) for owner, values in translated.items())
-    return Docked(
-        {owner: state_of(layer) for owner, layer in docking.items()},
-        {owner: as_array(values) for owner, values in translated.items()},
-        hits / sum(map(len, targets.values())),
-    )
+        for owner, values in e.items():
+            e_translated = z[owner](values)
+            hits += correct(head(e_translated), y[owner])
+            samples += len(y[owner])
+            layers[owner] = state_of(z[owner])
+            translated[owner] = as_array(e_translated)
+    return Docked(layers, translated, hits / samples)
 
 
 def docking_layer(state: State) -> nn.Linear:
     """The layer of a `Docked` state, frozen."""
     dimension, features = state["weight"].shape
-    return load_state(nn.Linear(features, dimension), state).requires_grad_(False)
+    layer = load_state(nn.Linear(features, dimension), state)
+    return layer.requires_grad_(False)

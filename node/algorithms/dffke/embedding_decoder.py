@@ -8,7 +8,7 @@ Data-Free Knowledge Distillation", IJCAI 2021, which DFFKE names: 4,426,051 para
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,10 @@ class Pictures:
 
     def normalised(self, x: Tensor) -> Tensor:
         """Convert pictures with values from 0 to 1 to a model's input."""
-        mean, std = (torch.tensor(values, device=x.device).reshape(-1, 1, 1) for values in (self.mean, self.std))
-        return (x - mean) / std
+        mean = torch.tensor(self.mean, device=x.device)
+        std = torch.tensor(self.std, device=x.device)
+        centred = x - mean.reshape(-1, 1, 1)
+        return centred / std.reshape(-1, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,8 @@ class ClientModel:
     def made(self, pictures: Pictures) -> Model:
         """The model itself, frozen, in evaluation mode. Raises ModelError if it does not support these pictures."""
         model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
-        return load_state(model, self.state).eval().requires_grad_(False)
+        load_state(model, self.state)
+        return model.eval().requires_grad_(False)
 
 
 class Decoder(nn.Module):
@@ -65,7 +68,8 @@ class Decoder(nn.Module):
     def __init__(self, dimension: int, shape: Shape, width: int) -> None:
         super().__init__()
         channels, *self.sides = shape
-        self.start = (2 * width, *(math.ceil(side / 4) for side in self.sides))
+        quarters = [math.ceil(side / 4) for side in self.sides]
+        self.start = (2 * width, *quarters)
         self.linear = nn.Linear(dimension, math.prod(self.start))
         self.convolutions = nn.Sequential(
             nn.BatchNorm2d(2 * width),
@@ -82,8 +86,10 @@ class Decoder(nn.Module):
         )
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        pictures: Tensor = self.convolutions(self.linear(embeddings).reshape(-1, *self.start))
-        if list(pictures.shape[2:]) != self.sides:
+        start = self.linear(embeddings).reshape(-1, *self.start)
+        pictures: Tensor = self.convolutions(start)
+        sides = list(pictures.shape[2:])
+        if sides != self.sides:
             pictures = interpolate(pictures, size=self.sides, mode="bilinear", align_corners=False)
         return pictures
 
@@ -91,7 +97,8 @@ class Decoder(nn.Module):
 def new_decoder(pictures: Pictures, params: DFFKE, seed: int) -> State:
     """The initial weights of a decoder."""
     with seeded(seed):
-        return state_of(Decoder(params.dimension, pictures.shape, params.width))
+        decoder = Decoder(params.dimension, pictures.shape, params.width)
+        return state_of(decoder)
 
 
 def train_decoder(
@@ -113,26 +120,46 @@ def train_decoder(
     random = torch.Generator().manual_seed(seed)
     dec = _opened(decoder, pictures, params).to(device).train()
     owners = sorted(translated)
-    encoders = [
-        nn.Sequential(clients[each].made(pictures).extractor, docking_layer(layers[each])).to(device) for each in owners
-    ]
-    owner = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)]).to(device)
-    targets = torch.cat([torch.tensor(translated[each]) for each in owners]).to(device)
+    encoders: list[nn.Module] = []
+    places: list[Tensor] = []
+    embeddings: list[Tensor] = []
+    for place, owner in enumerate(owners):
+        h = clients[owner].made(pictures).extractor
+        z = docking_layer(layers[owner])
+        encoders.append(nn.Sequential(h, z).to(device))
+        values = torch.tensor(translated[owner])
+        places.append(torch.full((len(values),), place))
+        embeddings.append(values)
+    place_of_owner = torch.cat(places).to(device)
+    targets = torch.cat(embeddings).to(device)
     step = Adam(list(dec.parameters()), params.learning_rate)
     loss = 0.0
     for _ in range(params.decoder_epochs):
         loss = 0.0
-        for batch in torch.split(torch.randperm(len(targets), generator=random).to(device), params.batch_size):
-            made = pictures.normalised(dec(targets[batch]))
-            errors = []
-            for place, encoder in enumerate(encoders):
-                mine = owner[batch] == place
-                if mine.any():
-                    errors.append((encoder(made[mine]) - targets[batch][mine]).square())
-            error = torch.cat(errors).mean()
+        order = torch.randperm(len(targets), generator=random).to(device)
+        for batch in torch.split(order, params.batch_size):
+            e = targets[batch]
+            x = pictures.normalised(dec(e))
+            error = _error(encoders, x, e, place_of_owner[batch])
             step(error)
             loss += float(error.detach()) * len(batch) / len(targets)
     return state_of(dec), loss
+
+
+def _error(
+    encoders: Sequence[nn.Module],
+    x: Tensor,
+    e: Tensor,
+    place_of_owner: Tensor,
+) -> Tensor:
+    """MSE(z(h(x; θ_k^h); θ_k^z), e) of pictures x of embeddings e, each with the encoder of its owner k."""
+    errors = []
+    for place, encoder in enumerate(encoders):
+        of_owner = place_of_owner == place
+        if of_owner.any():
+            difference = encoder(x[of_owner]) - e[of_owner]
+            errors.append(difference.square())
+    return torch.cat(errors).mean()
 
 
 def synthesise(
@@ -145,13 +172,17 @@ def synthesise(
     """D̂ = Dec(Ẽ) as a model's input (N, *shape), on ``device``. A picture depends only on the decoder and its own
     embedding, so all nodes that hold both make the same picture."""
     dec = _opened(decoder, pictures, params).to(device).eval()
+    parts = []
     with torch.inference_mode():
-        given = torch.tensor(embeddings, device=device)
-        parts = [pictures.normalised(dec(part)) for part in torch.split(given, EVALUATION_BATCH)]
+        e = torch.tensor(embeddings, device=device)
+        for batch in torch.split(e, EVALUATION_BATCH):
+            x = pictures.normalised(dec(batch))
+            parts.append(x)
     if parts:
         return torch.cat(parts)
     return torch.empty(0, *pictures.shape, device=device)
 
 
 def _opened(decoder: State, pictures: Pictures, params: DFFKE) -> Decoder:
-    return load_state(Decoder(params.dimension, pictures.shape, params.width), decoder)
+    dec = Decoder(params.dimension, pictures.shape, params.width)
+    return load_state(dec, decoder)

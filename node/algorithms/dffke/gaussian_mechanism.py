@@ -38,15 +38,18 @@ class Release:
 def clip_rows(x: Tensor, norm: float) -> Tensor:
     """Scale rows (n, d) with a larger L2 norm to ``norm``."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    clipped: Tensor = x * (norm / norms.clamp(min=norm))
+    scale = norm / norms.clamp(min=norm)
+    clipped: Tensor = x * scale
     return clipped
 
 
 def clipped_share(x: Tensor, norm: float) -> float:
     """The share of rows (n, d) that `clip_rows` scales."""
-    if len(x):
-        return float((torch.linalg.vector_norm(x, dim=1) > norm).float().mean())
-    return 0.0
+    if not len(x):
+        return 0.0
+    norms = torch.linalg.vector_norm(x, dim=1)
+    larger = (norms > norm).float()
+    return float(larger.mean())
 
 
 def release(
@@ -67,12 +70,20 @@ def release(
         values = clip_rows(values, params.clip_norm)
         sensitivity = 2 * params.clip_norm
     else:
-        sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
+        changes = values - changed()
+        sensitivity = float(torch.linalg.vector_norm(changes, dim=1).max())
     if params.delta is not None:
         delta = params.delta
     else:
         delta = 1 / samples
     sigma = standard_deviation(params.epsilon, delta, sensitivity)
-    noise = sigma * torch.randn(values.shape, generator=random).to(values.device)
-    bounded = params.privacy == "clip" and delta < 1
-    return Release(as_array(values + noise), sensitivity, delta, sigma, clipped, bounded)
+    standard_normal = torch.randn(values.shape, generator=random)
+    noise = sigma * standard_normal.to(values.device)
+    return Release(
+        as_array(values + noise),
+        sensitivity=sensitivity,
+        delta=delta,
+        sigma=sigma,
+        clipped=clipped,
+        bounded=params.privacy == "clip" and delta < 1,
+    )

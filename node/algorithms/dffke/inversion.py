@@ -58,36 +58,50 @@ def invert(
     params: DFFKE,
     seed: int,
 ) -> dict[str, Bytes]:
-    """Attack a client at the coordinator, whose ``learner`` this is. Return "reconstructed", the pictures guessed from
+    """Attack a client with the coordinator's ``learner``. Return "reconstructed", the pictures guessed from
     ``embeddings`` (n, d), and "synthetic", the client's synthetic pictures; each (n, *shape)."""
+    device = learner.device
     pictures = pictures_of(learner)
     random = torch.Generator().manual_seed(seed)
-    mine = torch.from_numpy(np.array(learner.data.array("x_test")))
-    mine = mine[torch.randperm(len(mine), generator=random)[: params.inversion_samples]].to(learner.device)
-    encoder = client.made(pictures).extractor.to(learner.device)
-    with torch.no_grad():
-        known = torch.cat([encoder(learner.normalise(part)) for part in torch.split(mine, EVALUATION_BATCH)])
+    x = torch.from_numpy(np.array(learner.data.array("x_test")))
+    order = torch.randperm(len(x), generator=random)
+    chosen = order[: params.inversion_samples]
+    x = x[chosen].to(device)
+    known = _encoded(learner, client, x)
     if params.privacy == "clip":
         known = clip_rows(known, params.clip_norm)
-    sent = torch.tensor(embeddings, device=learner.device)
+    sent = torch.tensor(embeddings, device=device)
     if params.privacy == "none":
         noise = 0.0
     else:
         noise = noise_deviation(sent, known)
-    generator = train_inversion(known, mine / 255, noise, params, seed)
-    decoder = Decoder(params.dimension, pictures.shape, params.width).to(learner.device)
+    g = train_inversion(known, x / 255, noise, params, seed)
+    decoder = Decoder(params.dimension, pictures.shape, params.width).to(device)
     load_state(decoder, synthetic.decoder)
+    translated = torch.tensor(synthetic.embeddings, device=device)
     return {
-        "reconstructed": _bytes_of(generator, sent),
-        "synthetic": _bytes_of(decoder, torch.tensor(synthetic.embeddings, device=learner.device)),
+        "reconstructed": _bytes_of(g, sent),
+        "synthetic": _bytes_of(decoder, translated),
     }
+
+
+def _encoded(learner: Learner, client: ClientModel, x: Tensor) -> Tensor:
+    """h(x; θ^h) of bytes x with the client's encoder."""
+    encoder = client.made(pictures_of(learner)).extractor.to(learner.device)
+    parts = []
+    with torch.no_grad():
+        for batch in torch.split(x, EVALUATION_BATCH):
+            parts.append(encoder(learner.normalise(batch)))
+        return torch.cat(parts)
 
 
 def noise_deviation(sent: Tensor, known: Tensor) -> float:
     """Estimate the standard deviation of the noise in embeddings (n, d) from embeddings (m, d) of other pictures
     without noise: variances add up."""
-    more = sent.var(dim=0, correction=0).mean() - known.var(dim=0, correction=0).mean()
-    return float(more.clamp(min=0).sqrt())
+    variance_sent = sent.var(dim=0, correction=0).mean()
+    variance_known = known.var(dim=0, correction=0).mean()
+    excess = variance_sent - variance_known
+    return float(excess.clamp(min=0).sqrt())
 
 
 def train_inversion(
@@ -99,15 +113,21 @@ def train_inversion(
 ) -> Decoder:
     """G ← min MSE(G(known + N(0, noise² I)), mine) for pictures (m, *shape) with values from 0 to 1 and their
     embeddings (m, d), by Adam over ``inversion_epochs`` passes."""
+    device = known.device
     random = torch.Generator().manual_seed(seed)
+    shape = tuple(mine.shape[1:])
     with seeded(seed):
-        generator = Decoder(known.shape[1], tuple(mine.shape[1:]), params.width).to(known.device).train()
-    step = Adam(list(generator.parameters()), params.learning_rate)
+        g = Decoder(known.shape[1], shape, params.width)
+    g.to(device).train()
+    step = Adam(list(g.parameters()), params.learning_rate)
     for _ in range(params.inversion_epochs):
-        for batch in torch.split(torch.randperm(len(mine), generator=random).to(known.device), params.batch_size):
-            noised = known[batch] + noise * torch.randn(known[batch].shape, generator=random).to(known.device)
-            step(mse_loss(generator(noised), mine[batch]))
-    return generator
+        order = torch.randperm(len(mine), generator=random).to(device)
+        for batch in torch.split(order, params.batch_size):
+            e = known[batch]
+            standard_normal = torch.randn(e.shape, generator=random).to(device)
+            noised = e + noise * standard_normal
+            step(mse_loss(g(noised), mine[batch]))
+    return g
 
 
 def judge(
@@ -116,49 +136,75 @@ def judge(
     params: DFFKE,
     seed: int,
 ) -> dict[str, Any]:
-    """Score guesses at the pictures whose embeddings the client, whose ``learner`` this is, shared with this ``seed``.
+    """Score guesses at the pictures of which the client with this ``learner`` shared embeddings with this ``seed``.
 
     Return the fields for the record: the number of ``samples``, the `Score` of each kind of guess and of the class
     means, and ``inversion`` of the ``private`` pictures and of the guesses, in base64, with their ``shape``.
     Only here do private pictures leave the client, for the record of the run.
     """
     x, y = learner.train_data
-    chosen = embedded(len(y), params, torch.Generator().manual_seed(seed)).to(x.device)
+    random = torch.Generator().manual_seed(seed)
+    chosen = embedded(len(y), params, random).to(x.device)
     private = as_array(x[chosen])
-    kinds = {**guesses, "class_mean": class_means(learner)[as_array(y[chosen])]}
-    shown = min(params.inversion, LARGEST // (private[0].size * (1 + len(kinds))))
+    labels = as_array(y[chosen])
+    kinds = {**guesses, "class_mean": class_means(learner)[labels]}
+    bytes_each = private[0].size * (1 + len(kinds))
+    shown = min(params.inversion, LARGEST // bytes_each)
+    scores = {}
+    pictures = {"private": _base64(private[:shown])}
+    for kind, guessed in kinds.items():
+        scores[kind] = asdict(score(guessed, private))
+        pictures[kind] = _base64(guessed[:shown])
     return {
         "samples": len(private),
         "shape": list(private.shape[1:]),
-        "scores": {kind: asdict(score(made, private)) for kind, made in kinds.items()},
-        "pictures": {
-            kind: [base64.b64encode(picture.tobytes()).decode() for picture in made[:shown]]
-            for kind, made in {"private": private, **kinds}.items()
-        },
+        "scores": scores,
+        "pictures": pictures,
     }
+
+
+def _base64(pictures: Bytes) -> list[str]:
+    encoded = []
+    for picture in pictures:
+        text = base64.b64encode(picture.tobytes()).decode()
+        encoded.append(text)
+    return encoded
 
 
 def class_means(learner: Learner) -> Bytes:
     """The mean test picture of each class (classes, *shape). The mean of all pictures for a class without pictures."""
     x = np.array(learner.data.array("x_test"))
     y = np.array(learner.data.array("y_test"))
-    means = [
-        x[y == label].mean(axis=0) if (y == label).any() else x.mean(axis=0) for label in range(learner.data.classes)
-    ]
+    means = []
+    for label in range(learner.data.classes):
+        of_class = y == label
+        pictures = x[of_class] if of_class.any() else x
+        means.append(pictures.mean(axis=0))
     return np.rint(means).astype(np.uint8)
 
 
 def score(guesses: Bytes, private: Bytes) -> Score:
     """Compare guesses with the private pictures, both (n, *shape)."""
-    ours, theirs = (
-        torch.from_numpy(values.reshape(len(values), -1) / np.float32(255)) for values in (guesses, private)
-    )
+    ours = _from_0_to_1(guesses)
+    theirs = _from_0_to_1(private)
     nearest = torch.cdist(ours, theirs).argmin(dim=1)
-    recognised = (nearest == torch.arange(len(theirs))).float().mean()
-    return Score(float(mse_loss(ours, theirs)), float(recognised))
+    own = torch.arange(len(theirs))
+    recognised = (nearest == own).float().mean()
+    mse = mse_loss(ours, theirs)
+    return Score(float(mse), float(recognised))
+
+
+def _from_0_to_1(pictures: Bytes) -> Tensor:
+    """Pictures as rows (n, bytes of a picture)."""
+    rows = pictures.reshape(len(pictures), -1)
+    return torch.from_numpy(rows / np.float32(255))
 
 
 def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
+    generator.eval()
+    parts = []
     with torch.no_grad():
-        made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, EVALUATION_BATCH)])
-    return as_array((made * 255).round().to(torch.uint8))
+        for batch in torch.split(embeddings, EVALUATION_BATCH):
+            parts.append(generator(batch))
+        pictures = torch.cat(parts)
+    return as_array((pictures * 255).round().to(torch.uint8))

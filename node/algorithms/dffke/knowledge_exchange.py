@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 from node.algorithms.dffke.docking import Labels
@@ -69,17 +69,24 @@ def train_epoch(
     learner.set(state)
     model = learner.model.train()
     x, y = learner.train_data
-    step = Adam(list(model.parameters()), params.learning_rate).resumed(moments)
+    step = Adam(list(model.parameters()), params.learning_rate)
+    step = step.resumed(moments)
     loss = 0.0
     hits = 0
     with seeded(seed):  # dropout, too
         for batch in _shuffled(y, params):
+            labels = y[batch]
             logits = model(learner.normalise(x[batch]))
-            error = cross_entropy(logits, y[batch])
+            error = cross_entropy(logits, labels)
             step(error)
             loss += float(error.detach()) * len(batch) / len(y)
-            hits += correct(logits, y[batch])
-    return Epoch(learner.get(), step.state(), loss, hits / len(y))
+            hits += correct(logits, labels)
+    return Epoch(
+        state=learner.get(),
+        moments=step.state(),
+        loss=loss,
+        accuracy=hits / len(y),
+    )
 
 
 def embed(
@@ -100,16 +107,23 @@ def embed(
     else:
         highest = float(x.max())
 
-    def encode(part: Tensor) -> Tensor:
+    def h(part: Tensor) -> Tensor:
         return _in_batches(model.extractor, learner.normalise(part))
 
-    changed = lambda: encode(with_another_pixel(pictures, 0.0, highest, random))  # noqa: E731
-    return release(encode(pictures), changed, params, len(y), random), as_array(y[chosen])
+    def h_of_changed() -> Tensor:
+        changed = with_another_pixel(pictures, 0.0, highest, random)
+        return h(changed)
+
+    e = h(pictures)
+    released = release(e, h_of_changed, params, len(y), random)
+    return released, as_array(y[chosen])
 
 
 def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
     """The ascending indices of the samples to embed among ``count``: the first draw of `embed`."""
-    return torch.randperm(count, generator=random)[: params.embeddings].sort().values
+    order = torch.randperm(count, generator=random)
+    chosen = order[: params.embeddings]
+    return chosen.sort().values
 
 
 def teach(
@@ -123,15 +137,31 @@ def teach(
     learner.set(state)
     model = learner.model.eval()
     random = torch.Generator().manual_seed(seed)
+    noising = params.noising_of_logits()
     released = []
     for transfer in transfers:
-        made = _made(learner, transfer, params)
-        lowest = float(made.min())
-        highest = float(made.max())
-        changed = lambda: _in_batches(model, with_another_pixel(made, lowest, highest, random))  # noqa: E731, B023
-        noising = params.noising_of_logits()
-        released.append(release(_in_batches(model, made), changed, noising, learner.samples, random))
+        pictures = _synthesised(learner, transfer, params)
+        logits = _released_logits(model, pictures, noising, learner.samples, random)
+        released.append(logits)
     return released
+
+
+def _released_logits(
+    model: nn.Module,
+    pictures: Tensor,
+    params: DFFKE,
+    samples: int,
+    random: torch.Generator,
+) -> Release:
+    lowest = float(pictures.min())
+    highest = float(pictures.max())
+
+    def logits_of_changed() -> Tensor:
+        changed = with_another_pixel(pictures, lowest, highest, random)
+        return _in_batches(model, changed)
+
+    logits = _in_batches(model, pictures)
+    return release(logits, logits_of_changed, params, samples, random)
 
 
 def exchange(
@@ -143,7 +173,9 @@ def exchange(
     seed: int,
 ) -> Exchanged:
     """Learn from the other clients: lessons are on the current synthetic pictures, reviews on those of the memory."""
-    return learn(learner, state, _joined(learner, lessons, params), _joined(learner, reviews, params), params, seed)
+    current = _joined(learner, lessons, params)
+    past = _joined(learner, reviews, params)
+    return learn(learner, state, current, past, params, seed)
 
 
 def learn(
@@ -162,8 +194,12 @@ def learn(
     """
     learner.set(state)
     model = learner.model
-    (x, y), (past_x, past_y) = current, past
-    model.train() if params.exchange_statistics == "batch" else model.eval()
+    x, y = current
+    past_x, past_y = past
+    if params.exchange_statistics == "batch":
+        model.train()
+    else:
+        model.eval()
     step = Adam(list(model.parameters()), params.learning_rate)
     losses = []
     review_losses = []
@@ -172,14 +208,15 @@ def learn(
     with seeded(seed):
         for _ in range(params.exchange_epochs):
             batches = _shuffled(y, params)
+            past_batches: Sequence[Tensor] = ()
             if len(past_y):
                 past_batches = _shuffled(past_y, params)
-            else:
-                past_batches = ()
-            reviewed = islice(cycle(past_batches), len(batches))
+            reviewed = cycle(past_batches)
             for batch in batches:
-                losses.append(_take(step, divergence(y[batch], model(x[batch]), params.divergence)))
-                for review in islice(reviewed, 1):
+                loss = divergence(y[batch], model(x[batch]), params.divergence)
+                losses.append(_take(step, loss))
+                review = next(reviewed, None)
+                if review is not None:
                     loss = divergence(past_y[review], model(past_x[review]), params.divergence)
                     review_losses.append(_take(step, loss))
                 for pictures, labels in islice(own, own_steps):
@@ -192,12 +229,14 @@ def _private_batches(learner: Learner, params: DFFKE) -> Iterator[Taught]:
     x, y = learner.train_data
     while True:
         for batch in _shuffled(y, params):
-            yield learner.normalise(x[batch]), y[batch]
+            pictures = learner.normalise(x[batch])
+            yield pictures, y[batch]
 
 
 def _shuffled(y: Tensor, params: DFFKE) -> Sequence[Tensor]:
     """Mini-batches of indices of y in a random order, on the device of y."""
-    return torch.split(torch.randperm(len(y)).to(y.device), params.batch_size)
+    order = torch.randperm(len(y)).to(y.device)
+    return torch.split(order, params.batch_size)
 
 
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
@@ -206,8 +245,12 @@ def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
     p = log_softmax(teacher, dim=1)
     q = log_softmax(student, dim=1)
     if direction == "student":
-        p, q = q, p
-    return kl_div(q, p, reduction="batchmean", log_target=True)
+        target = q
+        prediction = p
+    else:
+        target = p
+        prediction = q
+    return kl_div(prediction, target, reduction="batchmean", log_target=True)
 
 
 def _take(step: Adam, loss: Tensor) -> float:
@@ -215,16 +258,22 @@ def _take(step: Adam, loss: Tensor) -> float:
     return float(loss.detach())
 
 
-def _made(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
-    return synthesise(transfer.decoder, transfer.embeddings, pictures_of(learner), params, str(learner.device))
+def _synthesised(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
+    pictures = pictures_of(learner)
+    device = str(learner.device)
+    return synthesise(transfer.decoder, transfer.embeddings, pictures, params, device)
 
 
 def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taught:
     """The pictures and logits of all lessons, one lesson after the other."""
     if not lessons:
         return NOTHING
-    made = torch.cat([_made(learner, each.transfer, params) for each in lessons])
-    return made, torch.cat([torch.tensor(each.logits) for each in lessons]).to(learner.device)
+    pictures = []
+    logits = []
+    for lesson in lessons:
+        pictures.append(_synthesised(learner, lesson.transfer, params))
+        logits.append(torch.tensor(lesson.logits))
+    return torch.cat(pictures), torch.cat(logits).to(learner.device)
 
 
 def with_another_pixel(
@@ -234,17 +283,27 @@ def with_another_pixel(
     random: torch.Generator,
 ) -> Tensor:
     """Set one random pixel of each picture (N, channels, height, width) to a random value, appendix G."""
+    device = x.device
+    pictures, channels, height, width = x.shape
+    rows = torch.randint(height, (pictures,), generator=random)
+    columns = torch.randint(width, (pictures,), generator=random)
+    uniform = torch.rand(pictures, channels, generator=random)
+    values = lowest + (highest - lowest) * uniform
+    every = torch.arange(pictures, device=device)
     changed = x.clone()
-    rows, columns = (torch.randint(side, (len(x),), generator=random).to(x.device) for side in x.shape[2:])
-    values = lowest + (highest - lowest) * torch.rand(len(x), x.shape[1], generator=random)
-    changed[torch.arange(len(x), device=x.device), :, rows, columns] = values.to(x.device, x.dtype)
+    changed[every, :, rows.to(device), columns.to(device)] = values.to(device, x.dtype)
     return changed
 
 
 def _in_batches(module: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    outputs = []
     with torch.inference_mode():
-        return torch.cat([module(part) for part in torch.split(x, EVALUATION_BATCH)])
+        for part in torch.split(x, EVALUATION_BATCH):
+            outputs.append(module(part))
+        return torch.cat(outputs)
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    if not values:
+        return 0.0
+    return sum(values) / len(values)

@@ -112,8 +112,12 @@ class DFFKE(LocalTraining):
 
     def noising_of_logits(self) -> DFFKE:
         """These parameters, with the privacy that applies to logits."""
-        norm = self.clip_norm if self.logits_clip_norm is None else self.logits_clip_norm
-        privacy = "none" if self.noised == "embeddings" else self.privacy
+        norm = self.clip_norm
+        if self.logits_clip_norm is not None:
+            norm = self.logits_clip_norm
+        privacy = self.privacy
+        if self.noised == "embeddings":
+            privacy = "none"
         return replace(self, clip_norm=norm, privacy=privacy)
 
     @property
@@ -129,30 +133,43 @@ class DFFKE(LocalTraining):
         which the memory has as many. Making a picture takes a third of learning from it (`node.algorithms.dffke.cost`).
         """
         alone = super().longest_training(work)
-        own = min(work.samples, self.embeddings)
         if not self.exchange_epochs:
             return alone
+        own = min(work.samples, self.embeddings)
         new = own * (work.clients - 1)
-        made = work.worth(self.decoder_operations(work.shape))
-        private = math.ceil(new / self.batch_size) * self.private_steps * self.batch_size
-        learning = self.exchange_epochs * (2 * new + private) + made * 2 * new / 3
-        return max(alone, learning + 2 * own * (1 + made))
+        operations = self.decoder_operations(work.shape)
+        decoding = work.worth(operations)
+        batches = math.ceil(new / self.batch_size)
+        private = batches * self.private_steps * self.batch_size
+        current_and_past = 2 * new
+        learning = self.exchange_epochs * (current_and_past + private) + decoding * 2 * new / 3
+        teaching = 2 * own * (1 + decoding)
+        return max(alone, learning + teaching)
 
     def decoder_operations(self, shape: Shape) -> int:
         """Multiply-adds of the decoder for one picture."""
         channels, *sides = shape
         quarters = [math.ceil(side / 4) for side in sides]
-        network = Layers((self.dimension,)).linear(2 * self.width * math.prod(quarters))
-        for inside, width, scale in ((2, 2, 2), (2, 1, 4)):
-            network.shape = (inside * self.width, *(scale * side for side in quarters))
-            network.convolution(width * self.width, 3, padding=1)
-        return network.convolution(channels, 3, padding=1).size().operations
+        halves = [2 * side for side in quarters]
+        full = [4 * side for side in quarters]
+        wide = 2 * self.width
+        network = Layers((self.dimension,)).linear(wide * math.prod(quarters))
+        network.shape = (wide, *halves)
+        network.convolution(wide, 3, padding=1)
+        network.shape = (wide, *full)
+        network.convolution(self.width, 3, padding=1)
+        network.convolution(channels, 3, padding=1)
+        return network.size().operations
 
     def beside_model(self, samples: int, features: int) -> int:
-        if self.exchange_epochs:
-            return min(samples, self.embeddings) * (4 * features + LABEL_BYTES)
-        return 0
+        if not self.exchange_epochs:
+            return 0
+        bytes_each = 4 * features + LABEL_BYTES
+        return min(samples, self.embeddings) * bytes_each
 
     def between_clients(self, samples: int, classes: int) -> int:
-        logits = 4 * min(samples, self.embeddings) * classes
-        return 2 * logits if self.exchange_epochs else 0  # on the current pictures, and on as many of the memory's
+        if not self.exchange_epochs:
+            return 0
+        pictures = min(samples, self.embeddings)
+        logits = 4 * pictures * classes
+        return 2 * logits  # on the current pictures, and on as many of the memory's

@@ -28,9 +28,10 @@ Departures:
 - A client shares `embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as
   they are trained.
 - With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories.
-- A client that drops out misses the phases meanwhile and takes part in the next one. A client that comes back and has
-  not shared its model learns from the others. A restarted client keeps its model and begins with an empty memory.
-- A restarted coordinator begins the round again, or the next one if the exchange has begun. It holds the clients'
+- A client that drops out misses the phases until it is back and takes part in the next one. A client that comes back
+  and has not shared its model learns from the others. A restarted client keeps its model and starts with an empty
+  memory.
+- A restarted coordinator repeats the round, or starts the next one if the exchange has begun. It holds the clients'
   models while it trains, and none between rounds, unless `gathering.late` makes it keep late ones.
 
 `inversion` adds the attack of appendix C by a curious coordinator. It keeps the clients' last shared knowledge and
@@ -53,13 +54,13 @@ from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_d
 from node.algorithms.dffke.gaussian_mechanism import Release
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
-from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, lesson
+from node.algorithms.dffke.synthetic import Auxiliary, Lesson, Synthetic, Transfer, fingerprint, lesson
 from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
 from node.learning.class_metrics import of_classes
 from node.learning.training import Scope
-from node.messaging.wire import Message
+from node.messaging.wire import Message, Tensors
 from node.role import Role
 
 
@@ -87,14 +88,15 @@ class Coordinator(Role):
     """Trains docking layers and the decoder. Reports the mean accuracy of the clients' models."""
 
     async def run(self) -> None:
-        if self.params.inversion and self.learner.data.array("x_test").dtype != np.uint8:
-            raise NodeError(f"inversion: {self.params.inversion} needs pictures of bytes, not of floats: set it to 0")
+        params = self.params
+        if params.inversion and self.learner.data.array("x_test").dtype != np.uint8:
+            raise NodeError(f"inversion: {params.inversion} needs pictures of bytes, not of floats: set it to 0")
         kept = self.kept()
         self.seen: Seen | None = None
         async for t in self.rounds():
-            requested = participants(self, self.params.participation, t)
+            requested = participants(self, params.participation, t)
             await self.publish(self.children, "begin", round=t, participants=requested)
-            if self.params.exchange_epochs:
+            if params.exchange_epochs:
                 kept = await self.enable_exchange(kept, requested, t)
             await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
             # Clients wait for each other, so they may take twice the deadline of each wait.
@@ -107,24 +109,38 @@ class Coordinator(Role):
     def kept(self) -> Auxiliary:
         """The state after the last finished round, else the initial state."""
         if self.restored is not None:
-            return Auxiliary.of_tensors(self.restored.tensors, self.restored.fields["past"])
-        return Auxiliary(new_decoder(pictures_of(self.learner), self.params, self.seed("decoder")))
+            past = self.restored.fields["past"]
+            return Auxiliary.of_tensors(self.restored.tensors, past)
+        pictures = pictures_of(self.learner)
+        decoder = new_decoder(pictures, self.params, self.seed("decoder"))
+        return Auxiliary(decoder)
 
     async def enable_exchange(self, kept: Auxiliary, requested: list[str], t: int) -> Auxiliary:
         """Sections 3.1 and 3.2: make Dec and {Ẽ_k} from the clients' shared knowledge, and publish them."""
-        knowledge = shared(await self.gather("knowledge", requested, round=t))
+        messages = await self.gather("knowledge", requested, round=t)
+        knowledge = shared(messages)
         if not knowledge.models:
             return kept
         pictures = pictures_of(self.learner)
         docked, decoder = await self.unify(kept, knowledge, pictures, t)
-        made = Synthetic(decoder, docked.translated)
+        synthetic = Synthetic(decoder, docked.translated)
         if self.params.inversion:
-            self.seen = Seen(t, knowledge, made)
-        synthetic = made.to_tensors()
-        past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
-        fields = {"participants": requested, "past": list(past), "identity": fingerprint(synthetic)}
-        await self.publish(self.children, "exchange", synthetic, owned=True, round=t, **fields)
-        return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
+            self.seen = Seen(t, knowledge, synthetic)
+        tensors = synthetic.to_tensors()
+        reviewed = min(len(kept.past), self.params.memory_rounds)
+        first = len(kept.past) - reviewed
+        await self.publish(
+            self.children,
+            "exchange",
+            tensors,
+            owned=True,
+            round=t,
+            participants=requested,
+            past=list(kept.past[first:]),
+            identity=fingerprint(tensors),
+        )
+        layers = kept.layers | docked.layers
+        return Auxiliary(decoder, layers, (*kept.past, t))
 
     async def unify(
         self,
@@ -137,14 +153,29 @@ class Coordinator(Role):
         params = self.params
         embeddings = knowledge.embeddings
         cost = Cost(self.learner.outline, pictures, params)
-        seed = self.seed("docking", str(t))
-        samples = cost.docking(embeddings)
-        given = (embeddings, knowledge.labels, kept.layers, pictures.classes)
-        docked: Docked = await self.compute(dock, *given, params, seed, self.device, samples=samples)
-        seed = self.seed("decoding", str(t))
-        samples = cost.decoding(embeddings, knowledge.models)
-        transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
-        decoder, loss = await self.compute(train_decoder, *transfer, params, seed, self.device, samples=samples)
+        docked: Docked = await self.compute(
+            dock,
+            embeddings,
+            knowledge.labels,
+            kept.layers,
+            pictures.classes,
+            params,
+            self.seed("docking", str(t)),
+            self.device,
+            samples=cost.docking(embeddings),
+        )
+        decoder, loss = await self.compute(
+            train_decoder,
+            kept.decoder,
+            knowledge.models,
+            docked.layers,
+            docked.translated,
+            pictures,
+            params,
+            self.seed("decoding", str(t)),
+            self.device,
+            samples=cost.decoding(embeddings, knowledge.models),
+        )
         self.report(
             round=t,
             scope="train",
@@ -157,11 +188,18 @@ class Coordinator(Role):
         """Appendix C. The attack is no part of the system, so it takes no time under `sim`: mode "other"."""
         guesses = {}
         for owner, model in seen.knowledge.models.items():
-            seed = self.seed("inversion", owner)
-            embeddings = seen.knowledge.embeddings[owner]
-            known = (model, embeddings, seen.synthetic.of([owner]))
-            guesses[owner] = await self.compute(self.learner.apply, invert, *known, self.params, seed, mode="other")
-        await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=seen.knowledge.rounds)
+            guesses[owner] = await self.compute(
+                self.learner.apply,
+                invert,
+                model,
+                seen.knowledge.embeddings[owner],
+                seen.synthetic.of([owner]),
+                self.params,
+                self.seed("inversion", owner),
+                mode="other",
+            )
+        rounds = seen.knowledge.rounds
+        await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=rounds)
         await self.gather("judged", list(guesses), round=seen.round, quorum=0)
 
 
@@ -171,21 +209,32 @@ class Client(Role):
     async def run(self) -> None:
         if not self.neighbours and self.params.exchange_epochs:
             raise NodeError(f"{self.name} reaches no other client: give links an edge-edge, or topology mesh: true")
-        self.theta: State = self.restored.tensors if self.restored else self.learner.initial()
-        fields = self.restored.fields if self.restored else {}
-        self.trained: int = fields.get("trained", 0)  # the last round of local training
-        self.exchanged: str = fields.get("exchanged", "")  # the last exchange
-        self.begun = 0
-        self.memory: dict[int, Synthetic] = {}
+        self.begin()
         while True:
             message = await self.receive("begin", "exchange", "inverted", sender=self.parent)
+            t = round_of(message)
             match message.kind:
                 case "begin":
-                    await self.learn_alone(round_of(message), message.fields["participants"])
+                    await self.learn_alone(t, message.fields["participants"])
                 case "exchange":
-                    await self.learn_together(message, round_of(message))
+                    await self.learn_together(message, t)
                 case "inverted":
-                    await self.judge(message, round_of(message))
+                    await self.judge(message, t)
+
+    def begin(self) -> None:
+        """Set the first state: the kept one after a restart."""
+        self.theta: State
+        self.trained = 0  # the last round of local training
+        self.exchanged = ""  # the last exchange
+        if self.restored is None:
+            self.theta = self.learner.initial()
+        else:
+            fields = self.restored.fields
+            self.theta = self.restored.tensors
+            self.trained = fields.get("trained", 0)
+            self.exchanged = fields.get("exchanged", "")
+        self.begun = 0
+        self.memory: dict[int, Synthetic] = {}
 
     async def learn_alone(self, t: int, participants: list[str]) -> None:
         """Lines 3 to 7 of Algorithm 1. A client that was interrupted after the training shares once more."""
@@ -197,7 +246,8 @@ class Client(Role):
             self.trained = t
             await self.keep(t)
             if "own" in self.learner.tests:
-                self.report(round=t, scope="own-before-exchange", accuracy=await self.accuracy("own"))
+                accuracy = await self.accuracy("own")
+                self.report(round=t, scope="own-before-exchange", accuracy=accuracy)
         if self.params.exchange_epochs:
             await self.share(t)
         else:
@@ -206,14 +256,20 @@ class Client(Role):
     async def train_until_accurate(self, t: int) -> None:
         """Equation 9."""
         moments: State = {}
+        samples = self.learner.samples
         if self.trained:
             limit = self.params.epochs
         else:
             limit = self.params.first_epochs
         for epoch in range(1, limit + 1):
-            seed = self.seed("epoch", str(t), str(epoch))
             done = await self.compute(
-                self.learner.apply, train_epoch, self.theta, moments, self.params, seed, samples=self.learner.samples
+                self.learner.apply,
+                train_epoch,
+                self.theta,
+                moments,
+                self.params,
+                self.seed("epoch", str(t), str(epoch)),
+                samples=samples,
             )
             self.theta = done.state
             moments = done.moments
@@ -229,13 +285,19 @@ class Client(Role):
 
     async def share(self, t: int) -> None:
         """Send θ_k, E_k and Y_k to the coordinator. A client without data sends an empty message."""
-        if not self.learner.samples:
+        samples = self.learner.samples
+        if not samples:
             await self.send(self.parent, "knowledge", round=t, samples=0)
             return
-        count = min(self.learner.samples, self.params.embeddings)
-        seed = self.seed("embeddings", str(t))
+        count = min(samples, self.params.embeddings)
         released, labels = await self.compute(
-            self.learner.apply, embed, self.theta, self.params, seed, samples=count, mode="evaluate"
+            self.learner.apply,
+            embed,
+            self.theta,
+            self.params,
+            self.seed("embeddings", str(t)),
+            samples=count,
+            mode="evaluate",
         )
         self.report(
             round=t,
@@ -245,52 +307,78 @@ class Client(Role):
         )
         if self.params.privacy != "none":
             self.note_privacy("embeddings", [released], "each embedding, once, given the model", t)
-        tensors = joined(model=self.theta) | {"embeddings": released.values, "labels": labels}
-        model = {"model": self.model, "model_params": self.model_params}
-        await self.send(self.parent, "knowledge", tensors, owned=True, round=t, samples=count, **model)
+        tensors = joined(model=self.theta)
+        tensors["embeddings"] = released.values
+        tensors["labels"] = labels
+        await self.send(
+            self.parent,
+            "knowledge",
+            tensors,
+            owned=True,
+            round=t,
+            samples=count,
+            model=self.model,
+            model_params=self.model_params,
+        )
 
     def note_privacy(
         self,
-        of: str,
+        kind: str,
         released: Sequence[Release],
         guarantee: str,
         t: int,
     ) -> None:
         """Record the noise of what is sent, the largest of several releases, the share of rows that were clipped for
         it, and its ``guarantee`` if there is one."""
-        largest = max(released, key=lambda each: each.sigma)
-        rows = sum(len(each.values) for each in released)
+        rows = 0
+        clipped = []
+        for release in released:
+            rows += len(release.values)
+            clipped.append(release.clipped * len(release.values))
+        largest = max(released, key=lambda release: release.sigma)
+        if not largest.bounded:
+            guarantee = "none"
         self.note(
             "privacy",
             round=t,
-            of=of,
+            of=kind,
             mechanism=self.params.privacy,
             epsilon=self.params.epsilon,
             delta=largest.delta,
             sensitivity=largest.sensitivity,
             sigma=largest.sigma,
-            clipped=sum(each.clipped * len(each.values) for each in released) / max(rows, 1),
-            guarantee=guarantee if largest.bounded else "none",
+            clipped=sum(clipped) / max(rows, 1),
+            guarantee=guarantee,
         )
 
     async def learn_together(self, message: Message, t: int) -> None:
         """Lines 14 to 21. The exchange of an earlier round is only kept in memory."""
         now = Synthetic.of_tensors(message.tensors)
         participants = message.fields["participants"]
-        past = {r: self.memory[r] for r in message.fields["past"] if r in self.memory}
-        if self.params.memory_rounds:
-            kept = sorted((self.memory | {t: now}).items())
-            self.memory = dict(kept[-self.params.memory_rounds - 1 :])
+        identity = message.fields["identity"]
+        rounds = message.fields["past"]
+        past = {r: self.memory[r] for r in rounds if r in self.memory}
+        self.remember(now, t)
         if self.name not in participants or t < self.begun:
             return
-        identity = message.fields["identity"]
         if identity != self.exchanged:
-            share = 1 / max(1, len(message.fields["past"]))
-            reviewed = {r: self.reviewed(synthetic, r, t, share) for r, synthetic in past.items()}
+            share = 1 / max(1, len(rounds))
+            reviewed = {}
+            for r, synthetic in past.items():
+                reviewed[r] = self.reviewed(synthetic, r, t, share)
             await self.exchange_knowledge(now, reviewed, participants, identity, t)
             self.exchanged = identity
             await self.keep(t)
         await self.conclude(t)
+
+    def remember(self, now: Synthetic, t: int) -> None:
+        """Keep the exchange of round t and the `memory_rounds` before it."""
+        if not self.params.memory_rounds:
+            return
+        self.memory = self.memory | {t: now}
+        excess = len(self.memory) - (self.params.memory_rounds + 1)
+        for r in sorted(self.memory)[: max(excess, 0)]:
+            del self.memory[r]
 
     def reviewed(
         self,
@@ -303,9 +391,11 @@ class Client(Role):
         rounds together have the size of one round."""
         chosen = {}
         for owner, values in synthetic.embeddings.items():
-            random = np.random.default_rng(derive_seed(self.shared_seed("review"), str(t), str(r), owner))
+            seed = derive_seed(self.shared_seed("review"), str(t), str(r), owner)
+            random = np.random.default_rng(seed)
             count = max(1, round(share * len(values)))
-            chosen[owner] = values[np.sort(random.choice(len(values), count, replace=False))]
+            rows = random.choice(len(values), count, replace=False)
+            chosen[owner] = values[np.sort(rows)]
         return Synthetic(synthetic.decoder, chosen)
 
     async def exchange_knowledge(
@@ -318,67 +408,129 @@ class Client(Role):
     ) -> None:
         """Lines 16 to 20: send Ŷ_k to the peers, gather theirs, and learn from current and past ones alternately."""
         sets = {t: now, **past}
-        peers = [each for each in self.neighbours if each in participants]
+        peers = [peer for peer in self.neighbours if peer in participants]
         if self.name in now.embeddings:
-            logits = await self.teach(
-                {r: each.of([self.name]) for r, each in sets.items() if self.name in each.embeddings}, t
-            )
+            logits = await self.teach(self.own_pictures(sets), t)
             await self.publish(peers, "logits", logits, owned=True, round=t, identity=identity)
-        owners = [each for each in peers if each in now.embeddings]
-        answers = await self.gather("logits", owners, round=t, quorum=0)
-        teachers = {each.sender: each.tensors for each in answers if each.fields["identity"] == identity}
-        lessons = {r: each for r in sets if (each := lesson(sets[r], str(r), teachers)) is not None}
+        teachers = await self.gather_logits(peers, now, identity, t)
+        lessons: dict[int, Lesson] = {}
+        for r, synthetic in sets.items():
+            of_round = lesson(synthetic, str(r), teachers)
+            if of_round is not None:
+                lessons[r] = of_round
         if t not in lessons:
             return
+        current = lessons[t]
         reviews = [lessons[r] for r in sorted(lessons) if r != t]
-        new = len(lessons[t].logits)
-        old = sum(len(each.logits) for each in reviews)
-        seed = self.seed("exchange", str(t))
-        samples = self.cost.exchange(new, old)
+        await self.learn_from(current, reviews, len(teachers), t)
+
+    def own_pictures(self, sets: Mapping[int, Synthetic]) -> dict[int, Transfer]:
+        """D̂_k and B_k^t: this client's synthetic pictures in each round that has some."""
+        own = {}
+        for r, synthetic in sets.items():
+            if self.name in synthetic.embeddings:
+                own[r] = synthetic.of([self.name])
+        return own
+
+    async def gather_logits(
+        self,
+        peers: Sequence[str],
+        now: Synthetic,
+        identity: str,
+        t: int,
+    ) -> dict[str, Tensors]:
+        """The logits of the peers that made them on the same synthetic pictures as this client."""
+        owners = [peer for peer in peers if peer in now.embeddings]
+        answers = await self.gather("logits", owners, round=t, quorum=0)
+        teachers: dict[str, Tensors] = {}
+        for answer in answers:
+            if answer.fields["identity"] == identity:
+                teachers[answer.sender] = answer.tensors
+        return teachers
+
+    async def learn_from(
+        self,
+        current: Lesson,
+        reviews: list[Lesson],
+        teachers: int,
+        t: int,
+    ) -> None:
+        """Lines 19 and 20: minimise equations 13 and 14 in turns."""
+        new = len(current.logits)
+        old = sum(len(review.logits) for review in reviews)
         done = await self.compute(
-            self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, seed, samples=samples
+            self.learner.apply,
+            exchange,
+            self.theta,
+            [current],
+            reviews,
+            self.params,
+            self.seed("exchange", str(t)),
+            samples=self.cost.exchange(new, old),
         )
         self.theta = done.state
         self.report(
-            round=t, scope="train", exchange_loss=done.loss, review_loss=done.review_loss, teachers=len(teachers)
+            round=t,
+            scope="train",
+            exchange_loss=done.loss,
+            review_loss=done.review_loss,
+            teachers=teachers,
         )
 
     async def teach(self, own: Mapping[int, Transfer], t: int) -> State:
         """Ŷ_k on the client's own synthetic pictures, by round."""
-        seed = self.seed("logits", str(t))
         transfers = list(own.values())
-        samples = self.cost.teaching(sum(len(each.embeddings) for each in transfers))
+        pictures = sum(len(transfer.embeddings) for transfer in transfers)
         released = await self.compute(
-            self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"
+            self.learner.apply,
+            teach,
+            self.theta,
+            transfers,
+            self.params,
+            self.seed("logits", str(t)),
+            samples=self.cost.teaching(pictures),
+            mode="evaluate",
         )
         if self.params.noising_of_logits().privacy != "none":
             self.note_privacy("logits", released, "single rows of logits, once", t)
-        return {str(r): each.values for r, each in zip(own, released, strict=True)}
+        logits = {}
+        for r, release in zip(own, released, strict=True):
+            logits[str(r)] = release.values
+        return logits
 
     async def conclude(self, t: int) -> None:
         """Evaluate θ_k on the global and the own test set, and report the accuracies."""
+        limit = self.params.evaluate_samples
         accuracies: dict[str, Any] = {}
         for scope in self.learner.tests:
-            found = await evaluated(self, self.theta, scope, self.params.evaluate_samples)
-            self.report(round=t, scope=scope, accuracy=found.accuracy, **of_classes(found.metrics))
-            accuracies |= means_over_clients(scope, "accuracy", found)
+            result = await evaluated(self, self.theta, scope, limit)
+            by_class = of_classes(result.metrics)
+            self.report(round=t, scope=scope, accuracy=result.accuracy, **by_class)
+            accuracies |= means_over_clients(scope, "accuracy", result)
         await self.send(self.parent, "finished", round=t, samples=self.learner.samples, **accuracies)
 
     async def judge(self, inverted: Message, t: int) -> None:
         """Compare the coordinator's reconstructions with this client's private pictures."""
         shared = inverted.fields["shared"][self.name]
-        found = await self.compute(
-            self.learner.apply, judge, inverted.tensors, self.params, self.seed("embeddings", str(shared)), mode="other"
+        record = await self.compute(
+            self.learner.apply,
+            judge,
+            inverted.tensors,
+            self.params,
+            self.seed("embeddings", str(shared)),
+            mode="other",
         )
-        self.note("inversion", round=shared, **found)
+        self.note("inversion", round=shared, **record)
         await self.send(self.parent, "judged", round=t)
 
     @property
     def cost(self) -> Cost:
-        return Cost(self.learner.outline, pictures_of(self.learner), self.params)
+        pictures = pictures_of(self.learner)
+        return Cost(self.learner.outline, pictures, self.params)
 
     async def accuracy(self, scope: Scope) -> float:
-        return (await evaluated(self, self.theta, scope, self.params.evaluate_samples)).accuracy
+        result = await evaluated(self, self.theta, scope, self.params.evaluate_samples)
+        return result.accuracy
 
     async def keep(self, t: int) -> None:
         await self.checkpoint(t, self.theta, trained=self.trained, exchanged=self.exchanged)
@@ -386,16 +538,25 @@ class Client(Role):
 
 def shared(messages: Sequence[Message]) -> Knowledge:
     """The shared knowledge of the clients that have data."""
-    holding = [each for each in messages if each.fields["samples"]]
-    return Knowledge(
-        {
-            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], parted(each.tensors, "model"))
-            for each in holding
-        },
-        {each.sender: each.tensors["embeddings"] for each in holding},
-        {each.sender: each.tensors["labels"] for each in holding},
-        {each.sender: round_of(each) for each in holding},
-    )
+    models = {}
+    embeddings = {}
+    labels = {}
+    rounds = {}
+    for message in messages:
+        if message.fields["samples"]:
+            client = message.sender
+            models[client] = _model_of(message)
+            embeddings[client] = message.tensors["embeddings"]
+            labels[client] = message.tensors["labels"]
+            rounds[client] = round_of(message)
+    return Knowledge(models, embeddings, labels, rounds)
+
+
+def _model_of(message: Message) -> ClientModel:
+    name = message.fields["model"]
+    model_params = message.fields["model_params"]
+    state = parted(message.tensors, "model")
+    return ClientModel(name, model_params, state)
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Coordinator, "edge": Client}

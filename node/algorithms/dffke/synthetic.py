@@ -42,14 +42,17 @@ class Synthetic:
 
     def of(self, owners: Iterable[str]) -> Transfer:
         """The pictures of some owners, one owner after the other."""
-        return Transfer(self.decoder, np.concatenate([self.embeddings[owner] for owner in owners]))
+        embeddings = [self.embeddings[owner] for owner in owners]
+        return Transfer(self.decoder, np.concatenate(embeddings))
 
     def to_tensors(self) -> State:
         return joined(decoder=self.decoder, embeddings=self.embeddings)
 
     @classmethod
     def of_tensors(cls, tensors: Tensors) -> Synthetic:
-        return cls(parted(tensors, "decoder"), parted(tensors, "embeddings"))
+        decoder = parted(tensors, "decoder")
+        embeddings = parted(tensors, "embeddings")
+        return cls(decoder, embeddings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,27 +64,39 @@ class Auxiliary:
     past: tuple[int, ...] = ()
 
     def to_tensors(self) -> State:
-        return joined(decoder=self.decoder, docking=joined(**self.layers))
+        docking = joined(**self.layers)
+        return joined(decoder=self.decoder, docking=docking)
 
     @classmethod
     def of_tensors(cls, tensors: Tensors, past: Sequence[int]) -> Auxiliary:
+        decoder = parted(tensors, "decoder")
         docking = parted(tensors, "docking")
-        owners = sorted({name.split("/")[0] for name in docking})
-        return cls(parted(tensors, "decoder"), {owner: parted(docking, owner) for owner in owners}, tuple(past))
+        layers: dict[str, State] = {}
+        for owner in sorted({name.split("/")[0] for name in docking}):
+            layers[owner] = parted(docking, owner)
+        return cls(decoder, layers, tuple(past))
 
 
 def lesson(synthetic: Synthetic, key: str, teachers: Mapping[str, Tensors]) -> Lesson | None:
     """The synthetic pictures of the teachers that sent logits on them under ``key``. None if there are none."""
-    owners = [each for each in sorted(teachers) if key in teachers[each] and each in synthetic.embeddings]
+    owners = []
+    logits = []
+    for teacher in sorted(teachers):
+        has_logits = key in teachers[teacher]
+        if has_logits and teacher in synthetic.embeddings:
+            owners.append(teacher)
+            logits.append(teachers[teacher][key])
     if not owners:
         return None
-    return Lesson(synthetic.of(owners), np.concatenate([teachers[each][key] for each in owners]))
+    pictures = synthetic.of(owners)
+    return Lesson(pictures, np.concatenate(logits))
 
 
 def fingerprint(tensors: Tensors) -> str:
     """SHA-256 of names, types, shapes and values: equal only for equal tensors."""
     digest = hashlib.sha256()
     for name, values in sorted(tensors.items()):
-        digest.update(f"{name}\0{values.dtype.str}{values.shape}".encode())
+        form = f"{name}\0{values.dtype.str}{values.shape}"
+        digest.update(form.encode())
         digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()

@@ -45,41 +45,62 @@ class EncryptedSet:
 
     def parts(self) -> list[Part]:
         """The samples in parts of `PART_BYTES` of pictures, or of one sample each if a sample is larger."""
-        size = max(1, PART_BYTES // max(1, self.images[:1].nbytes))
-        cuts = [slice(start, start + size) for start in range(0, len(self), size)]
-        return [{"images": self.images[cut], "outputs": self.outputs[cut]} for cut in cuts]
+        bytes_each = self.images[:1].nbytes
+        size = max(1, PART_BYTES // max(1, bytes_each))
+        parts = []
+        for start in range(0, len(self), size):
+            samples = slice(start, start + size)
+            part = {"images": self.images[samples], "outputs": self.outputs[samples]}
+            parts.append(part)
+        return parts
 
     def taken(self, order: NDArray[np.int64]) -> EncryptedSet:
         """The samples at these places, in this order."""
-        return EncryptedSet(self.images[order], self.outputs[order], self.layer, self.low, self.high)
+        return EncryptedSet(
+            images=self.images[order],
+            outputs=self.outputs[order],
+            layer=self.layer,
+            low=self.low,
+            high=self.high,
+        )
 
 
-NOTHING = EncryptedSet(np.empty(0, np.uint8), np.empty(0, np.float32), np.empty((0, 0), np.float32))
+NOTHING = EncryptedSet(
+    images=np.empty(0, np.uint8),
+    outputs=np.empty(0, np.float32),
+    layer=np.empty((0, 0), np.float32),
+)
 
 
 @dataclass(eq=False)
 class Incoming:
-    """A set that is being received: it has `parts` parts; those `here` have arrived, by number."""
+    """A set that is being received: it has `parts` parts; `received`: those that have arrived, by number."""
 
     layer: Floats
     parts: int
     low: float
     high: float
-    here: dict[int, Part] = field(default_factory=dict)
+    received: dict[int, Part] = field(default_factory=dict)
 
     def lacks(self, part: int) -> bool:
-        return part < self.parts and part not in self.here
+        return part < self.parts and part not in self.received
 
     @property
     def complete(self) -> bool:
-        return len(self.here) == self.parts
+        return len(self.received) == self.parts
 
     def set(self) -> EncryptedSet:
         """The whole set, of one part at least."""
-        images, outputs = (
-            np.concatenate([self.here[p][name] for p in range(self.parts)]) for name in ("images", "outputs")
+        parts = [self.received[part] for part in range(self.parts)]
+        images = [part["images"] for part in parts]
+        outputs = [part["outputs"] for part in parts]
+        return EncryptedSet(
+            images=np.concatenate(images),
+            outputs=np.concatenate(outputs),
+            layer=self.layer,
+            low=self.low,
+            high=self.high,
         )
-        return EncryptedSet(images, outputs, self.layer, self.low, self.high)
 
 
 def stochastic_layer(features: int, seed: int, kind: str) -> Floats:
@@ -88,7 +109,9 @@ def stochastic_layer(features: int, seed: int, kind: str) -> Floats:
     identity: Floats = np.eye(features, dtype=np.float32)
     if kind in ("noise", "none"):
         return identity
-    matrix = np.random.default_rng(seed).standard_normal((features, features)) / math.sqrt(features)
+    random = np.random.default_rng(seed)
+    standard_normal = random.standard_normal((features, features))
+    matrix = standard_normal / math.sqrt(features)
     r: Floats = matrix.astype(np.float32)
     if kind == "gauss":
         return r
@@ -103,7 +126,8 @@ class FeatureNoise:
 
     def __call__(self, features: Tensor) -> Tensor:
         sigma = features.detach().std(correction=0)
-        return features + sigma * torch.randn(features.shape, generator=self._random).to(features.device)
+        standard_normal = torch.randn(features.shape, generator=self._random)
+        return features + sigma * standard_normal.to(features.device)
 
 
 def through(
@@ -114,7 +138,9 @@ def through(
 ) -> Tensor:
     """f(x; θ^g, θ^c, θ^l): logits with the stochastic layer between extractor and classifier."""
     features = model.extractor(x) @ layer.T
-    return cast(Tensor, model.classifier(features if noise is None else noise(features)))
+    if noise is not None:
+        features = noise(features)
+    return cast(Tensor, model.classifier(features))
 
 
 def resemblance(x: Tensor, images: Tensor) -> float:
@@ -122,13 +148,15 @@ def resemblance(x: Tensor, images: Tensor) -> float:
     of the absolute correlation over a picture's values, from 0 to 1. A picture of one value everywhere counts as 0."""
     a = _contrast(x)
     b = _contrast(images)
-    return float((a * b).sum(1).abs().median())
+    correlations = (a * b).sum(1)
+    return float(correlations.abs().median())
 
 
 def _contrast(x: Tensor) -> Tensor:
     """Each picture (N, ...) less its mean, scaled to the norm 1; zeros for one that varies by rounding only."""
     values = x.flatten(1)
-    varying = values - values.mean(1, keepdim=True)
+    means = values.mean(1, keepdim=True)
+    varying = values - means
     norms = varying.norm(dim=1)
     rounding = 1e-6 * values.norm(dim=1)
     scales = torch.where(norms > rounding, 1 / norms, 0.0)
@@ -139,20 +167,27 @@ def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
     """The nearest of 256 equal steps between the least and the largest number, and those two."""
     low = float(x.min())
     high = float(x.max())
-    scale = 255 / (high - low) if high > low else 0.0
-    return np.rint((x - low) * scale).astype(np.uint8), low, high
+    if high > low:
+        scale = 255 / (high - low)
+    else:
+        scale = 0.0
+    steps = np.rint((x - low) * scale)
+    return steps.astype(np.uint8), low, high
 
 
 def to_input(images: Tensor, low: float, high: float) -> Tensor:
     """Convert received pictures to the model's input."""
-    if images.dtype == torch.uint8:
-        return low + images.float() * ((high - low) / 255)
-    return images
+    if images.dtype != torch.uint8:
+        return images
+    step = (high - low) / 255
+    return low + images.float() * step
 
 
 def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:
     """L_dis of a batch (equation 6): KL(peer's outputs ‖ softmax of the logits), the `mean` or `sum` over samples."""
-    return divergence(logits, outputs, "batchmean" if reduction == "mean" else "sum")
+    if reduction == "mean":
+        return divergence(logits, outputs, "batchmean")
+    return divergence(logits, outputs, "sum")
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,23 +202,29 @@ class Distillation:
     noise_seed: int | None = None  # of the layer `noise`
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
+        device = batch.x.device
         lesson = self.lessons[batch.epoch]
         start = batch.place * self.batch_size
-        taken = slice(start, start + self.batch_size)
-        arrays = lesson.images[taken], lesson.outputs[taken], lesson.layer
-        images, outputs, layer = (torch.tensor(each, device=batch.x.device) for each in arrays)
+        samples = slice(start, start + self.batch_size)
+        images = torch.tensor(lesson.images[samples], device=device)
+        outputs = torch.tensor(lesson.outputs[samples], device=device)
+        layer = torch.tensor(lesson.layer, device=device)
+        x = to_input(images, lesson.low, lesson.high)
         with unrecorded(model):
-            logits = through(model, layer, to_input(images, lesson.low, lesson.high), self._noise)
-        return self.lambda_dis * knowledge_loss(outputs, logits, self.reduction)
+            logits = through(model, layer, x, self._noise)
+        l_dis = knowledge_loss(outputs, logits, self.reduction)
+        return self.lambda_dis * l_dis
 
     @cached_property
     def _noise(self) -> FeatureNoise | None:
-        return None if self.noise_seed is None else FeatureNoise(self.noise_seed)
+        if self.noise_seed is None:
+            return None
+        return FeatureNoise(self.noise_seed)
 
 
 @contextlib.contextmanager
 def unrecorded(model: Model) -> Iterator[None]:
-    """Make batch normalisation use the batch's statistics meanwhile. The running statistics stay unchanged."""
+    """Make batch normalisation use the statistics of each batch. The running statistics stay unchanged."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     for norm in norms:
         norm.track_running_stats = False

@@ -1,4 +1,4 @@
-"""FedEDS' data encryptor: a U-Net g(x; φ) whose pictures one frozen model recognises through its stochastic layer.
+"""FedEDS' data encryptor: a U-Net g(x; φ). One frozen model recognises its pictures through a stochastic layer.
 
 It learns to change a picture so that the model classifies it with the layer between extractor and classifier (equation
 3). This obscures pictures but does not encrypt them: the cloud makes the layer, and the layer is sent with the pictures
@@ -7,10 +7,11 @@ It learns to change a picture so that the model classifies it with the layer bet
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
@@ -30,7 +31,7 @@ from node.learning.batching import batches
 from node.learning.devices import as_array, seeded
 from node.learning.local_training import EVALUATION_BATCH
 from node.learning.networks.zoo import forward_work
-from node.learning.optimizers import Adam, optimizer
+from node.learning.optimizers import Adam, DescentStep, optimizer
 from node.learning.training import Learner
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
@@ -57,26 +58,42 @@ class UNet(nn.Module):
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.enter = DoubleConvolution(channels, width)
-        self.down = nn.ModuleList(
-            nn.Sequential(nn.MaxPool2d(2), DoubleConvolution(inside, 2 * inside)) for inside in (width, 2 * width)
-        )
-        self.grow = nn.ModuleList(
-            nn.ConvTranspose2d(inside, inside // 2, 2, stride=2) for inside in (4 * width, 2 * width)
-        )
-        self.up = nn.ModuleList(DoubleConvolution(inside, inside // 2) for inside in (4 * width, 2 * width))
+        self.down = nn.ModuleList([self._level_down(width), self._level_down(2 * width)])
+        self.grow = nn.ModuleList([self._doubling(4 * width), self._doubling(2 * width)])
+        self.up = nn.ModuleList([self._level_up(4 * width), self._level_up(2 * width)])
         self.leave = nn.Conv2d(width, channels, 1)
 
+    @staticmethod
+    def _level_down(inside: int) -> nn.Module:
+        convolutions = DoubleConvolution(inside, 2 * inside)
+        return nn.Sequential(nn.MaxPool2d(2), convolutions)
+
+    @staticmethod
+    def _doubling(inside: int) -> nn.Module:
+        return nn.ConvTranspose2d(inside, inside // 2, 2, stride=2)
+
+    @staticmethod
+    def _level_up(inside: int) -> nn.Module:
+        return DoubleConvolution(inside, inside // 2)
+
     def forward(self, x: Tensor) -> Tensor:
-        skipped = [self.enter(x)]
+        x = self.enter(x)
+        skipped = []
         for down in self.down:
-            skipped.append(down(skipped[-1]))
-        x = skipped.pop()
+            skipped.append(x)
+            x = down(x)
         for grow, up in zip(self.grow, self.up, strict=True):
-            x = grow(x)
-            beside = skipped.pop()
-            x = pad(x, (0, beside.shape[3] - x.shape[3], 0, beside.shape[2] - x.shape[2]))  # sides that were odd
-            x = up(torch.cat([beside, x], dim=1))
+            skip = skipped.pop()
+            x = _padded(grow(x), skip)
+            x = up(torch.cat([skip, x], dim=1))
         return cast(Tensor, self.leave(x))
+
+
+def _padded(x: Tensor, like: Tensor) -> Tensor:
+    """Pictures with the sides of others: a side that was odd lost one value in the pooling."""
+    height = like.shape[2] - x.shape[2]
+    width = like.shape[3] - x.shape[3]
+    return pad(x, (0, width, 0, height))
 
 
 def unet(shape: Shape, width: int, seed: int) -> UNet:
@@ -95,38 +112,69 @@ def encrypt(
     active. Return the encrypted pictures and the model's outputs on them, in the order of the node's samples."""
     learner.set(theta)
     model = learner.model.eval()
-    turn = torch.tensor(layer, device=learner.device)
+    theta_l = torch.tensor(layer, device=learner.device)
     x, y = learner.train_data
     random = learner.random("encryptor", 0)
-    g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63))).to(learner.device)
+    seed = int(random.integers(2**63))
+    g = unet(learner.data.shape, params.encryptor_width, seed)
+    g.to(learner.device).train()
+    noise: FeatureNoise | None = None
     if params.layer == "noise":
-        noise = FeatureNoise(int(random.integers(2**63)))
-    else:
-        noise = None
+        noise_seed = int(random.integers(2**63))
+        noise = FeatureNoise(noise_seed)
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
-    weights = list(g.train().parameters())
-    adamw = params.encryptor_optimizer == "adamw"
-    step = Adam(weights, training.learning_rate, decay=ADAMW_DECAY) if adamw else optimizer(weights, training)
+    phi = list(g.parameters())
+    step: DescentStep
+    if params.encryptor_optimizer == "adamw":
+        step = Adam(phi, training.learning_rate, decay=ADAMW_DECAY)
+    else:
+        step = optimizer(phi, training)
     for _, _, batch in batches(learner.samples, training, random, learner.device):
-        step(cross_entropy(through(model, turn, g(learner.normalise(x[batch])), noise), y[batch]))
+        encrypted = g(learner.normalise(x[batch]))
+        logits = through(model, theta_l, encrypted, noise)
+        step(cross_entropy(logits, y[batch]))
     g.eval()
     with torch.inference_mode():
-        chunks = [g(learner.normalise(chunk)) for chunk in torch.split(x, EVALUATION_BATCH)]
-        floats: Floats = as_array(torch.cat(chunks))
-        images, low, high = to_bytes(floats) if params.images == "uint8" else (floats, 0.0, 0.0)
-        travelled = torch.split(torch.from_numpy(images).to(learner.device), EVALUATION_BATCH)
-        outputs = [through(model, turn, to_input(chunk, low, high), noise).softmax(1) for chunk in travelled]
-    return EncryptedSet(images, as_array(torch.cat(outputs)), layer, low, high)
+        floats = _encrypted_pictures(g, learner, x)
+        images: NDArray[Any] = floats
+        low = 0.0
+        high = 0.0
+        if params.images == "uint8":
+            images, low, high = to_bytes(floats)
+        sent = torch.from_numpy(images).to(learner.device)
+        outputs = []
+        for chunk in torch.split(sent, EVALUATION_BATCH):
+            logits = through(model, theta_l, to_input(chunk, low, high), noise)
+            outputs.append(logits.softmax(1))
+    return EncryptedSet(
+        images=images,
+        outputs=as_array(torch.cat(outputs)),
+        layer=layer,
+        low=low,
+        high=high,
+    )
 
 
-def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
-    """The share of the node's samples whose label is the largest output, and the resemblance of the pictures sent."""
+def _encrypted_pictures(g: UNet, learner: Learner, x: Tensor) -> Floats:
+    chunks = []
+    for chunk in torch.split(x, EVALUATION_BATCH):
+        chunks.append(g(learner.normalise(chunk)))
+    encrypted: Floats = as_array(torch.cat(chunks))
+    return encrypted
+
+
+def recognised(learner: Learner, encrypted: EncryptedSet) -> tuple[float, float]:
+    """The share of the node's samples with the largest output at their label, and the resemblance of the pictures."""
     x, y = learner.train_data
-    images = to_input(torch.from_numpy(made.images).to(learner.device), made.low, made.high)
-    return float(np.mean(made.outputs.argmax(1) == as_array(y))), resemblance(learner.normalise(x), images)
+    sent = torch.from_numpy(encrypted.images).to(learner.device)
+    images = to_input(sent, encrypted.low, encrypted.high)
+    right = encrypted.outputs.argmax(1) == as_array(y)
+    accuracy = float(np.mean(right))
+    return accuracy, resemblance(learner.normalise(x), images)
 
 
 def worth(learner: Learner, params: FedEDS) -> float:
     """The cost of one sample in the encryptor's training, in samples of the model's own training."""
-    work = forward_work(learner.outline, torch.from_numpy(learner.data.zeros(1)))
+    sample = torch.from_numpy(learner.data.zeros(1))
+    work = forward_work(learner.outline, sample)
     return params.encryptor_worth(learner.data.shape, work)

@@ -19,6 +19,12 @@ def _effort(size: Size) -> float:
     return size.operations + VALUE * size.values
 
 
+def _level(shape: Shape, part: int) -> list[int]:
+    """The sides of pictures that were halved to 1 / `part`."""
+    _, *sides = shape
+    return [side // part for side in sides]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FedEDS(LocalTraining):
     """FedEDS on top of a base algorithm. Local training as in the paper's experiments.
@@ -95,8 +101,12 @@ class FedEDS(LocalTraining):
 
     @property
     def most_epochs(self) -> int:
-        longest = self.epochs_max if self.annealing else self.epochs
-        return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures and the own
+        longest = self.epochs
+        if self.annealing:
+            longest = self.epochs_max
+        if self.exchange:
+            return 2 * longest  # an epoch sees a peer's pictures and the own
+        return longest
 
     @property
     def smallest_picture(self) -> int:
@@ -104,32 +114,53 @@ class FedEDS(LocalTraining):
 
     def longest_training(self, work: ClientWork) -> float:
         """A round or, before the first one, the training of the model and of its encryptor."""
+        alone = super().longest_training(work)
         if not self.exchange:
-            return super().longest_training(work)
+            return alone
         worth = self.encryptor_worth(work.shape, work.model)
-        made = work.samples * (self.model_epochs + self.encryptor_epochs * worth)
-        return max(super().longest_training(work), made)
+        epochs = self.model_epochs + self.encryptor_epochs * worth
+        before_first_round = work.samples * epochs
+        return max(alone, before_first_round)
 
     def encryptor_worth(self, shape: Shape, model: Size) -> float:
         """The cost of one sample in the training of the U-Net (`node.algorithms.fededs.encryptor`), in samples of the
         model's own training. A transposed convolution of stride 2 takes as many multiply-adds as one of 1x1 on its
         output."""
-        channels, *sides = shape
-        network = Layers(shape)
         width = self.encryptor_width
-        for inside, outside, part in ((0, 1, 1), (1, 2, 2), (2, 4, 4), (4, 2, 2), (2, 1, 1)):  # down, and up again
-            level = [side // part for side in sides]
-            if inside > outside:
-                network.shape = (inside * width, *level)
-                network.convolution(outside * width, 1)
-            network.shape = (inside * width or channels, *level)
-            for _ in range(2):
-                network.convolution(outside * width, 3, padding=1, bias=False).normalisation().activation()
-        return 1 + _effort(network.convolution(channels, 1).size()) / max(_effort(model), 1)
+        channels = shape[0]
+        network = Layers(shape)
+        self._double_convolution(network, shape, 1, channels, width)
+        self._double_convolution(network, shape, 2, width, 2 * width)
+        self._double_convolution(network, shape, 4, 2 * width, 4 * width)
+        for part, inside in ((2, 4 * width), (1, 2 * width)):
+            network.shape = (inside, *_level(shape, part))
+            network.convolution(inside // 2, 1)  # the transposed one
+            self._double_convolution(network, shape, part, inside, inside // 2)
+        network.convolution(channels, 1)
+        return 1 + _effort(network.size()) / max(_effort(model), 1)
+
+    @staticmethod
+    def _double_convolution(
+        network: Layers,
+        shape: Shape,
+        part: int,
+        inside: int,
+        width: int,
+    ) -> None:
+        """Add two convolutions to `width` channels, on pictures with sides of 1 / `part` of those of `shape`."""
+        network.shape = (inside, *_level(shape, part))
+        for _ in range(2):
+            convolution = network.convolution(width, 3, padding=1, bias=False)
+            convolution.normalisation().activation()
 
     def between_clients(self, samples: int, classes: int) -> int:
-        return PART_BYTES + 4 * samples * classes if self.exchange else 0
+        if not self.exchange:
+            return 0
+        outputs = 4 * samples * classes
+        return PART_BYTES + outputs
 
     def training(self, epochs: int, learning_rate: float | None = None) -> LocalTraining:
         """Local training for `epochs` epochs: of the model or, with `learning_rate`, of the encryptor."""
-        return self.local(epochs=epochs, learning_rate=self.learning_rate if learning_rate is None else learning_rate)
+        if learning_rate is None:
+            learning_rate = self.learning_rate
+        return self.local(epochs=epochs, learning_rate=learning_rate)

@@ -17,7 +17,7 @@ Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: fal
 local training, unless `normalisation: algorithm-4` changes base fednova.
 
 Exchange of sets: an edge that has made its set *offers* it with its layer to its neighbours. They *request* one part
-after another. So after a break only missing parts are sent, and late edges are served, too. Round 1 begins when all
+after another. So after a break only missing parts are sent, and late edges are served, too. Round 1 starts when all
 present edges have made their sets, or the scenario's deadline after the first edge has. An edge trains when it has the
 sets of all present neighbours, or has waited for them until the deadline.
 
@@ -36,7 +36,7 @@ Departures (profile `literal` takes equation 6, Algorithm 4 and SGD as printed):
   its set with running statistics, its peers learn from it with those of each batch.
 - An edge without any peer's set trains with λ_c = 1.
 - θ_0 is the run's first model. Every node can make it, so it is sent once, in round 1.
-- An edge that joins after the first round has begun learns from the others' sets and makes none. A set that arrives
+- An edge that joins after the start of the first round learns from the others' sets and makes none. A set that arrives
   later is used from the next round on.
 """
 
@@ -78,12 +78,16 @@ def local_epochs(t: int, p: FedEDS) -> int:
         return p.epochs
     if t <= p.turn_start:
         return p.epochs_max
-    return p.epochs_max - (p.epochs_max - p.epochs) * (t - p.turn_start) // (p.turn_end - p.turn_start)
+    fall = p.epochs_max - p.epochs
+    passed = t - p.turn_start
+    duration = p.turn_end - p.turn_start
+    return p.epochs_max - fall * passed // duration
 
 
 def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
     """λ_c and λ_dis, equations 9 and 10: one half each at first, 1 and 0 as soon as λ_dis is below ε."""
-    lambda_dis = 1 - 1 / (1 + math.exp(-p.m * (t - 1)))
+    logistic = 1 / (1 + math.exp(-p.m * (t - 1)))
+    lambda_dis = 1 - logistic
     if lambda_dis < p.epsilon:
         return (1.0, 0.0)
     return (1 - lambda_dis, lambda_dis)
@@ -97,13 +101,19 @@ def algorithm_4(
 ) -> State:
     """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁). This steps
     away from the clients' models, 1/η times as far. Integer counters take the maximum."""
-    result = weighted_mean(states, [1.0] * len(states))
+    equal_weights = [1.0] * len(states)
+    result = weighted_mean(states, equal_weights)
     mean_a = sum(a) / len(a)
     for name, values in w.items():
         if values.dtype.kind == "f":
             theta = values.astype(np.float64)
-            deltas = [(w_k[name] - theta) / (eta * a_k) for w_k, a_k in zip(states, a, strict=True)]
-            result[name] = (theta - mean_a * np.mean(deltas, axis=0)).astype(values.dtype)
+            deltas = []
+            for theta_k, a_k in zip(states, a, strict=True):
+                delta = (theta_k[name] - theta) / (eta * a_k)
+                deltas.append(delta)
+            mean_delta = np.mean(deltas, axis=0)
+            stepped = theta - mean_a * mean_delta
+            result[name] = stepped.astype(values.dtype)
     return result
 
 
@@ -114,7 +124,8 @@ class Sum:
     terms: tuple[ExtraLoss, ...]
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        return torch.stack([term(model, batch) for term in self.terms]).sum()
+        values = [term(model, batch) for term in self.terms]
+        return torch.stack(values).sum()
 
 
 class Cloud(fednova.Cloud):
@@ -122,11 +133,19 @@ class Cloud(fednova.Cloud):
 
     async def run(self) -> None:
         if self.params.exchange and self.restored is None:
-            await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children}, owned=True)
-            first = await self.receive("ready")
-            await self.gather("ready", set(self.children) - {first.sender}, round=0, quorum=0)
-            self.withdraw("layer")  # edges that join from now on make no set
+            await self.start_exchange()
         await super().run()
+
+    async def start_exchange(self) -> None:
+        """Send the layers, and wait until the edges have offered their sets."""
+        layers = {}
+        for edge in self.children:
+            layers[edge] = {"layer": self.layer(edge)}
+        await self.publish_each("layer", layers, owned=True)
+        first = await self.receive("ready")
+        others = set(self.children) - {first.sender}
+        await self.gather("ready", others, round=0, quorum=0)
+        self.withdraw("layer")  # edges that join from now on make no set
 
     def layer(self, edge: str) -> Floats:
         """The matrix θ^l of an edge."""
@@ -138,17 +157,22 @@ class Cloud(fednova.Cloud):
             return await average(self, updates, w)
         if self.params.normalisation == "steps":
             return await super().aggregate(updates, w, t)
-        holding = with_samples(self, fitting(self, updates, w, "epochs"))
-        a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
-        if holding:
-            return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate)
-        return w
+        counted = with_samples(self, fitting(self, updates, w, "epochs"))
+        if not counted:
+            return w
+        states = []
+        a = []
+        for update in counted:
+            epochs = update.fields["epochs"]
+            states.append(update.tensors)
+            a.append(fednova.accumulated(epochs, self.params.momentum))
+        return algorithm_4(w, states, a, self.params.learning_rate)
 
 
 class Edge(Role):
     """Shares an encrypted set with its neighbours, then trains on its own data and learns from their sets."""
 
-    theta_k: State | None = None  # the model of Algorithm 1, if round 1 begins from it
+    theta_k: State | None = None  # the model of Algorithm 1, if round 1 starts from it
 
     async def run(self) -> None:
         if not self.params.exchange:
@@ -162,74 +186,122 @@ class Edge(Role):
         self.sets: dict[str, Incoming] = {}
         self.collected = False
         async with self.beside(self.serve()):
-            await self.learn(await self.prepare())
+            model = await self.prepare()
+            await self.learn(model)
 
     async def learn(self, model: Message | None = None) -> None:
-        """Take part in rounds for ever. `model` is the message of the first round, if it has arrived already."""
+        """Take part in rounds without end. `model` is the message of the first round, if it has arrived already."""
         while True:
-            model = model or await self.receive("model", sender=self.parent)
+            if model is None:
+                model = await self.receive("model", sender=self.parent)
             t = round_of(model)
             result = await self.transfer_knowledge(model.tensors, t)
             self.report(round=t, scope="train", **result.metrics)
             await evaluate(self, result.weights, t)
-            counts = {"samples": result.samples, "steps": result.steps, "epochs": local_epochs(t, self.params)}
-            await self.send(self.parent, "update", result.weights, owned=True, round=t, **counts)
+            await self.send(
+                self.parent,
+                "update",
+                result.weights,
+                owned=True,
+                round=t,
+                samples=result.samples,
+                steps=result.steps,
+                epochs=local_epochs(t, self.params),
+            )
             model = None
 
     async def transfer_knowledge(self, w: State, t: int) -> TrainResult:
         """Algorithm 2."""
         p = self.params
-        epochs = local_epochs(t, self.params)
+        epochs = local_epochs(t, p)
         lambda_c, lambda_dis = scaling_factors(t, p)
         lessons: tuple[EncryptedSet, ...] = ()
         if p.exchange and lambda_dis > 0:
             lessons = await self.lessons(t, epochs)
         elif p.exchange:
             self.sets.clear()  # they are not used any more
-        terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" and p.mu else []
+        terms: list[ExtraLoss] = []
+        if p.base == "fedprox" and p.mu:
+            terms.append(ProximalTerm(w, p.mu))
         if lessons:
-            if p.layer == "noise":
-                noise = int(self.learner.random("layer noise", t).integers(2**63))
-            else:
-                noise = None
-            terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation, noise))
-        extra = Sum(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
-        training = p.training(epochs)
-        samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
+            terms.append(self.distillation(lessons, lambda_dis, t))
+        else:
+            lambda_c = 1.0
+        start = w
         if t == 1 and self.theta_k is not None:
             start = self.theta_k
-        else:
-            start = w
+        training = p.training(epochs)
+        samples = self.learner.work(training)
+        for lesson in lessons:
+            samples += len(lesson)
         return await self.compute(
-            self.learner.train, start, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
+            self.learner.train,
+            start,
+            training,
+            t,
+            _total(terms),
+            lambda_c,
+            samples=samples,
+            mode="train",
         )
 
+    def distillation(
+        self,
+        lessons: tuple[EncryptedSet, ...],
+        lambda_dis: float,
+        t: int,
+    ) -> Distillation:
+        p = self.params
+        noise_seed: int | None = None
+        if p.layer == "noise":
+            random = self.learner.random("layer noise", t)
+            noise_seed = int(random.integers(2**63))
+        return Distillation(lessons, lambda_dis, p.batch_size, p.distillation, noise_seed)
+
     async def lessons(self, t: int, epochs: int) -> tuple[EncryptedSet, ...]:
-        """For each local epoch, |D_k| samples of the set of i* ~ U({1, …, K} \\ {k}), among the sets that are here."""
+        """For each local epoch, |D_k| samples of the set of i* ~ U({1, …, K} \\ {k}), among the sets received."""
         await self.collect()
-        known = [self.sets[i] for i in self.neighbours if i in self.sets]
-        here = [each for each in known if each.complete and each.parts]
-        if not here or not self.learner.samples:
+        samples = self.learner.samples
+        complete = []
+        for i in self.neighbours:
+            incoming = self.sets.get(i)
+            if incoming is not None and incoming.complete and incoming.parts:
+                complete.append(incoming)
+        if not complete or not samples:
             return ()
         random = self.learner.random("lessons", t)
-        drawn = [here[random.integers(len(here))].set() for _ in range(epochs)]
-        return tuple(each.taken(np.resize(random.permutation(len(each)), self.learner.samples)) for each in drawn)
+        drawn = []
+        for _ in range(epochs):
+            i_star = random.integers(len(complete))
+            drawn.append(complete[i_star].set())
+        lessons = []
+        for encrypted in drawn:
+            order = random.permutation(len(encrypted))
+            lessons.append(encrypted.taken(np.resize(order, samples)))
+        return tuple(lessons)
 
     # Before the first round
 
     async def prepare(self) -> Message | None:
-        """Algorithm 1, and the exchange. Returns the model message of a round if the rounds began without this edge."""
+        """Algorithm 1, and the exchange. Returns a round's model message if rounds started without this edge."""
         if self.restored is not None:
             tensors = self.restored.tensors
-            ends = self.restored.fields
             self.theta_k = parted(tensors, "model") or None
-            await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
+            own = EncryptedSet(
+                tensors["images"],
+                tensors["outputs"],
+                tensors["layer"],
+                **self.restored.fields,
+            )
+            await self.offer(own)
             return None
         first = await self.receive("layer", "model", sender=self.parent)
         if first.kind == "model":
             await self.offer(NOTHING)
             return first
-        await self.offer(await self.generate(np.array(first.tensors["layer"])))
+        layer = np.array(first.tensors["layer"])
+        own = await self.generate(layer)
+        await self.offer(own)
         await self.collect()
         return None
 
@@ -239,16 +311,27 @@ class Edge(Role):
         samples = self.learner.samples
         if not samples:
             return NOTHING
-        first = p.training(p.model_epochs)
+        training = p.training(p.model_epochs)
         theta_k = await self.compute(
-            self.learner.train, self.learner.initial(), first, 0, samples=self.learner.work(first), mode="train"
+            self.learner.train,
+            self.learner.initial(),
+            training,
+            0,
+            samples=self.learner.work(training),
+            mode="train",
         )
-        each = await self.compute(self.learner.apply, worth, p, mode="other")
-        made: EncryptedSet = await self.compute(
-            self.learner.apply, encrypt, theta_k.weights, layer, p, samples=round(samples * p.encryptor_epochs * each)
+        worth_of_sample = await self.compute(self.learner.apply, worth, p, mode="other")
+        work = samples * p.encryptor_epochs * worth_of_sample
+        encrypted: EncryptedSet = await self.compute(
+            self.learner.apply,
+            encrypt,
+            theta_k.weights,
+            layer,
+            p,
+            samples=round(work),
         )
-        accuracy, correlation = await self.compute(self.learner.apply, recognised, made, mode="other")
-        step = (made.high - made.low) / 255  # of the numbers that travel as bytes; 0 as floats
+        accuracy, correlation = await self.compute(self.learner.apply, recognised, encrypted, mode="other")
+        step = (encrypted.high - encrypted.low) / 255  # of the numbers that travel as bytes; 0 as floats
         self.note(
             "encrypted",
             round=0,
@@ -257,16 +340,33 @@ class Edge(Role):
             resemblance=correlation,
             step=step,
         )
-        self.theta_k = None if p.restore else theta_k.weights
-        tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}
-        await self.checkpoint(0, tensors | joined(model=self.theta_k or {}), low=made.low, high=made.high)
-        return made
+        kept: State = {}
+        self.theta_k = None
+        if not p.restore:
+            self.theta_k = theta_k.weights
+            kept = theta_k.weights
+        tensors = {
+            "images": encrypted.images,
+            "outputs": encrypted.outputs,
+            "layer": encrypted.layer,
+        }
+        tensors |= joined(model=kept)
+        await self.checkpoint(0, tensors, low=encrypted.low, high=encrypted.high)
+        return encrypted
 
-    async def offer(self, made: EncryptedSet) -> None:
-        """Tell the neighbours that the set can be requested, or that there is none; and tell the cloud."""
-        self.own = made.parts()
-        fields = {"parts": len(self.own), "low": made.low, "high": made.high}
-        await self.publish(self.neighbours, "offer", {"layer": made.layer}, owned=True, round=None, **fields)
+    async def offer(self, encrypted: EncryptedSet) -> None:
+        """Announce to the neighbours that the set can be requested, or that there is none; and report to the cloud."""
+        self.own = encrypted.parts()
+        await self.publish(
+            self.neighbours,
+            "offer",
+            {"layer": encrypted.layer},
+            owned=True,
+            round=None,
+            parts=len(self.own),
+            low=encrypted.low,
+            high=encrypted.high,
+        )
         await self.publish(self.parent, "ready")
 
     async def collect(self) -> None:
@@ -275,28 +375,45 @@ class Edge(Role):
         The first call waits for the offers of all present neighbours until the scenario's deadline. Each part has the
         same deadline. A neighbour that misses the deadline is not asked again in this call.
         """
-        missing = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
         patience = 0.0 if self.collected else None
-        for offer in await self.gather("offer", missing, round=0, quorum=0, deadline=patience):
+        for offer in await self.gather("offer", self.lacking(), round=0, quorum=0, deadline=patience):
             self.take_offer(offer)
         silent: set[str] = set()
-        for part in range(max((each.parts for each in self.sets.values()), default=0)):
-            requested = {i for i in self.sets if self.sets[i].lacks(part) and i in self.present - silent}
+        most_parts = max((incoming.parts for incoming in self.sets.values()), default=0)
+        for part in range(most_parts):
+            online = self.present - silent
+            requested = {i for i in self.without(part) if i in online}
             if requested:
                 await self.fetch(part, requested)
-                silent |= {i for i in requested if self.sets[i].lacks(part)}
+                silent |= requested.intersection(self.without(part))
         if not self.collected:
-            lacking = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
-            self.note("exchanged", round=0, sets=len(self.neighbours) - len(lacking), missing=lacking)
+            lacking = self.lacking()
+            complete = len(self.neighbours) - len(lacking)
+            self.note("exchanged", round=0, sets=complete, missing=lacking)
         self.collected = True
+
+    def lacking(self) -> list[str]:
+        """The neighbours with sets that have not arrived completely."""
+        lacking = []
+        for i in self.neighbours:
+            incoming = self.sets.get(i)
+            if incoming is None or not incoming.complete:
+                lacking.append(i)
+        return lacking
+
+    def without(self, part: int) -> list[str]:
+        """The neighbours with sets that lack this part."""
+        return [i for i, incoming in self.sets.items() if incoming.lacks(part)]
 
     async def fetch(self, part: int, requested: set[str]) -> None:
         """Request one part of several neighbours' sets, and wait for the answers."""
         await self.send(sorted(requested), "request", round=part)
         async with self.beside(self.ask_again(part, requested)):
-            for answer in await self.gather("encrypted", requested, round=part, quorum=0):
+            answers = await self.gather("encrypted", requested, round=part, quorum=0)
+            for answer in answers:
                 if answer.tensors:
-                    self.sets[answer.sender].here[part] = answer.tensors
+                    incoming = self.sets[answer.sender]
+                    incoming.received[part] = answer.tensors
 
     async def ask_again(self, part: int, requested: set[str]) -> None:
         """Repeat the request to neighbours that offer their set again: they were away and may have missed it."""
@@ -307,20 +424,30 @@ class Edge(Role):
                 await self.send(offer.sender, "request", round=part)
 
     def take_offer(self, offer: Message) -> None:
-        """Note an offer. Parts that are here stay: a restarted edge offers the same set, since its making is seeded."""
+        """Note an offer. Parts that have arrived stay: a restarted edge offers the same set, since it is seeded."""
         known = self.sets.get(offer.sender)
         parts = offer.fields["parts"]
         if known is None or (not known.complete and known.parts != parts):
-            self.sets[offer.sender] = Incoming(np.array(offer.tensors["layer"]), **offer.fields)
+            layer = np.array(offer.tensors["layer"])
+            self.sets[offer.sender] = Incoming(layer, **offer.fields)
 
     async def serve(self) -> None:
         """Answer the neighbours' requests for parts, with nothing if the part does not exist."""
         while True:
             request = await self.receive("request")
-            p = round_of(request)
-            await self.send(
-                request.sender, "encrypted", self.own[p] if p < len(self.own) else None, owned=True, round=p
-            )
+            part = round_of(request)
+            tensors = None
+            if part < len(self.own):
+                tensors = self.own[part]
+            await self.send(request.sender, "encrypted", tensors, owned=True, round=part)
+
+
+def _total(terms: Sequence[ExtraLoss]) -> ExtraLoss | None:
+    if not terms:
+        return None
+    if len(terms) == 1:
+        return terms[0]
+    return Sum(tuple(terms))
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge}

@@ -107,10 +107,10 @@ def test_a_set_travels_in_parts_of_any_order(monkeypatch: pytest.MonkeyPatch) ->
     assert [len(part["images"]) for part in parts] == [10, 10, 5]
     incoming = Incoming(whole.layer, 3, whole.low, whole.high)
     for p in (2, 0):
-        incoming.here[p] = parts[p]
+        incoming.received[p] = parts[p]
     assert not incoming.complete
     assert [incoming.lacks(p) for p in range(4)] == [False, True, False, False]
-    incoming.here[1] = parts[1]
+    incoming.received[1] = parts[1]
     back = incoming.set()
     assert np.array_equal(back.images, whole.images)
     assert np.array_equal(back.outputs, whole.outputs)

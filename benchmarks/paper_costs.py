@@ -23,7 +23,7 @@ from node.algorithms.dffke.embedding_decoder import Pictures, new_decoder
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.feelpgen.generator import dimensions, new_generator
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenPlus
-from node.algorithms.feelpgen.roles import Heard, aggregate, published, rank
+from node.algorithms.feelpgen.roles import KnownEdge, aggregate, published, rank
 from node.catalogue.models import MODEL_GROUPS
 from node.learning.aggregation import State
 from node.learning.models import build
@@ -74,7 +74,7 @@ def exchange(p: FEELPGen, generator: State, silos: int, model: State) -> Callabl
     labels = 1
     classes, features = dimensions(model)
     others = {
-        f"edge-{k}": Heard(published(new_generator(classes, features, p.generator_hidden, k), p, labels, k), 1, 1)
+        f"edge-{k}": KnownEdge(published(new_generator(classes, features, p.generator_hidden, k), p, labels, k), 1, 1)
         for k in range(1, silos)
     }
 

@@ -73,7 +73,11 @@ def vector(state: Mapping[str, Vector], trained: Collection[str]) -> Vector:
     return np.concatenate([state[name].ravel() for name in trained])
 
 
-def added(state: Mapping[str, Vector], update: Vector, trained: Collection[str]) -> edgebed.State:
+def added(
+    state: Mapping[str, Vector],
+    update: Vector,
+    trained: Collection[str],
+) -> edgebed.State:
     """The state with an update added to its trained values."""
     found = dict(state)
     start = 0
@@ -190,12 +194,22 @@ class Compressing(edgebed.Role):
             self.published = {**self.published, **dict.fromkeys(to, tensors)}
         await super().publish(to, kind, tensors, **more)
 
-    async def publish_each(self, kind: str, tensors: Mapping[str, Tensors | None], **more: Any) -> None:
+    async def publish_each(
+        self,
+        kind: str,
+        tensors: Mapping[str, Tensors | None],
+        **more: Any,
+    ) -> None:
         if kind == "model":
             self.published = {**self.published, **{peer: own for peer, own in tensors.items() if own}}
         await super().publish_each(kind, tensors, **more)
 
-    async def gather(self, kind: str, peers: Iterable[str], **more: Any) -> list[edgebed.Message]:
+    async def gather(
+        self,
+        kind: str,
+        peers: Iterable[str],
+        **more: Any,
+    ) -> list[edgebed.Message]:
         messages = await super().gather(kind, peers, **more)
         return [self.expanded(each) if kind == "update" and each.tensors else each for each in messages]
 
@@ -253,7 +267,11 @@ class Memory:
         return {"before": self.before, "left": self.left} | edgebed.joined(**parts)
 
     def facts(self) -> dict[str, Any]:
-        return {"answered": self.answered, "sent": sorted(self.sent), "returned": sorted(self.returned)}
+        return {
+            "answered": self.answered,
+            "sent": sorted(self.sent),
+            "returned": sorted(self.returned),
+        }
 
     @classmethod
     def kept(cls, tensors: edgebed.State, facts: Mapping[str, Any]) -> Memory:
@@ -323,16 +341,30 @@ class TopK(Compressing):
             to = list(to or ())
         await super().publish(to, kind, tensors, **more | self.counts(kind, to))
 
-    async def publish_each(self, kind: str, tensors: Mapping[str, Tensors | None], **more: Any) -> None:
+    async def publish_each(
+        self,
+        kind: str,
+        tensors: Mapping[str, Tensors | None],
+        **more: Any,
+    ) -> None:
         await super().publish_each(kind, tensors, **more | self.counts(kind, tensors))
 
-    def counts(self, kind: str, to: Collection[str]) -> dict[str, dict[str, int]]:
+    def counts(
+        self,
+        kind: str,
+        to: Collection[str],
+    ) -> dict[str, dict[str, int]]:
         """The field of a model by which children learn what was counted."""
         if kind != "model":
             return {}
         return {"counted": {child: self.counted[child] for child in to if child in self.counted}}
 
-    async def gather(self, kind: str, peers: Iterable[str], **more: Any) -> list[edgebed.Message]:
+    async def gather(
+        self,
+        kind: str,
+        peers: Iterable[str],
+        **more: Any,
+    ) -> list[edgebed.Message]:
         messages = await super().gather(kind, peers, **more)
         if kind == "update":
             self.counted |= {each.sender: edgebed.round_of(each) for each in messages}
@@ -341,7 +373,14 @@ class TopK(Compressing):
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         memory = self.memory.of_round(t, self.counted_last)
         work = update.size * math.ceil(math.log2(update.size + 1))
-        part, left = await self.compute(largest, update, memory, self.params.kept, samples=work, mode="other")
+        part, left = await self.compute(
+            largest,
+            update,
+            memory,
+            self.params.kept,
+            samples=work,
+            mode="other",
+        )
         self.memory.answer(t, part, left)
         round = run_round(self, t)
         self.report(round=round, scope="train", unsent=share(left, update + memory))
@@ -374,7 +413,17 @@ class QSGD(Compressing):
         p = self.params
         seed = int(self.learner.random("quantisation", t).integers(2**63))
         work = PASSES * update.size
-        sent = dict(await self.compute(quantised, update, p.levels, p.bucket, seed, samples=work, mode="other"))
+        sent = dict(
+            await self.compute(
+                quantised,
+                update,
+                p.levels,
+                p.bucket,
+                seed,
+                samples=work,
+                mode="other",
+            )
+        )
         rounding = share(self.expand(sent, update.size) - update, update)
         self.report(round=run_round(self, t), scope="train", rounding=rounding)
         return sent
@@ -389,7 +438,10 @@ KINDS: dict[str, tuple[type[Compressing], type[edgebed.Parameters]]] = {
 }
 
 
-def wrapped(kind: str, base: edgebed.Algorithm) -> tuple[edgebed.Algorithm, dict[str, type]]:
+def wrapped(
+    kind: str,
+    base: edgebed.Algorithm,
+) -> tuple[edgebed.Algorithm, dict[str, type]]:
     """The algorithm `top-k-NAME` or `qsgd-NAME`, and its roles."""
     mixin, parameters = KINDS[kind]
     params = type(f"{mixin.__name__}{base.params.__name__}", (parameters, base.params), {"__module__": __name__})

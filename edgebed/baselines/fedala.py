@@ -57,7 +57,11 @@ def upper(entries: Sequence[str], layers: int) -> list[str]:
     return [name for name in entries if name.rpartition(".")[0] in last]
 
 
-def aggregated(own: edgebed.State, w: edgebed.State, weights: Mapping[str, NDArray[Any]]) -> edgebed.State:
+def aggregated(
+    own: edgebed.State,
+    w: edgebed.State,
+    weights: Mapping[str, NDArray[Any]],
+) -> edgebed.State:
     """Θ̂_i = Θ_i + (Θ − Θ_i) ⊙ W_i where there are weights, else Θ (equation 4)."""
     return w | {name: own[name] + (w[name] - own[name]) * each for name, each in weights.items()}
 
@@ -156,7 +160,14 @@ class Client(edgebed.Role):
                 every = np.concatenate([each.ravel() for each in weights.values()])
                 self.report(round=t, scope="train", global_weight=float(every.mean()))
             await edgebed.evaluate(self, own, t)
-            await self.send(self.parent, "update", own, owned=True, round=t, samples=self.learner.samples)
+            await self.send(
+                self.parent,
+                "update",
+                own,
+                owned=True,
+                round=t,
+                samples=self.learner.samples,
+            )
 
     def start(self) -> tuple[edgebed.State, edgebed.State, bool, int]:
         """Θ_i, W_i, whether the loss has converged once, and the round that was trained last."""

@@ -179,7 +179,12 @@ class Server(edgebed.Role):
             for worker in workers:
                 self.used.pop(worker, None)
 
-    async def conclude(self, t: int, updates: Sequence[edgebed.Message], ages: Sequence[int]) -> None:
+    async def conclude(
+        self,
+        t: int,
+        updates: Sequence[edgebed.Message],
+        ages: Sequence[int],
+    ) -> None:
         """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered; of
         a population, to other clients. Report staleness, evaluate, and keep the version."""
         self.version = t + 1

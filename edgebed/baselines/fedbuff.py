@@ -55,7 +55,11 @@ def scaling(tau: int, p: FedBuff) -> float:
     return 1.0
 
 
-def difference(before: edgebed.State, after: edgebed.State, trained: Collection[str]) -> edgebed.State:
+def difference(
+    before: edgebed.State,
+    after: edgebed.State,
+    trained: Collection[str],
+) -> edgebed.State:
     """Δ = before − after of the trained entries. The others are as after the training."""
     return {name: before[name] - each if name in trained else each for name, each in after.items()}
 
@@ -92,7 +96,15 @@ class Cloud(fedasync.Server):
         rate = self.params.server_learning_rate
         states = [update.tensors for update in updates]
         trained = self.learner.trained
-        self.w = await self.compute(stepped, self.w, states, scales, rate, trained, mode="other")
+        self.w = await self.compute(
+            stepped,
+            self.w,
+            states,
+            scales,
+            rate,
+            trained,
+            mode="other",
+        )
         await self.conclude(t, updates, ages)
 
 

@@ -84,7 +84,12 @@ class Cloud(personal.Cloud):
         classes = self.learner.data.classes
         return {"logits": np.zeros((classes, classes), np.float32), "has": np.zeros(classes, bool)}
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         """What each client has sent last, under its name."""
         return common | edgebed.joined(**{update.sender: update.tensors for update in updates})
 
@@ -100,16 +105,30 @@ class Cloud(personal.Cloud):
 class Client(personal.Client):
     """Learns from its labels and from the others' mean logits, and sends its own."""
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         distilled = Distilled(common["logits"], common["clients"], self.params.distillation_weight)
         return await self.train(kept, t, distilled)
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         samples = self.learner.samples
         apply = self.learner.apply
         return await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "clients of different models learn from the others' mean logits of each class (FedDistill)"
 PLUGIN = plugin("feddistill", FedDistill, SUMMARY, personal=True, floats=True, classes=True)

@@ -307,7 +307,16 @@ class Cloud(edgebed.Role):
             if updates:
                 models = [edgebed.parted(each.tensors, "model") for each in updates]
                 counts = np.stack([each.tensors["counts"] for each in updates])
-                g = await self.compute(apply, train_generator, g, models, counts, p, t, samples=work)
+                g = await self.compute(
+                    apply,
+                    train_generator,
+                    g,
+                    models,
+                    counts,
+                    p,
+                    t,
+                    samples=work,
+                )
                 samples = [each.fields["samples"] for each in updates]
                 w = await self.compute(edgebed.weighted_mean, models, samples, mode="other")
                 labels = distribution(counts)
@@ -315,7 +324,11 @@ class Cloud(edgebed.Role):
             await self.checkpoint(t, together(w, g, labels))
 
 
-def together(w: edgebed.State, g: edgebed.State, labels: NDArray[np.float32]) -> edgebed.State:
+def together(
+    w: edgebed.State,
+    g: edgebed.State,
+    labels: NDArray[np.float32],
+) -> edgebed.State:
     """w, G and p̂ in one message or checkpoint."""
     return edgebed.joined(model=w, generator=g) | {"labels": labels}
 
@@ -333,13 +346,31 @@ class Client(edgebed.Role):
             w, g = (edgebed.parted(message.tensors, part) for part in ("model", "generator"))
             seed = int(self.learner.random("generated", t).integers(2**63))
             extra = distilled(g, message.tensors["labels"], self.params, t, seed)
-            result = await edgebed.train(self, w, t, self.params, extra, beside if extra else 0.0)
+            result = await edgebed.train(
+                self,
+                w,
+                t,
+                self.params,
+                extra,
+                beside if extra else 0.0,
+            )
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = edgebed.joined(model=result.weights) | {"counts": counts}
-            await self.send(self.parent, "update", update, owned=True, round=t, samples=result.samples)
+            await self.send(
+                self.parent,
+                "update",
+                update,
+                owned=True,
+                round=t,
+                samples=result.samples,
+            )
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "FedAvg; clients also learn from features that a generator makes for all labels"
 PLUGIN = plugin("fedgen", FedGen, SUMMARY, featured=True, whole=True, classes=True)

@@ -37,7 +37,9 @@ class FedGH(edgebed.LocalTraining):
     header_learning_rate: float = edgebed.number(0.01, low=0, above=True)
 
 
-def representations(shared: Sequence[edgebed.State]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def representations(
+    shared: Sequence[edgebed.State],
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """All R_k^s (n, d) and their classes s (n,), of the classes that each client has."""
     has = [each["counts"] > 0 for each in shared]
     features = np.concatenate([each["prototypes"][mine] for each, mine in zip(shared, has, strict=True)])
@@ -75,7 +77,12 @@ class Cloud(personal.Cloud):
     def form(self, common: edgebed.State) -> edgebed.State:
         return fedproto.no_prototypes(self.learner)
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         features, classes = representations([update.tensors for update in updates])
         work = self.params.header_epochs * len(classes)
         return await self.compute(
@@ -86,14 +93,28 @@ class Cloud(personal.Cloud):
 class Client(fedproto.Client):
     """Trains from the global header, and sends the mean features of its classes."""
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         return await self.train(kept | common, t)
 
-    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+    async def score(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> dict[str, float]:
         return await edgebed.evaluate(self, kept, t)
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "the cloud trains one classifier for clients of different models, on their mean features (FedGH)"
 PLUGIN = plugin(
     "fedgh",

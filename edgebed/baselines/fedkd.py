@@ -192,13 +192,22 @@ class Cloud(personal.Cloud):
                 given[child] = whole
         await self.publish_each("common", given, owned=True, round=t)
 
-    def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
+    def usable(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+    ) -> list[edgebed.Message]:
         read = [replace(each, tensors=decompressed(each.tensors, common)) for each in updates]
         usable = super().usable(read, common)
         self.answered = frozenset()
         return usable
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         mean = await edgebed.average(self, updates, common)
         share = energy(self.params, t, self.last_round)
         self.update = await self.compute(compressed, mean, share, mode="other")
@@ -212,7 +221,12 @@ class Client(fml.Client):
     def start(self) -> edgebed.State:
         return super().start() | {"round": np.array(0)}
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         base = edgebed.parted(common, "whole")
         if not base:
             if kept["round"] != t - 1:  # it was killed before its last checkpoint was written: it asks for the whole
@@ -223,7 +237,12 @@ class Client(fml.Client):
         learned = await self.train_both(self.params.mentee, t, distil_mutually, own | edgebed.joined(base=base))
         return learned | {"round": np.array(t)}
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         """The compressed update. Nothing, which the cloud leaves out, if the client could not learn in this round."""
         if kept["round"] != t:
             return {}
@@ -232,7 +251,11 @@ class Client(fml.Client):
         return await self.compute(compressed, update, share, mode="other")
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)"
 PLUGIN = plugin(
     "fedkd",

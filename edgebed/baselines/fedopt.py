@@ -124,7 +124,15 @@ class Cloud(edgebed.Role):
             updates = edgebed.with_samples(self, fitting)
             if updates:
                 mean = await edgebed.average(self, updates, x)
-                x, moments = await self.compute(stepped, x, mean, moments, self.params, trained, mode="other")
+                x, moments = await self.compute(
+                    stepped,
+                    x,
+                    mean,
+                    moments,
+                    self.params,
+                    trained,
+                    mode="other",
+                )
             await edgebed.evaluate(self, x, t)
             await self.checkpoint(t, edgebed.joined(model=x, **moments))
 

@@ -95,7 +95,11 @@ def local_prototypes(learner: edgebed.Learner, w: edgebed.State) -> edgebed.Stat
     return {"prototypes": means.cpu().numpy(), "counts": counts.cpu().numpy()}
 
 
-def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, even: bool) -> edgebed.State:
+def global_prototypes(
+    shared: Sequence[edgebed.State],
+    before: edgebed.State,
+    even: bool,
+) -> edgebed.State:
     """C̄^(j) from the clients that have class j. A class that none of them has keeps the prototype from before."""
     counts = np.stack([each["counts"] for each in shared]).astype(np.float64)
     if even:
@@ -124,7 +128,12 @@ class Cloud(personal.Cloud):
     def start(self) -> edgebed.State:
         return no_prototypes(self.learner)
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         shared = [update.tensors for update in updates]
         even = self.params.aggregation == "even"
         return await self.compute(global_prototypes, shared, common, even, mode="other")
@@ -135,16 +144,31 @@ class Client(personal.Client):
 
     distances = Distances
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         distances = self.distances(common["prototypes"], common["counts"], self.params.prototype_weight)
         return await self.train(kept, t, distances)
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         samples = self.learner.samples
         apply = self.learner.apply
         return await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
 
-    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+    async def score(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> dict[str, float]:
         by_prototypes = self.params.inference == "prototypes" and bool(common["counts"].any())
         if by_prototypes:
             forward = Nearest(common["prototypes"], common["counts"])
@@ -153,7 +177,11 @@ class Client(personal.Client):
         return await edgebed.evaluate(self, kept, t, forward)
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "clients of different models share the mean features of each class"
 PLUGIN = plugin(
     "fedproto",

@@ -125,7 +125,12 @@ class Cloud(fedproto.Cloud):
     async def tell(self, common: edgebed.State, t: int) -> None:
         await super().tell(self.form(common), t)
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         shared = [update.tensors for update in updates]
         generator = edgebed.parted(common, "generator")
         seed = self.seed("generator")
@@ -141,7 +146,11 @@ class Client(fedproto.Client):
     distances = MeanDistance
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)"
 PLUGIN = plugin(
     "fedtgp",

@@ -112,7 +112,12 @@ class Client(personal.Client):
     def start(self) -> edgebed.State:
         return edgebed.joined(own=self.learner.initial())
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         return await self.train_both(self.params.meme, t, learn_mutually, edgebed.parted(kept, "own"), common)
 
     async def train_both(
@@ -131,13 +136,27 @@ class Client(personal.Client):
         learned: edgebed.State = state
         return learned
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         return edgebed.parted(kept, "meme")
 
-    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+    async def score(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> dict[str, float]:
         return await edgebed.evaluate(self, edgebed.parted(kept, "own"), t)
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "each client trains its own model and a shared one, which learn from each other (FML)"
 PLUGIN = plugin("fml", FML, SUMMARY, personal=True, floats=True, classes=True)

@@ -163,7 +163,11 @@ class ProximalDevice(Device):  # type: ignore[misc]
 class MetaDevice(sdfeel.Device):
     """Learns a model that is good after a step on the device's data. Evaluates it after such a step."""
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
+    async def learn(
+        self,
+        w: edgebed.State,
+        r: int,
+    ) -> tuple[edgebed.State, dict[str, float]]:
         params = edgebed.params_at(self, self.params, r)
         work = 2 * self.learner.work(self.params)
         step = (self.learner.apply, meta_train, w, params, r)
@@ -221,7 +225,14 @@ class MixingEdge(sdfeel.Edge):
             self.report(round=t, scope="train", mixing=mixing)
             await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
             await self.checkpoint(t, y, mixing=mixing, samples=samples)
-            await self.send(self.parent, "update", y if samples else None, owned=True, round=t, samples=samples)
+            await self.send(
+                self.parent,
+                "update",
+                y if samples else None,
+                owned=True,
+                round=t,
+                samples=samples,
+            )
 
 
 TREE = {"cloud": fedala.Cloud, "edge": HIERFAVG["edge"]}

@@ -55,13 +55,27 @@ class Cloud(personal.Cloud):
 class Client(personal.Client):
     """Trains its own layers below the global ones."""
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         return await self.train(assembled(kept, common), t)
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         return global_part(kept, self.params.global_layers)
 
 
-ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[edgebed.Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}
 SUMMARY = "clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)"
 PLUGIN = plugin("lgfedavg", LGFedAvg, SUMMARY, personal=True, aligned=True)

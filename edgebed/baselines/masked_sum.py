@@ -123,7 +123,10 @@ def masked(x: Words, mine: str, seeds: Mapping[str, bytes]) -> Words:
     return x
 
 
-def unmasked(masks: Mapping[str, Words], seeds: Mapping[str, Mapping[str, bytes]]) -> Words:
+def unmasked(
+    masks: Mapping[str, Words],
+    seeds: Mapping[str, Mapping[str, bytes]],
+) -> Words:
     """The sum of the masked updates by client, less the masks of the `seeds` that each shares with clients that dropped
     out. Masks between the others cancel."""
     total = np.zeros_like(next(iter(masks.values())))
@@ -151,7 +154,14 @@ class Cloud(fedala.Cloud):
         public = {client: each.tensors["key"] for client, each in keys.items()}
         if not self.enough(list(keys.values()), t):
             return w
-        await self.send(list(keys), "keys", public, owned=True, round=t, samples=n)
+        await self.send(
+            list(keys),
+            "keys",
+            public,
+            owned=True,
+            round=t,
+            samples=n,
+        )
         size = vector(w, floats(w)).size
         answers = await self.answers("masked", keys, t, lambda each: _is_masked(each, size))
         if not self.enough(answers, t):
@@ -253,10 +263,21 @@ class Client(edgebed.Role):
         t: int,
         **fields: int,
     ) -> None:
-        await self.send(self.parent, kind, tensors, owned=True, round=t, **fields)
+        await self.send(
+            self.parent,
+            kind,
+            tensors,
+            owned=True,
+            round=t,
+            **fields,
+        )
 
 
-def agreed_with(secret: int, keys: Mapping[str, bytes], t: int) -> dict[str, bytes]:
+def agreed_with(
+    secret: int,
+    keys: Mapping[str, bytes],
+    t: int,
+) -> dict[str, bytes]:
     """The seed that a client shares with each of the others."""
     return {peer: agreed(secret, key, t) for peer, key in keys.items()}
 

@@ -44,7 +44,11 @@ class Cloud(edgebed.Role):
         """Publish what is common."""
         await self.publish(self.children, "common", common, owned=True, round=t)
 
-    def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
+    def usable(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+    ) -> list[edgebed.Message]:
         """The updates of clients with samples. Those that do not have the form are left out and reported."""
         return edgebed.with_samples(self, edgebed.fitting(self, updates, self.form(common)))
 
@@ -52,7 +56,12 @@ class Cloud(edgebed.Role):
         """Arrays with the names, types and shapes of what each client shares."""
         return common
 
-    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+    async def aggregate(
+        self,
+        updates: Sequence[edgebed.Message],
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         """The next common knowledge, from the clients with samples that have answered: by default their mean."""
         return await edgebed.average(self, updates, common)
 
@@ -84,19 +93,39 @@ class Client(edgebed.Role):
         state: edgebed.State = self.learner.initial()
         return state
 
-    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def learn(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         """What the client keeps after the round."""
         raise NotImplementedError
 
-    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+    async def share(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> edgebed.State:
         """What the client sends to the cloud."""
         raise NotImplementedError
 
-    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+    async def score(
+        self,
+        kept: edgebed.State,
+        common: edgebed.State,
+        t: int,
+    ) -> dict[str, float]:
         """Report the accuracies of the client's model, and return them by test set."""
         return await edgebed.evaluate(self, kept, t)
 
-    async def train(self, w: edgebed.State, t: int, extra: Extra | None = None) -> edgebed.State:
+    async def train(
+        self,
+        w: edgebed.State,
+        t: int,
+        extra: Extra | None = None,
+    ) -> edgebed.State:
         """Local training from `w`, with a term `extra` of each mini-batch's loss, and a report of its loss."""
         result = await edgebed.train(self, w, t, self.params, extra)
         self.report(round=t, scope="train", **result.metrics)

@@ -86,7 +86,11 @@ def advanced(
     return mean | {name: (x[name] + rate * (mean[name] - x[name])).astype(x[name].dtype) for name in trained}
 
 
-def controlled(counted: Sequence[edgebed.State], clients: int, form: edgebed.State) -> edgebed.State:
+def controlled(
+    counted: Sequence[edgebed.State],
+    clients: int,
+    form: edgebed.State,
+) -> edgebed.State:
     """c = (1 / N) Σ_i c̃_i, which is the sum of all changes Δc_i / N (line 17). It has the shapes of `form`. The control
     variates of clients that were not counted are 0."""
     found: edgebed.State = {}
@@ -139,7 +143,14 @@ class Cloud(edgebed.Role):
             updates = edgebed.with_samples(self, fitting)
             if updates:
                 states = [edgebed.parted(update.tensors, "model") for update in updates]
-                x = await self.compute(advanced, x, states, p.server_learning_rate, trained, mode="other")
+                x = await self.compute(
+                    advanced,
+                    x,
+                    states,
+                    p.server_learning_rate,
+                    trained,
+                    mode="other",
+                )
             for update in updates:
                 self.counted[update.sender] = edgebed.parted(update.tensors, "control")
             await edgebed.evaluate(self, x, t)
@@ -192,12 +203,27 @@ class Client(edgebed.Role):
             y = result.weights
             if result.steps:
                 rate = result.steps * self.params.at(t).learning_rate
-                c_i = await self.compute(renewed, x, y, c, before, rate, mode="other")
+                c_i = await self.compute(
+                    renewed,
+                    x,
+                    y,
+                    c,
+                    before,
+                    rate,
+                    mode="other",
+                )
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, y, t)
             await self.checkpoint(t, edgebed.joined(before=before, control=c_i))
             update = edgebed.joined(model=y, control=c_i)
-            await self.send(self.parent, "update", update, owned=True, round=t, samples=result.samples)
+            await self.send(
+                self.parent,
+                "update",
+                update,
+                owned=True,
+                round=t,
+                samples=result.samples,
+            )
 
     def start(self) -> tuple[edgebed.State, edgebed.State, int]:
         """c_i before and after the round that was answered last, and that round."""

@@ -62,7 +62,10 @@ def adjacency(clusters: int, graph: str) -> NDArray[np.float64]:
     return ring
 
 
-def mixing(neighbours: NDArray[np.float64], sizes: Sequence[float]) -> NDArray[np.float64]:
+def mixing(
+    neighbours: NDArray[np.float64],
+    sizes: Sequence[float],
+) -> NDArray[np.float64]:
     """P of clusters with these numbers of samples, D x D. L̃ has the eigenvalues of the symmetric Ω^-½ L Ω^-½."""
     if len(sizes) == 1:
         return np.eye(1)
@@ -73,7 +76,11 @@ def mixing(neighbours: NDArray[np.float64], sizes: Sequence[float]) -> NDArray[n
     return found
 
 
-def mixed(y: edgebed.State, others: Sequence[edgebed.State], weights: Sequence[float]) -> edgebed.State:
+def mixed(
+    y: edgebed.State,
+    others: Sequence[edgebed.State],
+    weights: Sequence[float],
+) -> edgebed.State:
     """y + Σ_j p_j (y_j − y). Weights may be negative, which a mean does not allow. Integers are rounded."""
     result: edgebed.State = {}
     for name, own in y.items():
@@ -83,7 +90,11 @@ def mixed(y: edgebed.State, others: Sequence[edgebed.State], weights: Sequence[f
     return result
 
 
-def shares(name: str, sizes: Mapping[str, int], graph: str) -> dict[str, float]:
+def shares(
+    name: str,
+    sizes: Mapping[str, int],
+    graph: str,
+) -> dict[str, float]:
     """The column of P of one cluster: p_jd by neighbour, of the clusters with samples."""
     there = sorted(each for each, samples in sizes.items() if samples)
     if name not in there:
@@ -158,9 +169,20 @@ class Device(edgebed.Role):
             if not more:  # the last intra-cluster aggregation of round t
                 self.report(round=t, scope="train", **losses)
                 await self.score(w, r, t)
-            await self.send(self.parent, "update", w, owned=True, round=r, samples=self.learner.samples)
+            await self.send(
+                self.parent,
+                "update",
+                w,
+                owned=True,
+                round=r,
+                samples=self.learner.samples,
+            )
 
-    async def learn(self, w: edgebed.State, r: int) -> tuple[edgebed.State, dict[str, float]]:
+    async def learn(
+        self,
+        w: edgebed.State,
+        r: int,
+    ) -> tuple[edgebed.State, dict[str, float]]:
         """The model after local training from `w`, and the metrics of the training."""
         result = await edgebed.train(self, w, r, self.params)
         return result.weights, result.metrics

@@ -40,7 +40,15 @@ async def train(
     params = params_at(role, params, round)
     passes = params.passes + beside
     work = role.learner.work(params) * passes
-    return await role.compute(role.learner.train, w, params, round, extra, samples=math.ceil(work), mode="train")
+    return await role.compute(
+        role.learner.train,
+        w,
+        params,
+        round,
+        extra,
+        samples=math.ceil(work),
+        mode="train",
+    )
 
 
 def params_at(role: Role, params: Parameters, round: int) -> Parameters:
@@ -66,7 +74,15 @@ async def evaluated(
 ) -> Evaluation:
     """The evaluation of `w` on one of the node's test sets, or on `limit` samples of it."""
     samples = role.learner.test_samples(scope, limit)
-    return await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
+    return await role.compute(
+        role.learner.evaluate,
+        w,
+        scope,
+        limit,
+        forward,
+        samples=samples,
+        mode="evaluate",
+    )
 
 
 async def evaluate(
@@ -246,7 +262,11 @@ def models(role: Role, answers: Sequence[Message], w: State) -> list[Message]:
     return [answer for answer in answers if _of_form(role, answer, form)]
 
 
-def _counting(role: Role, updates: Sequence[Message], counts: Sequence[str]) -> list[Message]:
+def _counting(
+    role: Role,
+    updates: Sequence[Message],
+    counts: Sequence[str],
+) -> list[Message]:
     """The updates with a whole number in each of these fields. The others are reported."""
     counted = []
     for update in updates:

@@ -37,4 +37,8 @@ class Edge(phefl.Edge):
         return cam
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": phefl.Device}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Edge,
+    "device": phefl.Device,
+}

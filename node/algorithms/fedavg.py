@@ -76,7 +76,14 @@ class Client(Role):
         await self.score(result.weights, t)
         update = self.update(result, t)
         fields = self.update_fields(result)
-        await self.send(self.parent, "update", update, owned=True, round=t, **fields)
+        await self.send(
+            self.parent,
+            "update",
+            update,
+            owned=True,
+            round=t,
+            **fields,
+        )
 
     async def train(self, w: State, t: int) -> TrainResult:
         return await train(self, w, t, self.params)
@@ -93,4 +100,8 @@ class Client(Role):
         return {"samples": result.samples}
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}

@@ -180,7 +180,12 @@ def train_client(
             labels.append(y_batch)
     shared: Shared | None = None
     if clean:
-        shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params)
+        shared = share(
+            clean=torch.cat(clean),
+            noised=torch.cat(noised),
+            labels=torch.cat(labels),
+            params=params,
+        )
     minimised = float(torch.stack(objectives).mean())
     mean_loss = minimised
     mean_objective: float | None = None
@@ -353,7 +358,15 @@ class Client(fedavg.Client):
 
     async def train(self, w: State, t: int) -> ClientResult:
         work = self.learner.work(self.params)
-        return await self.compute(self.learner.apply, train_client, w, self.params, t, samples=work, mode="train")
+        return await self.compute(
+            self.learner.apply,
+            train_client,
+            w,
+            self.params,
+            t,
+            samples=work,
+            mode="train",
+        )
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t, clipping(self.params))
@@ -389,4 +402,8 @@ class Client(fedavg.Client):
         return {"features": shared.features, "labels": shared.labels}
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}

@@ -76,7 +76,15 @@ class Cloud(fedavg.Cloud):
             states.append(update.tensors)
             samples.append(update.fields["samples"])
             a.append(accumulated(tau, self.params.momentum))
-        return await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
+        return await self.compute(
+            self.learner.apply,
+            normalised_average,
+            w,
+            states,
+            samples,
+            a,
+            mode="other",
+        )
 
 
 class Client(fedavg.Client):
@@ -87,4 +95,8 @@ class Client(fedavg.Client):
         return {**fields, "steps": result.steps}
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Client,
+    "device": Client,
+}

@@ -74,4 +74,8 @@ class Client(fedavg.Client):
         return await train(self, w, t, self.params, proximal)
 
 
-ROLES: dict[str, type[Role]] = {"cloud": fedavg.Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[Role]] = {
+    "cloud": fedavg.Cloud,
+    "edge": Client,
+    "device": Client,
+}

@@ -153,7 +153,15 @@ class Cloud(fedavg.Cloud):
             samples.append(update.fields["samples"])
         operations = decompositions(w)
         alpha = self.model_params["lora"]["alpha"]
-        averaged = await self.compute(merged, w, states, samples, alpha, samples=operations, mode="other")
+        averaged = await self.compute(
+            merged,
+            w,
+            states,
+            samples,
+            alpha,
+            samples=operations,
+            mode="other",
+        )
         lost = await self.compute(truncated, averaged, states, samples, alpha, mode="other")
         self.report(round=t, scope="average", truncated=lost)
         return averaged
@@ -169,4 +177,8 @@ def decompositions(w: State) -> int:
     return operations
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": fedavg.Client, "device": fedavg.Client}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": fedavg.Client,
+    "device": fedavg.Client,
+}

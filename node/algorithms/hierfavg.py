@@ -48,7 +48,14 @@ class Edge(Role):
             w, samples = await self.aggregate(model.tensors, t)
             await evaluate(self, w, t)
             update = w if samples else None
-            await self.send(self.parent, "update", update, owned=True, round=t, samples=samples)
+            await self.send(
+                self.parent,
+                "update",
+                update,
+                owned=True,
+                round=t,
+                samples=samples,
+            )
 
     async def aggregate(self, w: State, t: int) -> tuple[State, int]:
         """The edge's model after κ₂ edge rounds that start from `w`, and |D^ℓ|."""
@@ -77,7 +84,14 @@ class Device(Role):
             if not further:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", **result.metrics)
                 await self.score(result.weights, t)
-            await self.send(self.parent, "update", result.weights, owned=True, round=r, samples=result.samples)
+            await self.send(
+                self.parent,
+                "update",
+                result.weights,
+                owned=True,
+                round=r,
+                samples=result.samples,
+            )
 
     async def train(self, w: State, r: int) -> TrainResult:
         return await train(self, w, r, self.params.of_device)
@@ -86,4 +100,8 @@ class Device(Role):
         await evaluate(self, w, t)
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Edge,
+    "device": Device,
+}

@@ -59,7 +59,8 @@ class Edge(Role):
             if models:
                 w = models[0].tensors
                 return w
-        return self.learner.initial()
+        w = self.learner.initial()
+        return w
 
 
 class Device(hierfavg.Device):
@@ -69,4 +70,8 @@ class Device(hierfavg.Device):
         return await train(self, w, r, self.params)
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Edge,
+    "device": Device,
+}

@@ -116,7 +116,14 @@ class Edge(hierfavg.Edge):
                 trained = t
                 await self.checkpoint(t, eam, samples=samples)
             update = eam if samples else None
-            await self.send(self.parent, "update", update, owned=True, round=t, samples=samples)
+            await self.send(
+                self.parent,
+                "update",
+                update,
+                owned=True,
+                round=t,
+                samples=samples,
+            )
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         """PEAM_k of round t. If one of the two models is missing, the other one."""
@@ -144,4 +151,8 @@ class Device(hierfavg.Device):
         pass
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}
+ROLES: dict[str, type[Role]] = {
+    "cloud": Cloud,
+    "edge": Edge,
+    "device": Device,
+}

@@ -63,7 +63,12 @@ class Cost:
         operations = self._decoder() * (new + old)
         return round(shared + private + self._worth(operations) / 3)
 
-    def _passes(self, epochs: int, operations: Mapping[str, int], embeddings: Mapping[str, Embeddings]) -> int:
+    def _passes(
+        self,
+        epochs: int,
+        operations: Mapping[str, int],
+        embeddings: Mapping[str, Embeddings],
+    ) -> int:
         total = 0
         for owner, values in embeddings.items():
             total += operations[owner] * len(values)

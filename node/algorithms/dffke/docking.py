@@ -84,7 +84,11 @@ def dock(
     return _docked(z, head, e, y)
 
 
-def _batches(e: Mapping[str, Tensor], batch_size: int, random: torch.Generator) -> dict[str, Sequence[Tensor]]:
+def _batches(
+    e: Mapping[str, Tensor],
+    batch_size: int,
+    random: torch.Generator,
+) -> dict[str, Sequence[Tensor]]:
     """The indices of each client's embeddings in mini-batches, in a random order."""
     batches: dict[str, Sequence[Tensor]] = {}
     for owner, values in e.items():

@@ -291,7 +291,8 @@ def with_another_pixel(
     values = lowest + (highest - lowest) * uniform
     every = torch.arange(pictures, device=device)
     changed = x.clone()
-    changed[every, :, rows.to(device), columns.to(device)] = values.to(device, x.dtype)
+    places = (every, slice(None), rows.to(device), columns.to(device))
+    changed[places] = values.to(device, x.dtype)
     return changed
 
 

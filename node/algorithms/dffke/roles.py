@@ -411,7 +411,14 @@ class Client(Role):
         peers = [peer for peer in self.neighbours if peer in participants]
         if self.name in now.embeddings:
             logits = await self.teach(self.own_pictures(sets), t)
-            await self.publish(peers, "logits", logits, owned=True, round=t, identity=identity)
+            await self.publish(
+                peers,
+                "logits",
+                logits,
+                owned=True,
+                round=t,
+                identity=identity,
+            )
         teachers = await self.gather_logits(peers, now, identity, t)
         lessons: dict[int, Lesson] = {}
         for r, synthetic in sets.items():

@@ -58,23 +58,12 @@ class UNet(nn.Module):
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.enter = DoubleConvolution(channels, width)
-        self.down = nn.ModuleList([self._level_down(width), self._level_down(2 * width)])
-        self.grow = nn.ModuleList([self._doubling(4 * width), self._doubling(2 * width)])
-        self.up = nn.ModuleList([self._level_up(4 * width), self._level_up(2 * width)])
+        narrow = 2 * width
+        wide = 4 * width
+        self.down = nn.ModuleList([_level_down(width), _level_down(narrow)])
+        self.grow = nn.ModuleList([_doubling(wide), _doubling(narrow)])
+        self.up = nn.ModuleList([_level_up(wide), _level_up(narrow)])
         self.leave = nn.Conv2d(width, channels, 1)
-
-    @staticmethod
-    def _level_down(inside: int) -> nn.Module:
-        convolutions = DoubleConvolution(inside, 2 * inside)
-        return nn.Sequential(nn.MaxPool2d(2), convolutions)
-
-    @staticmethod
-    def _doubling(inside: int) -> nn.Module:
-        return nn.ConvTranspose2d(inside, inside // 2, 2, stride=2)
-
-    @staticmethod
-    def _level_up(inside: int) -> nn.Module:
-        return DoubleConvolution(inside, inside // 2)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.enter(x)
@@ -87,6 +76,19 @@ class UNet(nn.Module):
             x = _padded(grow(x), skip)
             x = up(torch.cat([skip, x], dim=1))
         return cast(Tensor, self.leave(x))
+
+
+def _level_down(inside: int) -> nn.Module:
+    convolutions = DoubleConvolution(inside, 2 * inside)
+    return nn.Sequential(nn.MaxPool2d(2), convolutions)
+
+
+def _doubling(inside: int) -> nn.Module:
+    return nn.ConvTranspose2d(inside, inside // 2, 2, stride=2)
+
+
+def _level_up(inside: int) -> nn.Module:
+    return DoubleConvolution(inside, inside // 2)
 
 
 def _padded(x: Tensor, like: Tensor) -> Tensor:

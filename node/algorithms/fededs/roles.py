@@ -376,7 +376,9 @@ class Edge(Role):
         same deadline. A neighbour that misses the deadline is not asked again in this call.
         """
         patience = 0.0 if self.collected else None
-        for offer in await self.gather("offer", self.lacking(), round=0, quorum=0, deadline=patience):
+        lacking = self.lacking()
+        offers = await self.gather("offer", lacking, round=0, quorum=0, deadline=patience)
+        for offer in offers:
             self.take_offer(offer)
         silent: set[str] = set()
         most_parts = max((incoming.parts for incoming in self.sets.values()), default=0)

@@ -215,7 +215,11 @@ def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
     return z.numpy()
 
 
-def sample_pairs(generator: State, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def sample_pairs(
+    generator: State,
+    labels: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
     """Two samples of the generator's features for the same labels, with different noise."""
     g = _tensors(generator)
     random = torch.Generator().manual_seed(seed)

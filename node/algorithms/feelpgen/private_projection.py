@@ -33,7 +33,11 @@ def clipped_share(m: Matrix) -> float:
     return float(np.mean(norms > 1.0))
 
 
-def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDArray[np.float64]:
+def symmetric_noise(
+    size: int,
+    scale: float,
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
     """E (size, size): the upper triangle and the diagonal independent N(0, scale²), the lower triangle its mirror."""
     values = random.normal(0.0, scale, (size, size))
     upper = np.triu(values)
@@ -63,7 +67,11 @@ def private_basis(
     return basis * signs
 
 
-def common_basis(size: int, components: int, random: np.random.Generator) -> NDArray[np.float64]:
+def common_basis(
+    size: int,
+    components: int,
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
     """B (size, components): random orthonormal columns; the same seed gives the same columns. It depends on no
     data, so it needs no noise."""
     directions = random.normal(size=(size, components))

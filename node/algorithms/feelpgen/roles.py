@@ -89,7 +89,7 @@ ROWS = 320  # pairs of features, for the KL that an edge reports
 
 
 @dataclass(frozen=True)
-class Heard:
+class KnownEdge:
     """An edge's knowledge of another edge: its Z, the version of Z, and the own round ``at`` which this version was
     first received."""
 
@@ -125,7 +125,11 @@ def _softmax(z: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float]:
+def weights(
+    kl: Sequence[float],
+    ages: Sequence[int],
+    p: FEELPGen,
+) -> list[float]:
     """σ_j of equation 17 from KL and age (equation 16) of each entry of the queue."""
     gamma = p.gamma
     constant = p.staleness_constant
@@ -140,7 +144,7 @@ def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float
 
 def rank(
     z: NDArray[Any],
-    queue: Mapping[str, Heard],
+    queue: Mapping[str, KnownEdge],
     t: int,
     p: FEELPGen,
 ) -> list[Ranked]:
@@ -311,8 +315,8 @@ class Edge(Role):
 
     def begin(self) -> None:
         """Set the first state: model, generator, queue M, and received Z that are not in the queue yet."""
-        self.heard: dict[str, Heard] = {}
-        self.queue: dict[str, Heard] = {}
+        self.known: dict[str, KnownEdge] = {}
+        self.queue: dict[str, KnownEdge] = {}
         kept_served: State = {}
         if self.restored is None:
             self.w: State = self.learner.initial()
@@ -328,7 +332,7 @@ class Edge(Role):
             kept_served = parted(tensors, "served")
             z = parted(tensors, "queue")
             for peer, (version, at) in self.restored.fields["queue"].items():
-                self.queue[peer] = Heard(z[peer], version, at)
+                self.queue[peer] = KnownEdge(z[peer], version, at)
         self.served = kept_served or self.w
 
     async def evaluate_trained(self, t: int) -> None:
@@ -385,7 +389,15 @@ class Edge(Role):
         random = self.learner.random("extraction", r)
         seed = int(random.integers(2**63))
         self.g = await self.compute(
-            extract, self.g, heads, p, r, seed, self.device, samples=p.coordinator_training, mode="train"
+            extract,
+            self.g,
+            heads,
+            p,
+            r,
+            seed,
+            self.device,
+            samples=p.coordinator_training,
+            mode="train",
         )
 
     # Algorithm 2: between silos
@@ -398,18 +410,18 @@ class Edge(Role):
                 requested = message.round
                 await self.send(message.sender, "silo", self.served, owned=True, round=requested)
             else:
-                self.hear(message)
+                self.take_published(message)
 
-    def hear(self, message: Message) -> None:
+    def take_published(self, message: Message) -> None:
         """Note a published Z. A version that is known keeps its age: it comes again after a break of the link."""
         peer = message.sender
         version = round_of(message)
-        known = self.heard.get(peer) or self.queue.get(peer)
-        if known is not None and known.version == version:
-            at = known.at
+        entry = self.known.get(peer) or self.queue.get(peer)
+        if entry is not None and entry.version == version:
+            at = entry.at
         else:
             at = self.t
-        self.heard[peer] = Heard(message.tensors["z"], version, at)
+        self.known[peer] = KnownEdge(message.tensors["z"], version, at)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
@@ -417,7 +429,14 @@ class Edge(Role):
         random = self.learner.random("projection", t)
         noise = int(random.integers(2**63))
         z: NDArray[np.float32]
-        z = await self.compute(published, self.g, self.params, labels, noise, mode="other")
+        z = await self.compute(
+            published,
+            self.g,
+            self.params,
+            labels,
+            noise,
+            mode="other",
+        )
         if isinstance(self.params, FEELPGenPlus):
             share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
             self.report(round=t, scope="generator", clipped_rows=share)
@@ -429,7 +448,14 @@ class Edge(Role):
         p = self.params
         z = await self.announce(t)
         self.refresh(t)
-        ranked = await self.compute(rank, z, self.queue, t, p, mode="other")
+        ranked = await self.compute(
+            rank,
+            z,
+            self.queue,
+            t,
+            p,
+            mode="other",
+        )
         count = p.aggregated if p.eta_agg else 0
         available = [row for row in ranked if row.peer in self.present]
         sigma = {row.peer: row.weight for row in available[:count]}
@@ -449,7 +475,14 @@ class Edge(Role):
             senders.append(answer.sender)
             states.append(answer.tensors)
             weights_of_senders.append(sigma[answer.sender])
-        self.w = await self.compute(aggregate, self.w, states, weights_of_senders, p, mode="other")
+        self.w = await self.compute(
+            aggregate,
+            self.w,
+            states,
+            weights_of_senders,
+            p,
+            mode="other",
+        )
         sigma_hat = normalised(weights_of_senders)
         shares = {}
         for j, sigma_j in zip(senders, sigma_hat, strict=True):
@@ -459,9 +492,9 @@ class Edge(Role):
     def refresh(self, t: int) -> None:
         """Lines 8 to 12: take the published Z of K′ random peers into the queue; forget peers absent for long."""
         p = self.params
-        candidates = sorted(self.heard.keys() & self.present)
+        candidates = sorted(self.known.keys() & self.present)
         for peer in drawn(self, candidates, p.refreshed, "refresh", t):
-            self.queue[peer] = self.heard[peer]
+            self.queue[peer] = self.known[peer]
         if p.max_age is not None:
             self.forget(before=t - p.max_age)
 
@@ -476,7 +509,14 @@ class Edge(Role):
     async def average_all(self, t: int) -> None:
         """FEELPGen⁻: every edge sends its model to all others, and takes the mean of the models it has."""
         model = self.w if self.samples else None
-        await self.publish(self.neighbours, "silo", model, owned=True, round=t, samples=self.samples)
+        await self.publish(
+            self.neighbours,
+            "silo",
+            model,
+            owned=True,
+            round=t,
+            samples=self.samples,
+        )
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
         received = await self.gather("silo", self.neighbours, round=t, deadline=patience)
         answers = fitting(self, received, self.w)

@@ -23,7 +23,7 @@ from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGe
 from node.algorithms.feelpgen.private_projection import common_basis, project
 from node.algorithms.feelpgen.roles import (
     Edge,
-    Heard,
+    KnownEdge,
     aggregate,
     divergence,
     guarantee,
@@ -152,7 +152,7 @@ def test_literal_weights_grow_with_the_distance() -> None:
 
 def test_identical_silos_are_equally_alike() -> None:
     z = np.random.default_rng(1).normal(size=(20, 4)).astype(np.float32)
-    queue = {peer: Heard(z, 3, at=5) for peer in ("edge-3", "edge-1", "edge-2")}
+    queue = {peer: KnownEdge(z, 3, at=5) for peer in ("edge-3", "edge-1", "edge-2")}
     ranked = rank(z, queue, 5, FEELPGen())
     assert [row.peer for row in ranked] == ["edge-1", "edge-2", "edge-3"]
     assert {row.weight for row in ranked} == {0.5 / 3 + 0.05}
@@ -160,7 +160,7 @@ def test_identical_silos_are_equally_alike() -> None:
 
 def test_gamma_0_ranks_by_age_alone() -> None:
     z = np.random.default_rng(1).normal(size=(4, 20, 4)).astype(np.float32)
-    queue = {"near": Heard(z[0], 1, at=2), "far": Heard(z[1], 9, at=9), "middle": Heard(z[2], 4, at=6)}
+    queue = {"near": KnownEdge(z[0], 1, at=2), "far": KnownEdge(z[1], 9, at=9), "middle": KnownEdge(z[2], 4, at=6)}
     ranked = rank(z[0], queue, 10, FEELPGen(gamma=0.0))
     assert [(row.peer, row.age) for row in ranked] == [("far", 1), ("middle", 4), ("near", 8)]
     assert rank(z[0], queue, 10, FEELPGen(gamma=1.0))[0].peer == "near"

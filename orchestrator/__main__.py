@@ -18,7 +18,7 @@ from orchestrator.host.process import signals, streams  # noqa: E402
 
 
 def main() -> NoReturn:
-    """Carry out the command line. An error raised on purpose becomes one message and an exit code, not a traceback."""
+    """Execute the command line. An error raised on purpose becomes one message and an exit code, not a traceback."""
     streams.survive_readers()
     try:
         signals.raise_on_signals()

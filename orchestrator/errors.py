@@ -10,9 +10,9 @@
   * ChildError: a helper process refused a request, or ended
   * DriverError: a node could not be started, sent a message or stopped
 
-    * LostError: its host is away, or was lost meanwhile
+    * LostError: its host is unreachable, or was lost
   * FabricError: a link could not be made, changed or read back
-  * RunError: the run cannot go on
+  * RunError: the run cannot continue
 
     * MistakeError: a command to a running run makes no sense
   * ArchiveError: an archive of runs is damaged, or unsafe to unpack; raised before anything is written
@@ -25,10 +25,10 @@ import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
-_OURS = tuple(f"{Path(__file__).parents[1]}/{package}/" for package in ("edgebed", "netem", "node", "orchestrator"))
+_ROOT = Path(__file__).parents[1]
+_OURS = tuple(f"{_ROOT}/{package}/" for package in ("edgebed", "netem", "node", "orchestrator"))
 
 
 class OrchestratorError(Exception):
@@ -36,9 +36,14 @@ class OrchestratorError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The traceback in IPython: the lines of the user's program, without IPython's and ours."""
-        above = takewhile(lambda each: not each.filename.startswith(_OURS), traceback.extract_tb(self.__traceback__))
-        lines = traceback.format_list([each for each in above if "/IPython/" not in each.filename])
-        trace = re.sub(r'File "[^"]*/ipykernel_[^"]*"', "Cell", "".join(lines))
+        frames = []
+        for frame in traceback.extract_tb(self.__traceback__):
+            if frame.filename.startswith(_OURS):
+                break
+            if "/IPython/" not in frame.filename:
+                frames.append(frame)
+        lines = "".join(traceback.format_list(frames))
+        trace = re.sub(r'File "[^"]*/ipykernel_[^"]*"', "Cell", lines)
         return [*trace.splitlines(), f"{type(self).__name__}: {self}"]
 
 
@@ -54,7 +59,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.where, self.path, self.message) if part)
+        parts = (self.where, self.path, self.message)
+        return ": ".join(filter(None, parts))
 
 
 class ScenarioError(OrchestratorError):
@@ -69,7 +75,8 @@ class PlanError(OrchestratorError):
     """The scenario cannot be planned on this data. ``path`` is the YAML path of the setting that asks too much."""
 
     def __init__(self, path: tuple[str | int, ...], message: str) -> None:
-        super().__init__(": ".join([".".join(str(part) for part in path), message]))
+        dotted = ".".join(str(part) for part in path)
+        super().__init__(f"{dotted}: {message}")
         self.path = path
         self.message = message
 
@@ -89,9 +96,16 @@ class HostError(OrchestratorError):
     """
 
     def __init__(self, what: str, remedy: str = "", commands: Sequence[str] = ()) -> None:
-        typed = f" ({', '.join(f'`{command}`' for command in commands)})" if commands else ""
-        super().__init__(f"{what}: {remedy}{typed}" if remedy else what)
-        self.what, self.remedy, self.commands = what, remedy, tuple(commands)
+        text = what
+        if remedy:
+            text += f": {remedy}"
+            if commands:
+                quoted = [f"`{command}`" for command in commands]
+                text += f" ({', '.join(quoted)})"
+        super().__init__(text)
+        self.what = what
+        self.remedy = remedy
+        self.commands = tuple(commands)
 
 
 class EngineError(HostError):
@@ -107,7 +121,7 @@ class DriverError(OrchestratorError):
 
 
 class LostError(DriverError):
-    """The host of a node is away, or was lost meanwhile."""
+    """The host of a node is unreachable, or was lost."""
 
 
 class FabricError(OrchestratorError):
@@ -115,7 +129,7 @@ class FabricError(OrchestratorError):
 
 
 class RunError(OrchestratorError):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
 
 class MistakeError(RunError):

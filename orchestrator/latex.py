@@ -38,15 +38,26 @@ def escaped(text: str) -> str:
 def tabular(headings: Sequence[Cell], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> str:
     """A table with rules around the headings and at the end. The columns with the numbers in ``right`` are aligned to
     the right, the others to the left."""
-    columns = "".join("r" if number in right else "l" for number in range(len(headings)))
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", _line(headings, columns), r"\hline"]
-    lines += [_line(row, columns) for row in rows]
-    return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+    columns = ""
+    for number in range(len(headings)):
+        columns += "r" if number in right else "l"
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\hline",
+        _line(headings, columns),
+        r"\hline",
+        *(_line(row, columns) for row in rows),
+        r"\hline",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _line(row: Sequence[Cell], columns: str) -> str:
     cells = []
     for lines, column in zip(row, columns, strict=True):
-        text = r" \\ ".join(escaped(line) for line in lines)
-        cells.append(rf"\shortstack[{column}]{{{text}}}" if len(lines) > 1 else text)
+        text = r" \\ ".join(map(escaped, lines))
+        if len(lines) > 1:
+            text = rf"\shortstack[{column}]{{{text}}}"
+        cells.append(text)
     return " & ".join(cells) + r" \\"

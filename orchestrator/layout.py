@@ -1,6 +1,6 @@
 """Tables and entries on a console of any width. No text is ever cut, so paths and names can be copied whole.
 
-Text that is too wide is wrapped at spaces. If the longest words of a table's columns do not fit side by side, each row
+Text that is too wide is wrapped at spaces. If the longest words of a table's columns do not fit into a line, each row
 becomes a block of lines. A word wider than the console overflows, and the terminal continues it on the next line.
 """
 
@@ -27,35 +27,44 @@ LEAST = 20  # columns; text is not wrapped to less
 
 
 def print_error(text: str) -> None:
-    """Print an error on standard error. A line may quote what somebody else has written, so the end of a long one is
-    left out."""
-    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in visible(text).split("\n")]
+    """Print an error on standard error. A line may quote a text from elsewhere, so the end of a long one is left
+    out."""
+    lines = []
+    for line in visible(text).split("\n"):
+        if len(line) > LONGEST_LINE:
+            line = f"{line[:LONGEST_LINE]}…"
+        lines.append(line)
     print("error: " + "\n".join(lines), file=sys.stderr)
 
 
 def open_console(piped: int = UNLIMITED) -> Console:
     """A console on standard output: as wide as the terminal or $COLUMNS, otherwise ``piped`` columns."""
     console = Console(highlight=False)
-    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+    has_width = os.environ.get("COLUMNS", "").isdigit()
+    if not console.is_terminal and not has_width:
         console.width = piped
     return console
 
 
 def write(console: Console, *lines: Cell) -> None:
     """Write text, wrapped at spaces."""
-    for each in lines:
-        for line in _wrapped(_text(each), console.width):
+    for cell in lines:
+        for line in _wrapped(_text(cell), console.width):
             write_line(console, line)
 
 
 def write_entries(console: Console, entries: Iterable[tuple[Cell, Cell]], indent: int = 0) -> None:
-    """Write each label with its text beside it. Wrapped lines of the text stay in the text's column."""
-    pairs = [(_text(label), _text(said)) for label, said in entries]
+    """Write each label with its text next to it. Wrapped lines of the text stay in the text's column."""
+    pairs = [(_text(label), _text(text)) for label, text in entries]
     width = max((label.cell_len for label, _ in pairs), default=0)
     room = max(LEAST, console.width - indent - width - GAP)
-    for label, said in pairs:
-        for number, line in enumerate(_wrapped(said, room)):
-            write_line(console, Text(" " * indent) + _row([label if number == 0 else Text(), line], [width, 0], set()))
+    margin = Text(" " * indent)
+    for label, text in pairs:
+        first = label
+        for line in _wrapped(text, room):
+            row = _row([first, line], [width, 0], set())
+            write_line(console, margin + row)
+            first = Text()
 
 
 def write_table(
@@ -70,66 +79,109 @@ def write_table(
     cells = _cells(headings, rows)
     if title:
         write(console, Text(title, style="bold"))
-    natural = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    natural = [max(map(_width, column)) for column in _columns(cells)]
     least = _least(cells, right)
-    room = console.width - GAP * (len(headings) - 1)
+    gaps = GAP * (len(headings) - 1)
+    room = console.width - gaps
     if sum(least) > room:
         _write_blocks(console, headings, cells[1:])
         return
     widths = _widths(natural, least, room)
     for number, row in enumerate(cells):
-        wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for line in range(max(map(len, wrapped))):
-            parts = [lines[line] if line < len(lines) else Text() for lines in wrapped]
-            write_line(console, _row(parts, widths, right))
+        _write_row(console, row, widths, right)
         if number == 0:
-            write_line(console, Text("─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
+            rule = "─" * (sum(widths) + gaps)
+            write_line(console, Text(rule, style="dim"))
+
+
+def _write_row(
+    console: Console,
+    row: Sequence[Text],
+    widths: Sequence[int],
+    right: Collection[int],
+) -> None:
+    """Write a row in as many lines as its cells need."""
+    wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    height = max(map(len, wrapped))
+    for number in range(height):
+        parts = []
+        for lines in wrapped:
+            parts.append(lines[number] if number < len(lines) else Text())
+        write_line(console, _row(parts, widths, right))
 
 
 def write_wide_table(
-    console: Console, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Collection[int] = ()
+    console: Console,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Collection[int] = (),
 ) -> None:
     """Write a table that may be wider than the console: in parts below each other, each with the first column and as
-    many of the other columns as fit. If some column does not fit beside the first, each row becomes a block."""
+    many of the other columns as fit. If some column does not fit next to the first, each row becomes a block."""
     cells = _cells(headings, rows)
     least = _least(cells, right)
-    first = max(least[0], min(LEAST, max(_width(row[0]) for row in cells)))
-    if first + GAP + max(least[1:], default=0) > console.width:
+    natural = max(_width(row[0]) for row in cells)
+    first = max(least[0], min(LEAST, natural))
+    widest = max(least[1:], default=0)
+    if first + GAP + widest > console.width:
         write_table(console, headings, cells[1:], right=right)
         return
-    parts: list[list[int]] = []
-    used = console.width
-    for place in range(1, len(headings)):
-        used += GAP + least[place]
-        if used > console.width:
-            parts.append([])
-            used = first + GAP + least[place]
-        parts[-1].append(place)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(_parts(first, least, console.width)):
         if number:
             write(console, "")
         chosen = [0, *part]
-        shown = {index for index, place in enumerate(chosen) if place in right}
-        body = [[row[place] for place in chosen] for row in cells[1:]]
-        write_table(console, [headings[place] for place in chosen], body, right=shown)
+        chosen_headings = [headings[place] for place in chosen]
+        chosen_right = {index for index, place in enumerate(chosen) if place in right}
+        body = []
+        for row in cells[1:]:
+            body.append([row[place] for place in chosen])
+        write_table(console, chosen_headings, body, right=chosen_right)
+
+
+def _parts(first: int, least: Sequence[int], width: int) -> list[list[int]]:
+    """The columns after the first one, in parts that fit into the width, each next to the first column."""
+    parts: list[list[int]] = []
+    used = width
+    for place in range(1, len(least)):
+        used += GAP + least[place]
+        if used > width:
+            parts.append([])
+            used = first + GAP + least[place]
+        parts[-1].append(place)
+    return parts
 
 
 def _cells(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[list[Text]]:
-    return [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
+    cells = [[Text(heading, style="bold") for heading in headings]]
+    for row in rows:
+        cells.append([_text(cell) for cell in row])
+    return cells
+
+
+def _columns(cells: Sequence[Sequence[Text]]) -> list[tuple[Text, ...]]:
+    return list(zip(*cells, strict=True))
 
 
 def _least(cells: Sequence[Sequence[Text]], right: Collection[int]) -> list[int]:
     """The least width of each column: its longest word, or its longest line if it holds figures."""
-    return [
-        max(_longest_word(heading), *map(_width if place in right else _longest_word, column), 0)
-        for place, (heading, *column) in enumerate(zip(*cells, strict=True))
-    ]
+    least = []
+    for place, column in enumerate(_columns(cells)):
+        heading = column[0]
+        width_of = _width if place in right else _longest_word
+        widths = [_longest_word(heading), *map(width_of, column[1:]), 0]
+        least.append(max(widths))
+    return least
 
 
 def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    for first, *others in rows:
-        write(console, first)
-        write_entries(console, [pair for pair in zip(headings[1:], others, strict=True) if pair[1].plain], indent=2)
+    for row in rows:
+        write(console, row[0])
+        entries = []
+        for heading, cell in zip(headings[1:], row[1:], strict=True):
+            if cell.plain:
+                entries.append((heading, cell))
+        write_entries(console, entries, indent=2)
 
 
 def write_line(console: Console, line: Text) -> None:
@@ -141,10 +193,14 @@ def write_line(console: Console, line: Text) -> None:
 
 def _row(parts: Sequence[Text], widths: Sequence[int], right: Collection[int]) -> Text:
     line = Text()
+    last = len(parts) - 1
     for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
         space = " " * max(0, width - part.cell_len)
-        line += Text.assemble(space, part) if place in right else Text.assemble(part, space)
-        if place < len(parts) - 1:
+        if place in right:
+            line += Text.assemble(space, part)
+        else:
+            line += Text.assemble(part, space)
+        if place < last:
             line.append(" " * GAP)
     return line
 
@@ -153,7 +209,8 @@ def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
     """The widths of columns that fit into ``room``. Narrows the widest column first, never below its ``least``."""
     widths = list(natural)
     while sum(widths) > room:
-        widest = max((place for place in range(len(widths)) if widths[place] > least[place]), key=widths.__getitem__)
+        reducible = [place for place in range(len(widths)) if widths[place] > least[place]]
+        widest = max(reducible, key=widths.__getitem__)
         widths[widest] -= 1
     return widths
 
@@ -165,10 +222,12 @@ def _wrapped(text: Text, room: int) -> list[Text]:
         breaks = []
         used = 0
         for word in re.finditer(r"\s*\S+\s*", paragraph.plain):
-            if used and used + Text(word[0].rstrip()).cell_len > room:
+            with_space = Text(word[0]).cell_len
+            without_space = Text(word[0].rstrip()).cell_len
+            if used and used + without_space > room:
                 breaks.append(word.start())
                 used = 0
-            used += Text(word[0]).cell_len
+            used += with_space
         lines += paragraph.divide(breaks)
     for line in lines:
         line.rstrip()
@@ -176,7 +235,9 @@ def _wrapped(text: Text, room: int) -> list[Text]:
 
 
 def _text(cell: Cell) -> Text:
-    return cell if isinstance(cell, Text) else Text(cell)
+    if isinstance(cell, Text):
+        return cell
+    return Text(cell)
 
 
 def _width(cell: Text) -> int:
@@ -184,4 +245,5 @@ def _width(cell: Text) -> int:
 
 
 def _longest_word(cell: Text) -> int:
-    return max((Text(word).cell_len for word in cell.plain.split()), default=0)
+    widths = [Text(word).cell_len for word in cell.plain.split()]
+    return max(widths, default=0)

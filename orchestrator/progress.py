@@ -1,4 +1,4 @@
-"""What a command prints on standard error while it works: what it waits for, and what is logged."""
+"""Messages of a command on standard error while it works: the task that it waits for, and the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def waiting(task: str, patience: float = PATIENCE) -> Iterator[None]:
     from rich.status import Status
 
     console = Console(stderr=True, highlight=False)
-    steps = _Steps(task, Status(Text(task), console=console) if console.is_terminal else None)
+    status = None
+    if console.is_terminal:
+        status = Status(Text(task), console=console)
+    steps = _Steps(task, status)
     timer = threading.Timer(patience, steps.show)
     timer.daemon = True
     with _handled(steps):
@@ -80,7 +83,8 @@ class _Steps(logging.Handler):
         super().__init__()
         self._latest = task
         self._status = status
-        self._shown = self._over = False
+        self._shown = False
+        self._over = False
 
     def show(self) -> None:
         """Show the latest step, and from now on each new one."""

@@ -28,16 +28,19 @@ def duration(seconds: float | None) -> str:
     """Seconds as "0.31 ms", "55 ms", "12.3 s", "4 min 12 s" or "1 h 03 min"; "–" for None."""
     if seconds is None or not math.isfinite(seconds):
         return "–"
+    if seconds == 0:
+        return "0 s"
     if seconds < 0:
         return f"−{duration(-seconds)}"
     if seconds < 1:
-        return f"{_digits(seconds * 1e3)} ms" if seconds else "0 s"
+        return f"{_digits(seconds * 1e3)} ms"
     if seconds < 99.95:
         return f"{_digits(seconds)} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
 
 
 def rate(bits: float | None) -> str:
@@ -135,12 +138,16 @@ def some(names: Iterable[str], limit: int = 4) -> str:
     listed = list(names)
     if len(listed) <= limit:
         return ", ".join(listed)
-    return f"{', '.join(listed[: limit - 1])} and {len(listed) - limit + 1} more"
+    shown = listed[: limit - 1]
+    left = len(listed) - len(shown)
+    return f"{', '.join(shown)} and {left} more"
 
 
 def count(number: int, noun: str) -> str:
     """A number with its noun: "1 round", "3 rounds"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"
 
 
 def _scaled(value: float | None, units: tuple[str, ...]) -> str:
@@ -157,7 +164,8 @@ def _digits(value: float) -> str:
     """Three significant digits, no exponent, no trailing zeros."""
     if value == 0:
         return "0"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    magnitude = math.floor(math.log10(abs(value)))
+    decimals = max(0, 2 - magnitude)
     text = f"{value:.{decimals}f}"
     if "." in text:
         return text.rstrip("0").rstrip(".")

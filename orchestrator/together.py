@@ -11,9 +11,10 @@ T = TypeVar("T")
 
 async def together(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     """Run all to their ends, then raise the first error."""
-    for error in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(error, BaseException):
-            raise error
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def within(seconds: float | None, work: Awaitable[object]) -> bool:

@@ -48,62 +48,84 @@ other clients from the same distributions, so a figure may differ as between two
 
 def page(papers: list[Paper]) -> str:
     rows = recorded_rows(papers)
+    headings = ("claim", "paper", "edgebed", "state", "seeds", "floor; ceiling", "time", "command", "notes")
     lines = [HEAD, *_counts(rows)]
     for paper in papers:
-        own = [each for each in rows if each.paper is paper]
         size = paper.read.size
-        lines += [f"## {paper.read.paper}\n", f"Paper: {size.paper}\n", f"edgebed: {size.ours}\n"]
-        lines += [f"Details: [{paper.read.paper}]({paper.read.page})\n"]
-        headings = ("claim", "paper", "edgebed", "state", "seeds", "floor; ceiling", "time", "command", "notes")
-        lines += [*_table(headings, [_cells(each) for each in own]), ""]
+        lines.append(f"## {paper.read.paper}\n")
+        lines.append(f"Paper: {size.paper}\n")
+        lines.append(f"edgebed: {size.ours}\n")
+        lines.append(f"Details: [{paper.read.paper}]({paper.read.page})\n")
+        cells = [_cells(row) for row in rows if row.paper is paper]
+        lines += _table(headings, cells)
+        lines.append("")
     return "\n".join(lines)
 
 
 def print_list(rows: Iterable[Row], console: Console) -> None:
-    cells = [
-        (each.name, f"{each.paper.read.paper}, {each.claim.place}", each.evaluation.state, _time(each)) for each in rows
-    ]
+    cells = []
+    for row in rows:
+        place = f"{row.paper.read.paper}, {row.claim.place}"
+        cells.append((row.name, place, row.evaluation.state, _time(row)))
     write_table(console, ("claim", "place", "state", "time"), cells)
 
 
 def print_row(row: Row, console: Console) -> None:
     claim = row.claim
+    evaluation = row.evaluation
     write(console, f"{row.paper.read.paper}, {claim.place}: {claim.says}", "")
-    cells = [(name, written(each.paper), _edgebed(row, name)) for name, each in claim.figures.items()]
+    cells = [(name, written(figure.paper), _edgebed(row, name)) for name, figure in claim.figures.items()]
     write_table(console, ("figure", f"paper, {claim.unit}", f"edgebed, {claim.unit}"), cells)
     write(console, "")
-    entries = [(relation, "holds" if holds else "does not hold") for relation, holds in row.evaluation.holds.items()]
-    entries += [(each, _interval(of)) for each, of in row.evaluation.differences.items()]
-    same = "as recorded" if row.as_recorded else f"recorded: {recorded(claim).state}"
-    entries += [("state", f"{row.evaluation.state} ({same})"), ("seeds that agree", row.evaluation.seeds or "–")]
-    write_entries(console, [*entries, ("size", row.size), ("time", _time(row))])
+    entries = []
+    for relation, holds in evaluation.holds.items():
+        entries.append((relation, "holds" if holds else "does not hold"))
+    for comparison, difference in evaluation.differences.items():
+        entries.append((comparison, _interval(difference)))
+    same = "as recorded"
+    if not row.as_recorded:
+        same = f"recorded: {recorded(claim).state}"
+    entries.append(("state", f"{evaluation.state} ({same})"))
+    entries.append(("seeds that agree", evaluation.seeds or "–"))
+    entries.append(("size", row.size))
+    entries.append(("time", _time(row)))
+    write_entries(console, entries)
     write(console, "")
 
 
 def _counts(rows: Sequence[Row]) -> list[str]:
     """How many claims of each paper are in each state."""
-    tallies = {paper: Counter[str]() for paper in dict.fromkeys(each.paper.read.paper for each in rows)}
-    for each in rows:
-        tallies[each.paper.read.paper][each.evaluation.state] += 1
-    tallies["all"] = sum(tallies.values(), Counter())
-    cells = [(name, str(of.total()), *(str(of[state]) for state in STATES)) for name, of in tallies.items()]
+    tallies: dict[str, Counter[str]] = {}
+    total = Counter[str]()
+    for row in rows:
+        tally = tallies.setdefault(row.paper.read.paper, Counter())
+        tally[row.evaluation.state] += 1
+        total[row.evaluation.state] += 1
+    tallies["all"] = total
+    cells = []
+    for name, tally in tallies.items():
+        counts = [str(tally[state]) for state in STATES]
+        cells.append((name, str(tally.total()), *counts))
     return [*_table(("paper", "claims", *STATES), cells), ""]
 
 
 def _cells(row: Row) -> Sequence[str]:
     claim = row.claim
-    figures = row.claim.figures
-    link = f"[{claim.place}]({row.paper.read.page}#{claim.section})" if claim.section else claim.place
-    papers = [f"{name} {written(each.paper)}" for name, each in figures.items() if each.paper is not None]
+    link = claim.place
+    if claim.section:
+        link = f"[{claim.place}]({row.paper.read.page}#{claim.section})"
+    of_paper = [f"{name} {written(figure.paper)}" for name, figure in claim.figures.items() if figure.paper is not None]
+    of_edgebed = [f"{name} {_edgebed(row, name)}" for name in row.figures]
+    bounds = "–"
     if claim.floor or claim.ceiling:
-        bounds = "; ".join((claim.floor or "–", claim.ceiling or "–"))
-    else:
-        bounds = "–"
-    notes = [claim.size, claim.note, f"cost: {claim.cost}" if claim.cost else ""]
+        bounds = f"{claim.floor or '–'}; {claim.ceiling or '–'}"
+    notes = [claim.size, claim.note]
+    if claim.cost:
+        notes.append(f"cost: {claim.cost}")
     return (
         f"**{link}.** {claim.says}",
-        _figures(papers, claim.unit),
-        _figures([f"{name} {_edgebed(row, name)}" for name in row.figures], claim.unit),
+        _figures(of_paper, claim.unit),
+        _figures(of_edgebed, claim.unit),
         row.evaluation.state,
         row.evaluation.seeds or "–",
         bounds,
@@ -113,15 +135,21 @@ def _cells(row: Row) -> Sequence[str]:
     )
 
 
-def _interval(found: PairedDifference) -> str:
+def _interval(difference: PairedDifference) -> str:
     """The mean difference with its 95% interval, before any adjustment for several comparisons."""
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.3g} with every seed"
-    return f"{found.mean:+.3g} [{found.low:+.3g}, {found.high:+.3g}]".replace("-", "−")
+    if difference.low is None or difference.high is None:
+        return f"{difference.mean:+.3g} with every seed"
+    interval = f"{difference.mean:+.3g} [{difference.low:+.3g}, {difference.high:+.3g}]"
+    return interval.replace("-", "−")
 
 
 def _figures(parts: Sequence[str], unit: str) -> str:
-    return f"{', '.join(parts)}{f' ({unit})' * bool(unit)}" if parts else "–"
+    if not parts:
+        return "–"
+    listed = ", ".join(parts)
+    if unit:
+        return f"{listed} ({unit})"
+    return listed
 
 
 def _edgebed(row: Row, name: str) -> str:
@@ -132,14 +160,19 @@ def _edgebed(row: Row, name: str) -> str:
 
 def _time(row: Row) -> str:
     made = row.made
-    time = f"{made.minutes:g} min" if made.minutes else ""
-    if kind_of(made.driver).simulated:
-        driver = ""
-    else:
-        driver = made.driver
-    return ", ".join(filter(None, (time, driver, made.version))) or "–"
+    parts = []
+    if made.minutes:
+        parts.append(f"{made.minutes:g} min")
+    if not kind_of(made.driver).simulated:
+        parts.append(made.driver)
+    parts.append(made.version)
+    return ", ".join(filter(None, parts)) or "–"
 
 
 def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
     head = list(headings)
-    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    rule = "|---" * len(head) + "|"
+    lines = [f"| {' | '.join(head)} |", rule]
+    for row in rows:
+        lines.append(f"| {' | '.join(row)} |")
+    return lines

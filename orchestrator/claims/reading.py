@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -64,11 +64,22 @@ def measured(by_seed: Mapping[int, float], censored: int = 0) -> Measured:
     if not values:
         return Measured("–", math.inf, {})
     mean = statistics.fmean(values)
+    decimals = _decimals(values)
+    written = f"{mean:,.{decimals}f}"
+    if len(values) > 1:
+        deviation = statistics.stdev(values)
+        written += f" ± {deviation:.{decimals}f}"
+    if censored:
+        reached = len(values) - censored
+        written = f"≥ {written} ({reached} of {len(values)})"
+    return Measured(written.replace("-", "−"), mean, by_seed)
+
+
+def _decimals(values: Sequence[float]) -> int:
     largest = max(map(abs, values))
-    decimals = 0 if largest >= 1000 else 1 if largest >= 1 else 3
-    spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
-    bound, of = ("≥ ", f" ({len(values) - censored} of {len(values)})") if censored else ("", "")
-    return Measured(f"{bound}{mean:,.{decimals}f}{spread}{of}".replace("-", "−"), mean, by_seed)
+    if largest >= 1000:
+        return 0
+    return 1 if largest >= 1 else 3
 
 
 class PaperSize(Strict):
@@ -91,7 +102,8 @@ class ClaimFigure(Strict):
             return None
         if isinstance(self.ours, list):
             return measured(dict(enumerate(self.ours, start=1)))
-        return Measured(written(self.ours), number(written(self.ours)), {})
+        figure = written(self.ours)
+        return Measured(figure, number(figure), {})
 
 
 class Recorded(Strict):
@@ -129,16 +141,22 @@ class Claim(Strict):
 
     @property
     def relations(self) -> list[Relation]:
-        return [parse(each, self.figures) for each in self.holds]
+        return [parse(text, self.figures) for text in self.holds]
 
     @property
     def known(self) -> dict[str, Measured]:
-        return {name: found for name, each in self.figures.items() if (found := each.recorded) is not None}
+        known = {}
+        for name, figure in self.figures.items():
+            recorded = figure.recorded
+            if recorded is not None:
+                known[name] = recorded
+        return known
 
     @property
     def cheap(self) -> bool:
         """Whether its runs take less than five minutes."""
-        return self.sweep is not None and (self.recorded.minutes or CHEAP) < CHEAP
+        minutes = self.recorded.minutes or CHEAP
+        return self.sweep is not None and minutes < CHEAP
 
 
 class ClaimFile(Strict):
@@ -174,9 +192,10 @@ def written(figure: str | float | None) -> str:
 def number(text: str) -> float:
     """The first number of a figure as a page writes it, such as 76.1 of "76.1 ± 1.3"; infinity without one."""
     match = _NUMBER.search(text)
-    if match:
-        return float(match[0].replace(",", "").replace("−", "-"))
-    return math.inf
+    if not match:
+        return math.inf
+    digits = match[0].replace(",", "")
+    return float(digits.replace("−", "-"))
 
 
 def load(folder: Path = FOLDER) -> list[Paper]:
@@ -186,29 +205,33 @@ def load(folder: Path = FOLDER) -> list[Paper]:
     if not files:
         raise PlaceError(f"{folder} has no claims: name a folder with YAML files like those in {FOLDER}")
     papers = [_load(file) for file in files]
-    found: dict[str, Paper] = {}
+    first_paper: dict[str, Paper] = {}  # by the name of a claim
     for paper in papers:
         for name in paper.read.claims:
-            other = found.setdefault(name, paper)
+            other = first_paper.setdefault(name, paper)
             if other is not paper:
-                raise ScenarioError([paper.problem(("claims", name), f"{other.file} has this claim: rename one")])
+                problem = paper.problem(("claims", name), f"{other.file} has this claim: rename one")
+                raise ScenarioError([problem])
     return papers
 
 
 def find(papers: list[Paper], name: str) -> Paper:
     """The paper with the claim ``name``. PlaceError if there is none."""
+    names: list[str] = []
     for paper in papers:
         if name in paper.read.claims:
             return paper
-    raise PlaceError(f"{unknown('claim', name, [each for paper in papers for each in paper.read.claims])}")
+        names += paper.read.claims
+    raise PlaceError(unknown("claim", name, names))
 
 
 def _load(file: Path) -> Paper:
     source = document.read(scenario_text(file), str(file))
-    paper = Paper(file, source, validated(ClaimFile, source, source.data))
-    found = [paper.problem(path, message) for path, message in _contradictions(paper.read)]
-    if found:
-        raise ScenarioError(found)
+    claims = validated(ClaimFile, source, source.data)
+    paper = Paper(file, source, claims)
+    problems = [paper.problem(path, message) for path, message in _contradictions(claims)]
+    if problems:
+        raise ScenarioError(problems)
     return paper
 
 
@@ -226,13 +249,14 @@ def _contradictions(read: ClaimFile) -> Iterator[tuple[KeyPath, str]]:
             here: KeyPath = (*path, "figures", key)
             if figure.case is not None and claim.sweep is None:
                 yield (*here, "case"), "name the `sweep` that has the case"
-            if isinstance(figure.ours, str) and figure.ours != "–" and not _NUMBER.search(figure.ours):
+            if isinstance(figure.ours, str) and not _is_figure(figure.ours):
                 yield (*here, "ours"), "write a number like '76.1 ± 1.3', or '–' if it was never reached"
         if claim.sweep is not None and not claim.holds:
             yield (*path, "sweep"), "give the relations that its figures must fulfil as `holds`"
-        if claim.sweep is not None and not any(each.case for each in claim.figures.values()):
+        has_case = any(figure.case for figure in claim.figures.values())
+        if claim.sweep is not None and not has_case:
             yield (*path, "sweep"), "name the `case` of a figure"
-        figures = [claim.figures[each].ours for each in used if each in claim.figures]
+        figures = [claim.figures[key].ours for key in used if key in claim.figures]
         complete = bool(claim.holds) and None not in figures
         if complete and claim.state is not None:
             yield (*path, "state"), "leave it out: it follows from the figures and `holds`"
@@ -242,3 +266,8 @@ def _contradictions(read: ClaimFile) -> Iterator[tuple[KeyPath, str]]:
             yield path, "give the reason of the state as `note`"
         if claim.state == "not tried" and not claim.cost:
             yield path, "give the `cost` of trying it"
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a text has a number, or means that the figure was never reached."""
+    return text == "–" or _NUMBER.search(text) is not None

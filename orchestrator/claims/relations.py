@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 import re
@@ -13,11 +14,19 @@ from typing import Any
 
 from orchestrator.scenario.language.strict import unknown
 
+
+def _divide(left: float, right: float) -> float:
+    if right == 0:
+        return math.nan
+    return left / right
+
+
+_SYNTAX = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load)
 _ARITHMETIC: dict[type[ast.AST], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: lambda left, right: left / right if right else math.nan,
+    ast.Div: _divide,
 }
 _COMPARISONS: dict[type[ast.AST], Any] = {
     ast.GtE: operator.ge,
@@ -39,51 +48,67 @@ class Relation:
 
     def sides(self, figures: Mapping[str, float]) -> list[float]:
         """The values that are compared, from left to right."""
-        values = {self.names[name]: figures[name] for name in self.names}
-        return [_value(side, values) for side in (self.tree.left, *self.tree.comparators)]
+        values = {variable: figures[name] for name, variable in self.names.items()}
+        sides = [self.tree.left, *self.tree.comparators]
+        return [_value(side, values) for side in sides]
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        pairs = zip(self.tree.ops, pairwise(self.sides(figures)), strict=True)
-        return all(_COMPARISONS[type(each)](left, right) for each, (left, right) in pairs)
+        pairs = pairwise(self.sides(figures))
+        for comparison, (left, right) in zip(self.tree.ops, pairs, strict=True):
+            compare = _COMPARISONS[type(comparison)]
+            if not compare(left, right):
+                return False
+        return True
 
 
 def parse(text: str, figures: Collection[str]) -> Relation:
     """Read a relation between ``figures``. ValueError says what is wrong with it."""
+    code = text
     match = _TOLERANCE.fullmatch(text)
     if match:
         value = float(match["value"])
-        by = float(match["by"]) * (value / 100 if match["percent"] else 1)
-        return Relation(text, *_parsed(f"{value - by:f} <= {match['name']} <= {value + by:f}", figures))
-    return Relation(text, *_parsed(text, figures))
+        unit = value / 100 if match["percent"] else 1
+        tolerance = float(match["by"]) * unit
+        code = f"{value - tolerance:f} <= {match['name']} <= {value + tolerance:f}"
+    names, tree = _parsed(code, figures)
+    return Relation(text, names, tree)
 
 
 def _parsed(text: str, figures: Collection[str]) -> tuple[dict[str, str], ast.Compare]:
-    names: dict[str, str] = {}  # names have hyphens, which Python would read as minus
-    code = _NAME.sub(lambda match: names.setdefault(match[0], f"_{len(names)}"), text)
+    names: dict[str, str] = {}
+
+    def variable(match: re.Match[str]) -> str:
+        return names.setdefault(match[0], f"_{len(names)}")
+
+    code = _NAME.sub(variable, text)  # names have hyphens, which Python would read as minus
     for name in names:
         if name not in figures:
             raise ValueError(f"{unknown('figure of this claim', name, figures)}; write spaces around a minus")
-    try:
+    tree = None
+    with contextlib.suppress(SyntaxError):
         tree = ast.parse(code, mode="eval").body
-    except SyntaxError:
-        tree = None
-    if not isinstance(tree, ast.Compare) or not names or not all(map(_is_known, ast.walk(tree))):
-        raise ValueError(f"'{text}' is no relation: write one like 'a >= b + 3', 'a >= b >= c' or 'a = 40 ± 5%'")
-    return names, tree
+    if isinstance(tree, ast.Compare) and names and _all_known(tree):
+        return names, tree
+    raise ValueError(f"'{text}' is no relation: write one like 'a >= b + 3', 'a >= b >= c' or 'a = 40 ± 5%'")
+
+
+def _all_known(tree: ast.AST) -> bool:
+    return all(map(_is_known, ast.walk(tree)))
 
 
 def _is_known(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, float)
-    return isinstance(
-        node, (ast.Compare, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load, *_ARITHMETIC, *_COMPARISONS)
-    )
+    return isinstance(node, (*_SYNTAX, *_ARITHMETIC, *_COMPARISONS))
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:
     match node:
         case ast.BinOp():
-            return float(_ARITHMETIC[type(node.op)](_value(node.left, values), _value(node.right, values)))
+            compute = _ARITHMETIC[type(node.op)]
+            left = _value(node.left, values)
+            right = _value(node.right, values)
+            return float(compute(left, right))
         case ast.UnaryOp():
             return -_value(node.operand, values)
         case ast.Name():

@@ -17,6 +17,7 @@ from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.run.options import check_workers
 from orchestrator.scenario.language.strict import unknown
+from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import run_task
@@ -48,7 +49,11 @@ class Row:
     @property
     def command(self) -> str:
         """The command that checks the claim; empty if there is none."""
-        return self.claim.command or (f"edgebed reproduce {self.name}" if self.claim.sweep else "")
+        if self.claim.command:
+            return self.claim.command
+        if self.claim.sweep:
+            return f"edgebed reproduce {self.name}"
+        return ""
 
     @property
     def size(self) -> str:
@@ -56,24 +61,32 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         claim = self.claim
-        found = self.evaluation
         kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
-        figures = {
-            name: {"paper": each.paper, **({} if name not in self.figures else asdict(self.figures[name]))}
-            for name, each in claim.figures.items()
+        figures: dict[str, dict[str, Any]] = {}
+        for name, figure in claim.figures.items():
+            figures[name] = {"paper": figure.paper}
+            if name in self.figures:
+                figures[name] |= asdict(self.figures[name])
+        return {
+            "name": self.name,
+            "paper": self.paper.read.paper,
+            "recorded_state": recorded(claim).state,
+            **kept,
+            "figures": figures,
+            **asdict(self.evaluation),
+            **self.made.model_dump(exclude={"seeds"}),
+            "command": self.command,
+            "size": self.size,
         }
-        made = self.made.model_dump(exclude={"seeds"}) | {"command": self.command, "size": self.size}
-        row = {"name": self.name, "paper": self.paper.read.paper, "recorded_state": recorded(claim).state}
-        return row | kept | {"figures": figures} | asdict(found) | made
 
 
 def recorded_rows(papers: list[Paper]) -> list[Row]:
     """The rows of all claims with their recorded figures."""
-    return [
-        Row(paper, name, claim.known, recorded(claim), claim.recorded)
-        for paper in papers
-        for name, claim in paper.read.claims.items()
-    ]
+    rows = []
+    for paper in papers:
+        for name, claim in paper.read.claims.items():
+            rows.append(Row(paper, name, claim.known, recorded(claim), claim.recorded))
+    return rows
 
 
 def reproduce(
@@ -108,14 +121,18 @@ def reproduce(
     failed = failures(results)
     if failed:
         raise RunError(f"{name}: {len(failed)} of {len(results)} runs failed: {failed[0]}")
-    figures = claim.known | {key: comparable(claim, {key: case}, results)[key] for key, case in cases.items()}
+    figures = claim.known
+    for key, case in cases.items():
+        figures |= comparable(claim, {key: case}, results)
 
     def figures_of(names: Collection[str]) -> Mapping[str, Measured]:
-        return figures | comparable(claim, {key: cases[key] for key in names if key in cases}, results)
+        cases_of_names = {key: cases[key] for key in names if key in cases}
+        return figures | comparable(claim, cases_of_names, results)
 
     evaluation = evaluate(claim, figures_of)
-    wall = math.fsum(each.figures.get("wall_seconds", 0.0) for each in results)
-    made = Recorded(minutes=round(wall / 60, 2) or None, driver=driver, version=versions()["edgebed"])
+    wall = math.fsum(result.figures.get("wall_seconds", 0.0) for result in results)
+    minutes = round(wall / 60, 2) or None
+    made = Recorded(minutes=minutes, driver=driver, version=versions()["edgebed"])
     return Row(paper, name, figures, evaluation, made)
 
 
@@ -123,56 +140,76 @@ def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]
     """The sweep of a claim with only the cases that it needs, and the case of each figure. Of a list of data sets, it
     has the first one. ScenarioError if the sweep cannot be read or lacks a case."""
     claim = paper.read.claims[name]
-    place = ("claims", name)
-    file = Path(os.path.normpath(paper.file.parent / str(claim.sweep)))
+    path = paper.file.parent / str(claim.sweep)
+    file = Path(os.path.normpath(path))
     overrides = [f"driver={driver}"]
     sweep = load(file, overrides)
-    if not claim.any_data and len(data := {tuple(each.scenario.data.dataset) for each in sweep.combinations}) == 1:
-        sweep = load(file, [*overrides, f"data.dataset={data.pop()[0]}"])
+    if not claim.any_data:
+        data_sets = {tuple(combination.scenario.data.dataset) for combination in sweep.combinations}
+        if len(data_sets) == 1:
+            first = data_sets.pop()[0]
+            sweep = load(file, [*overrides, f"data.dataset={first}"])
     cases: dict[str, str] = {}
     for key, figure in claim.figures.items():
         if figure.case is not None:
-            of = [each for each in sweep.cases if _is_named(each, figure.case)]
-            if len(of) != 1:
-                several = f"means several cases; add varied values: {'; '.join(of)}"
-                if of:
-                    message = several
-                else:
-                    message = unknown("case of the sweep", figure.case, sweep.cases)
-                raise ScenarioError([paper.problem((*place, "figures", key, "case"), message)])
-            cases[key] = of[0]
-    chosen = tuple(each for each in sweep.combinations if each.case in cases.values())
-    return replace(sweep, combinations=chosen), cases
+            place = ("claims", name, "figures", key, "case")
+            cases[key] = _case_of(paper, place, sweep, figure.case)
+    chosen = [combination for combination in sweep.combinations if combination.case in cases.values()]
+    return replace(sweep, combinations=tuple(chosen)), cases
+
+
+def _case_of(paper: Paper, place: KeyPath, sweep: Sweep, name: str) -> str:
+    """The case of a sweep that a name at ``place`` means. ScenarioError unless there is exactly one."""
+    named = [case for case in sweep.cases if _is_named(case, name)]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        message = f"means several cases; add varied values: {'; '.join(named)}"
+    else:
+        message = unknown("case of the sweep", name, sweep.cases)
+    raise ScenarioError([paper.problem(place, message)])
 
 
 def _is_named(case: str, name: str) -> bool:
     """Whether a name means this case. It may leave out varied values."""
-    (own, *varied), (given, *chosen) = _VARIED.split(case), _VARIED.split(name)
-    return own == given and set(chosen) <= set(varied)
+    case_parts = _VARIED.split(case)
+    name_parts = _VARIED.split(name)
+    if case_parts[0] != name_parts[0]:
+        return False
+    return set(name_parts[1:]) <= set(case_parts[1:])
 
 
 def comparable(claim: Claim, cases: Mapping[str, str], results: Sequence[Result]) -> dict[str, Measured]:
     """Figures by name, each of its case. Times to a target are cut at the same place. RunError if no run reached it."""
-    own = [each for each in results if each.combination.case in cases.values()]
+    own = [result for result in results if result.combination.case in cases.values()]
     runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
-    for each, found in zip(own, restrict([each.figures for each in own]), strict=True):
-        runs_of[each.combination.case][each.combination.seed] = found
+    restricted = restrict([result.figures for result in own])
+    for result, run in zip(own, restricted, strict=True):
+        combination = result.combination
+        runs_of[combination.case][combination.seed] = run
     figures = {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
-    timed = [key for key in cases if (claim.figures[key].metric or claim.metric).startswith("to_target.")]
-    if len(timed) > 1 and not any(each.figures.get(REACHED, 1) for each in own):
+    timed = [key for key in cases if _metric(claim, key).startswith("to_target.")]
+    some_reached = any(result.figures.get(REACHED, 1) for result in own)
+    if len(timed) > 1 and not some_reached:
         raise RunError(f"no run of {text.some(timed)} reached the target, so they cannot be compared")
     return figures
 
 
+def _metric(claim: Claim, key: str) -> str:
+    return claim.figures[key].metric or claim.metric
+
+
 def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
     """A figure by seed from the runs of its case, in the unit of the claim."""
-    metric = claim.figures[key].metric or claim.metric
+    metric = _metric(claim, key)
     factor = UNITS.get(claim.unit, 1.0)
-    known = {name for each in runs.values() for name in each}
-    if metric not in known:
-        raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(known))}")
+    values = {seed: run[metric] * factor for seed, run in runs.items() if metric in run}
+    if not values:
+        names: set[str] = set()
+        for run in runs.values():
+            names.update(run)
+        raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(names))}")
+    censored = 0
     if metric.startswith("to_target."):
-        censored = sum(not each.get(REACHED, 1) for each in runs.values())
-    else:
-        censored = 0
-    return measured({seed: each[metric] * factor for seed, each in runs.items() if metric in each}, censored)
+        censored = sum(not run.get(REACHED, 1) for run in runs.values())
+    return measured(values, censored)

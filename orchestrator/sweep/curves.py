@@ -46,11 +46,13 @@ class CurveBand:
 def read_curve(run: Path, judged: Judged | Sequence[str]) -> RunCurve:
     """The accuracy of the run in the directory ``run`` on a kind of test set."""
     with History.open(run) as history:
-        return curve_of(accuracy_series(history, judged), history.training_began or 0.0)
+        series = accuracy_series(history, judged)
+        began = history.training_began or 0.0
+        return curve_of(series, began)
 
 
 def curve_of(series: Sequence[Metric], began: float) -> RunCurve:
-    """The finite values of a series, whose training began at ``began`` seconds of the run."""
+    """The finite values of a series of a run that began training at ``began`` seconds."""
     by_round: dict[float, float] = {}
     by_seconds = []
     in_time = sorted(series, key=lambda metric: metric.t)
@@ -71,10 +73,17 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
     if not drawn:
         return None
     places = np.unique(np.concatenate([curve[:, 0] for curve in drawn]))
-    places = places[places >= max(curve[0, 0] for curve in drawn)]
+    start = max(curve[0, 0] for curve in drawn)
+    places = places[places >= start]
     if len(places) > MOST_POINTS:
-        places = places[np.linspace(0, len(places) - 1, MOST_POINTS).round().astype(int)]
-    values = np.stack([np.interp(places, curve[:, 0], curve[:, 1]) for curve in drawn])
+        spaced = np.linspace(0, len(places) - 1, MOST_POINTS)
+        places = places[spaced.round().astype(int)]
+    interpolated = []
+    for curve in drawn:
+        x = curve[:, 0]
+        y = curve[:, 1]
+        interpolated.append(np.interp(places, x, y))
+    values = np.stack(interpolated)
     low = values.min(axis=0)
     mean = values.mean(axis=0)
     high = values.max(axis=0)

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -80,11 +80,18 @@ class Comparison:
     p_holm: float | None
 
     def row(self) -> dict[str, Any]:
-        found = self.difference
+        difference = self.difference
         return {
-            **{"figure": self.figure, "case": self.case, "reference": self.reference, "seeds": len(found.by_seed)},
-            **{"difference": found.mean, "low": found.low, "high": found.high},
-            **{"p_value": found.p_value, "p_holm": self.p_holm, "smallest": found.smallest},
+            "figure": self.figure,
+            "case": self.case,
+            "reference": self.reference,
+            "seeds": len(difference.by_seed),
+            "difference": difference.mean,
+            "low": difference.low,
+            "high": difference.high,
+            "p_value": difference.p_value,
+            "p_holm": self.p_holm,
+            "smallest": difference.smallest,
         }
 
 
@@ -100,36 +107,46 @@ def figures(history: History, target: Target | None) -> Figures:
     ``population.``, ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's
     summary, if any.
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for judged in get_args(Judged):
-        values = [metric.value for metric in accuracy_series(history, judged) if math.isfinite(metric.value)]
+        series = accuracy_series(history, judged)
+        values = [metric.value for metric in series if math.isfinite(metric.value)]
         if values:
-            found |= {f"final.{judged}": values[-1], f"best.{judged}": max(values)}
-    found |= _reported(history)
+            figures[f"final.{judged}"] = values[-1]
+            figures[f"best.{judged}"] = max(values)
+    figures |= _reported(history)
     began = history.training_began or 0.0
     ended = history.training_ended
     rounds = history.rounds_done()
-    found |= {"rounds": rounds, "seconds": ended - began}
+    figures["rounds"] = rounds
+    figures["seconds"] = ended - began
     if history.outcome is not None and history.outcome.wall is not None:
-        found["wall_seconds"] = history.outcome.wall
+        figures["wall_seconds"] = history.outcome.wall
     if rounds:
         delivered = bytes_between(history, began, history.seconds)
-        found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
-    found |= _message_bytes(history)
+        for link_class, count in delivered.items():
+            figures[f"bytes_per_round.{link_class}"] = count / rounds
+    figures |= _message_bytes(history)
     if target is not None:
-        found |= _to_target(history, target, began, ended)
-    return found | _numbers(evaluations(history))
+        figures |= _to_target(history, target, began, ended)
+    return figures | _numbers(evaluations(history))
 
 
 def _reported(history: History) -> dict[str, float]:
-    found = {}
+    figures = {}
     for scope, name in history.metric_names():
-        if scope not in (*DEVICE_SCOPES, "updates"):
-            reports = history.metrics(name, scope)
-            latest = {metric.node: metric.value for metric in reports if history.counts(metric.node)}
-            if latest:
-                found[f"reported.{scope}.{name}"] = mean(latest.values())
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        if scope in (*DEVICE_SCOPES, "updates"):
+            continue
+        latest = {}
+        for metric in history.metrics(name, scope):
+            if history.counts(metric.node):
+                latest[metric.node] = metric.value
+        if not latest:
+            continue
+        value = mean(latest.values())
+        if math.isfinite(value):
+            figures[f"reported.{scope}.{name}"] = value
+    return figures
 
 
 def _message_bytes(history: History) -> dict[str, float]:
@@ -138,62 +155,82 @@ def _message_bytes(history: History) -> dict[str, float]:
     for row in volumes.traffic(history):
         messages[row.kind] += row.messages
         sizes[row.kind] += row.bytes
-    return {f"message_bytes.{kind}": sizes[kind] / count for kind, count in messages.items() if count}
+    figures = {}
+    for kind, count in messages.items():
+        if count:
+            figures[f"message_bytes.{kind}"] = sizes[kind] / count
+    return figures
 
 
 def _numbers(facts: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers in nested mappings, by dotted path."""
-    numbers = {path: fact for path, fact in settings(facts) if isinstance(fact, int | float)}
-    return {path: fact for path, fact in numbers.items() if not isinstance(fact, bool) and math.isfinite(fact)}
+    numbers = {}
+    for path, fact in settings(facts):
+        is_number = isinstance(fact, int | float) and not isinstance(fact, bool)
+        if is_number and math.isfinite(fact):
+            numbers[path] = fact
+    return numbers
 
 
 def _to_target(history: History, target: Target, began: float, ended: float) -> dict[str, float]:
     series = [metric for metric in accuracy_series(history, target.judged) if math.isfinite(metric.value)]
     if not series:
         return {}
-    made = reached(history, series, target.accuracy)
-    rounds = history.rounds_done() if made is None else made.round
-    if made is None:
-        sent = bytes_between(history, began, history.seconds)
+    milestone = reached(history, series, target.accuracy)
+    rounds: int | None
+    if milestone is None:
+        rounds = history.rounds_done()
+        seconds = ended - began
+        delivered = bytes_between(history, began, history.seconds)
     else:
-        sent = made.bytes
-    return {
+        rounds = milestone.round
+        seconds = milestone.seconds
+        delivered = milestone.bytes
+    figures = {
         "best.target": max(metric.value for metric in series),
-        REACHED: float(made is not None),
-        **({} if rounds is None else {f"{_TO_TARGET}rounds": rounds}),
-        f"{_TO_TARGET}seconds": ended - began if made is None else made.seconds,
-        **{f"{_TO_TARGET}bytes.{name}": count for name, count in sent.items()},
+        REACHED: float(milestone is not None),
     }
+    if rounds is not None:
+        figures[f"{_TO_TARGET}rounds"] = rounds
+    figures[f"{_TO_TARGET}seconds"] = seconds
+    for link_class, count in delivered.items():
+        figures[f"{_TO_TARGET}bytes.{link_class}"] = count
+    return figures
 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
     """The spread of each figure over the runs that have it, with restricted means to the target."""
     found = {}
     runs = restrict(runs)
-    for name in dict.fromkeys(name for run in runs for name in run):
+    names: dict[str, None] = {}  # in the order in which they first occur
+    for run in runs:
+        names |= dict.fromkeys(run)
+    for name in names:
         own = [run for run in runs if name in run]
         values = [run[name] for run in own]
+        deviation = None
         if len(values) > 1:
             deviation = statistics.stdev(values)
-        else:
-            deviation = None
+        censored = 0
         if _until_target(name):
             censored = sum(not run.get(REACHED, 1) for run in own)
-        else:
-            censored = 0
         found[name] = Spread(statistics.fmean(values), deviation, len(values), censored)
     return found
 
 
 def restrict(runs: Sequence[Figures]) -> list[Figures]:
     """The runs, with times and sizes until the target cut where the first run ended that never reached it."""
-    found = [dict(run) for run in runs]
-    for name in {name for run in runs for name in run if _until_target(name)}:
-        own = [run for run in found if name in run]
-        cut = restricted([run[name] for run in own], [bool(run.get(REACHED, 1)) for run in own])
-        for run, value in zip(own, cut, strict=True):
-            run[name] = value
-    return list(found)
+    restricted_runs = [dict(run) for run in runs]
+    names: set[str] = set()
+    for run in runs:
+        names.update(filter(_until_target, run))
+    for name in names:
+        own = [run for run in restricted_runs if name in run]
+        values = [run[name] for run in own]
+        has_reached = [bool(run.get(REACHED, 1)) for run in own]
+        for cut_run, value in zip(own, restricted(values, has_reached), strict=True):
+            cut_run[name] = value
+    return list(restricted_runs)
 
 
 def _until_target(name: str) -> bool:
@@ -202,8 +239,14 @@ def _until_target(name: str) -> bool:
 
 def judged_by(results: Iterable[Result]) -> Judged:
     """The first kind of test set on which a run reports its accuracy."""
-    found = {name for each in results for name in each.figures}
-    return next((each for each in get_args(Judged) if f"final.{each}" in found), "global")
+    names: set[str] = set()
+    for result in results:
+        names.update(result.figures)
+    kinds: tuple[Judged, ...] = get_args(Judged)
+    for judged in kinds:
+        if f"final.{judged}" in names:
+            return judged
+    return "global"
 
 
 def compare(results: Sequence[Result]) -> list[Comparison]:
@@ -212,24 +255,51 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
     if not available():
         return []
     runs: dict[str, dict[int, Figures]] = {}
-    for each in results:
-        if not each.failed:
-            runs.setdefault(each.combination.case, {})[each.combination.seed] = each.figures
-    pairs = {each.combination.case: each.combination.reference for each in results if each.combination.reference}
-    found: list[tuple[str, str, str, PairedDifference]] = []
-    for case, reference in pairs.items():
+    references: dict[str, str] = {}
+    for result in results:
+        combination = result.combination
+        if not result.failed:
+            runs.setdefault(combination.case, {})[combination.seed] = result.figures
+        if combination.reference:
+            references[combination.case] = combination.reference
+    comparisons: list[Comparison] = []
+    for case, reference in references.items():
         of_case = runs.get(case, {})
         of_reference = runs.get(reference, {})
         for figure in COMPARED:
-            seeds = [seed for seed in of_case if figure in of_case[seed] and figure in of_reference.get(seed, {})]
-            both = restrict([of_case[seed] for seed in seeds] + [of_reference[seed] for seed in seeds])
-            if not seeds:
-                continue
-            values = [run[figure] for run in both]
-            a, b = (dict(zip(seeds, part, strict=True)) for part in (values[: len(seeds)], values[len(seeds) :]))
-            if a == b and not all(run.get(REACHED, 1) for run in both):
-                continue
-            found.append((figure, case, reference, paired(a, b)))
-    tested = [difference.p_value for *_, difference in found if difference.p_value is not None]
+            difference = _difference(figure, of_case, of_reference)
+            if difference is not None:
+                comparisons.append(Comparison(figure, case, reference, difference, None))
+    p_values = [comparison.difference.p_value for comparison in comparisons]
+    tested = [p_value for p_value in p_values if p_value is not None]
     adjusted = dict(zip(tested, holm(tested), strict=True))
-    return [Comparison(*each, None if (p := each[3].p_value) is None else adjusted[p]) for each in found]
+    return [_with_p_holm(comparison, adjusted) for comparison in comparisons]
+
+
+def _difference(
+    figure: str, of_case: Mapping[int, Figures], of_reference: Mapping[int, Figures]
+) -> PairedDifference | None:
+    """The difference of two cases, with their runs by seed; None if there is nothing to compare."""
+    seeds = []
+    for seed, run in of_case.items():
+        if figure in run and figure in of_reference.get(seed, {}):
+            seeds.append(seed)
+    if not seeds:
+        return None
+    case_runs = [of_case[seed] for seed in seeds]
+    reference_runs = [of_reference[seed] for seed in seeds]
+    both = restrict(case_runs + reference_runs)
+    values = [run[figure] for run in both]
+    case_values = dict(zip(seeds, values[: len(seeds)], strict=True))
+    reference_values = dict(zip(seeds, values[len(seeds) :], strict=True))
+    all_reached = all(run.get(REACHED, 1) for run in both)
+    if case_values == reference_values and not all_reached:
+        return None
+    return paired(case_values, reference_values)
+
+
+def _with_p_holm(comparison: Comparison, adjusted: Mapping[float, float]) -> Comparison:
+    p_value = comparison.difference.p_value
+    if p_value is None:
+        return comparison
+    return replace(comparison, p_holm=adjusted[p_value])

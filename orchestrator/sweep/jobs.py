@@ -31,7 +31,10 @@ PYTHON = [sys.executable, "-P", "-m", "orchestrator"]
 
 def task_words(sweep: Sweep, arguments: Sequence[str], workers: int | None) -> list[str]:
     """The arguments of edgebed that all tasks have."""
-    return ["sweep", str(sweep.file), *arguments, *([] if workers is None else ["--workers", str(workers)])]
+    words = ["sweep", str(sweep.file), *arguments]
+    if workers is not None:
+        words += ["--workers", str(workers)]
+    return words
 
 
 def execute_in_parallel(
@@ -97,8 +100,10 @@ def write_job(
     ``arguments``: those of the command line that all tasks have. RunError if tasks in containers could not run.
     """
     place = Path.cwd()
-    simulated = all(DRIVERS[each.scenario.driver].simulated for each in sweep.combinations)
-    if SCHEDULERS[scheduler].contained:
+    kind = SCHEDULERS[scheduler]
+    drivers = {combination.scenario.driver for combination in sweep.combinations}
+    simulated = all(DRIVERS[driver].simulated for driver in drivers)
+    if kind.contained:
         if not simulated:
             raise RunError(f"--on {scheduler}: containers run the driver {listed(simulated=True)} only; use --on slurm")
         for path in (sweep.file, sweep.scenario, directory):
@@ -106,12 +111,21 @@ def write_job(
                 raise RunError(f"--on {scheduler}: {path} is not below the working directory, which all hosts share")
     cores = workers or 1
     words = task_words(sweep, arguments, cores if simulated else None)
-    name = f"{sweep.name}-{secrets.token_hex(3)}"
-    job = Job(name, len(sweep.combinations), words, PYTHON, cores, place, directory.resolve(), image, not simulated)
-    file = directory / SCHEDULERS[scheduler].file
+    job = Job(
+        name=f"{sweep.name}-{secrets.token_hex(3)}",
+        count=len(sweep.combinations),
+        arguments=words,
+        python=PYTHON,
+        cores=cores,
+        place=place,
+        folder=directory.resolve(),
+        image=image,
+        resumes=not simulated,
+    )
+    file = directory / kind.file
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(file, SCHEDULERS[scheduler].describe(job))
+        write_whole(file, kind.describe(job))
     except OSError as error:
         raise RunError(f"cannot write {file} ({error.strerror}): make room, or choose --runs") from None
     return job, file
@@ -148,10 +162,12 @@ def _follow(
     tell: Callable[[str], None],
 ) -> None:
     states: dict[int, str] = {}
-    quiet = failed = 0
+    quiet = 0
+    failed = 0
     while quiet < 2:  # a scheduler may take a moment to list a task, or its next attempt
         try:
-            tasks = kind.parse(_output(kind.list, job, file))
+            printed = _output(kind.list, job, file)
+            tasks = kind.parse(printed)
         except HostError as error:  # its controller may restart
             failed += 1
             if failed > FAILURES:
@@ -174,9 +190,16 @@ def _output(command: Sequence[str], job: Job, file: Path) -> str:
         raise HostError(f"there is no command {words[0]}", "install the scheduler's client, or use --print")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise HostError(f"`{shlex.join(words[:2])}` failed: {done.stderr.strip()}", f"see {file}")
+        start = shlex.join(words[:2])
+        raise HostError(f"`{start}` failed: {done.stderr.strip()}", f"see {file}")
     return done.stdout
 
 
 def _words(command: Sequence[str], job: Job, file: Path) -> list[str]:
-    return [str(file) if word == "FILE" else word.replace("JOB", job.name) for word in command]
+    words = []
+    for word in command:
+        if word == "FILE":
+            words.append(str(file))
+        else:
+            words.append(word.replace("JOB", job.name))
+    return words

@@ -13,7 +13,7 @@ from orchestrator.record.directory import write_whole
 from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict
-from orchestrator.results.evaluation.targets import judged_on
+from orchestrator.results.evaluation.targets import Judged, judged_on
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import RunCurve, read_curve
 from orchestrator.sweep.drawing import Look, bars, both_curves, looks, stacked_bytes
@@ -27,6 +27,7 @@ from orchestrator.sweep.tables import (
     comparison_table,
     failures,
     legend,
+    results_of,
     table,
     verdicts,
 )
@@ -60,22 +61,32 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
 def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     """The variables of the page. The runs are read one after another, and only their curves are kept."""
     cases = looks(list(sweep.cases))
-    complete = [each for each in results if not each.failed]
+    complete = [result for result in results if not result.failed]
     target = sweep.target
+    judged: Judged | list[str]
     if target is not None and target.scope == "own":
         judged = target.judged
     else:
         judged = judged_by(complete)
-    by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
+    by_case = {look.case: results_of(look.case, complete) for look in cases}
     last = dict[Path, float | None]()
 
     def read(case: str) -> list[RunCurve]:
-        found = {each.run: read_curve(each.run, judged) for each in by_case[case] if each.run is not None}
-        last.update((run, curve.last) for run, curve in found.items())
-        return list(found.values())
+        curves = dict[Path, RunCurve]()
+        for result in by_case[case]:
+            if result.run is not None:
+                curve = read_curve(result.run, judged)
+                curves[result.run] = curve
+                last[result.run] = curve.last
+        return list(curves.values())
 
     figures = both_curves(cases, read)
+    figures |= _bars(sweep, cases, by_case)
     comparisons = compare(results)
+    runs = []
+    for result in complete:
+        if result.run is not None:
+            runs.append(_run_row(result, result.run, last.get(result.run)))
     return dict(
         name=sweep.name,
         question=first_comment(sweep.source),
@@ -87,22 +98,29 @@ def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
         verdicts=verdicts(results),
         keys=_keys(sweep, complete),
         judged_on=judged_on(judged),
-        seeds=len({each.seed for each in sweep.combinations}),
-        figures={**figures, **_bars(sweep, cases, by_case)},
+        seeds=len({combination.seed for combination in sweep.combinations}),
+        figures=figures,
         legend=legend(sweep),
         about_rounds=about_rounds(sweep),
         about_comparisons=about_comparisons(sweep, comparisons),
         comparisons=comparison_table(comparisons),
-        tables=[table(sweep, results, part) for part in (columns_of_learning(target), COSTS)],
-        runs=[_run_row(each, each.run, last.get(each.run)) for each in complete if each.run is not None],
+        tables=[
+            table(sweep, results, columns_of_learning(target)),
+            table(sweep, results, COSTS),
+        ],
+        runs=runs,
         failures=failures(results),
     )
 
 
 def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]]) -> dict[str, Figure]:
     """Rounds, seconds and bytes to the target; empty without a target, or if no run reached it."""
-    runs: dict[str, list[Figures]] = {case: [each.figures for each in own] for case, own in by_case.items()}
-    if not any(figures.get(REACHED) for own in runs.values() for figures in own):
+    runs: dict[str, list[Figures]] = {}
+    some_reached = False
+    for case, results in by_case.items():
+        runs[case] = [result.figures for result in results]
+        some_reached = some_reached or any(figures.get(REACHED) for figures in runs[case])
+    if not some_reached:
         return {}
     return {
         "target-rounds": bars(cases, runs, "to_target.rounds", "rounds to the target", text.number),
@@ -112,29 +130,33 @@ def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Re
 
 
 def _verdict(sweep: Sweep, results: Sequence[Result]) -> Verdict:
-    if any(each.failed or each.verdict == "fail" for each in results):
+    if any(result.failed or result.verdict == "fail" for result in results):
         return "fail"
-    unsure = len(results) < len(sweep.combinations) or any(each.verdict != "pass" for each in results)
-    return "unknown" if unsure else "pass"
+    all_pass = all(result.verdict == "pass" for result in results)
+    if all_pass and len(results) >= len(sweep.combinations):
+        return "pass"
+    return "unknown"
 
 
 def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
-    walls = [each.figures["wall_seconds"] for each in complete if "wall_seconds" in each.figures]
-    seeds = sorted({each.seed for each in sweep.combinations})
-    drivers = sorted({each.scenario.driver for each in sweep.combinations})
-    target = sweep.target
-    if target is None:
-        aim = ("none", "")
-    else:
-        aim = (text.percent(target.accuracy), f"{target.scope} accuracy")
+    walls = [result.figures["wall_seconds"] for result in complete if "wall_seconds" in result.figures]
+    wall = sum(walls) if walls else None
+    seeds = sorted({combination.seed for combination in sweep.combinations})
+    listed_seeds = text.some(map(str, seeds))
+    drivers = sorted({combination.scenario.driver for combination in sweep.combinations})
+    aim = "none"
+    aim_note = ""
+    if sweep.target is not None:
+        aim = text.percent(sweep.target.accuracy)
+        aim_note = f"{sweep.target.scope} accuracy"
     return [
         ("cases", str(len(sweep.cases)), ""),
-        ("seeds", str(len(seeds)), text.some(map(str, seeds))),
+        ("seeds", str(len(seeds)), listed_seeds),
         ("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
-        ("target", *aim),
+        ("target", aim, aim_note),
         ("driver", ", ".join(drivers), ""),
-        ("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
+        ("wall time", text.duration(wall), "of all runs"),
     ]
 
 

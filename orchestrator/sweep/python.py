@@ -48,27 +48,28 @@ class SweepRuns:
     @property
     def runs(self) -> dict[tuple[str, int], Run]:
         """Each run by its case and its seed, also a failed one that has a directory."""
-        return {_key(each): Run(each.run) for each in self.results if each.run is not None}
+        return {_key(result): Run(result.run) for result in self.results if result.run is not None}
 
     @property
     def errors(self) -> dict[tuple[str, int], str]:
         """Why runs failed, by case and seed."""
-        return {_key(each): each.error for each in self.results if each.error is not None}
+        return {_key(result): result.error for result in self.results if result.error is not None}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row for each case: case, runs (the number of complete runs), and the mean over its runs of each figure
         under the figure's name, as in sweep.json. With several seeds the sample standard deviation follows, under the
         same name and ``.deviation``."""
-        found = []
-        for case, own in self._complete.items():
-            row: dict[str, Any] = {"case": case, "runs": len(own)}
-            for name, spread in spreads([each.figures for each in own]).items():
+        rows = []
+        for case, results in self._complete.items():
+            row: dict[str, Any] = {"case": case, "runs": len(results)}
+            figures = spreads([result.figures for result in results])
+            for name, spread in figures.items():
                 row[name] = spread.mean
                 if spread.deviation is not None:
                     row[f"{name}.deviation"] = spread.deviation
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     @property
     def table(self) -> DataFrame:
@@ -80,48 +81,57 @@ class SweepRuns:
         """Each case minus its reference (the first case under the same varied values), paired over the seeds of both:
         figure, case, reference, seeds, difference; its 95% interval low to high; p_value, p_holm (adjusted for all
         rows), and smallest, the difference that such a sweep finds with a probability of 80%. NaN with one seed."""
-        return frame([each.row() for each in compare(self.results)], ("figure", "case", "reference", "difference"))
+        rows = [comparison.row() for comparison in compare(self.results)]
+        return frame(rows, ("figure", "case", "reference", "difference"))
 
     def plot(self, *, x: X = "round") -> Plot:
         """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
         highest run, as a figure of plotly (the extra `plots`). RunError without plotly."""
         bands = self._bands(x)
         label = "round" if x == "round" else "seconds of training"
-        return plotted(curves(looks([*bands]), [*bands.values()], label))
+        cases = looks(list(bands))
+        return plotted(curves(cases, list(bands.values()), label))
 
     def _repr_html_(self) -> str:
         judged = judged_by(self.results)
-        cells = []
+        rows = []
         for case, drawn in self._bands("round").items():
-            verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
-            own = [each.figures for each in self._complete[case]]
+            verdicts = {result.verdict or "failed" for result in self.results if result.combination.case == case}
+            badges = " ".join(map(badge, sorted(verdicts)))
+            own = [result.figures for result in self._complete[case]]
+            line = ""
+            if drawn is not None:
+                line = sparkline(drawn.mean)
+            last = "–"
             spread = spreads(own).get(f"final.{judged}")
-            line = "" if drawn is None else sparkline(drawn.mean)
-            if spread is None:
-                last = "–"
-            else:
+            if spread is not None:
                 last = spread_in_words(spread, text.percent, len(own))
-            cells.append((escape(case), str(len(own)), " ".join(map(badge, sorted(verdicts))), line, last))
+            rows.append((escape(case), str(len(own)), badges, line, last))
         headings = ("case", "runs", "verdict", f"accuracy ({judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")
-        return f"<div><b>{escape(self.path.name)}</b> &nbsp; {page}</div>{table(headings, cells)}"
+        return f"<div><b>{escape(self.path.name)}</b> &nbsp; {page}</div>{table(headings, rows)}"
 
     @property
     def _complete(self) -> dict[str, list[Result]]:
-        found: dict[str, list[Result]] = {each.combination.case: [] for each in self.results}
-        for each in self.results:
-            if not each.failed:
-                found[each.combination.case].append(each)
-        return found
+        complete: dict[str, list[Result]] = {}
+        for result in self.results:
+            of_case = complete.setdefault(result.combination.case, [])
+            if not result.failed:
+                of_case.append(result)
+        return complete
 
     def _bands(self, x: X) -> dict[str, CurveBand | None]:
         """The accuracy of each case: the mean and the range over its complete runs."""
         judged = judged_by(self.results)
-        found = {}
-        for case, own in self._complete.items():
-            read = [read_curve(each.run, judged) for each in own if each.run is not None]
-            found[case] = band([curve.by_round if x == "round" else curve.by_seconds for curve in read])
-        return found
+        bands = {}
+        for case, results in self._complete.items():
+            read = []
+            for result in results:
+                if result.run is not None:
+                    curve = read_curve(result.run, judged)
+                    read.append(curve.by_round if x == "round" else curve.by_seconds)
+            bands[case] = band(read)
+        return bands
 
 
 def sweep(
@@ -157,15 +167,18 @@ def _sweep(
     check_folder(runs, "choose another folder for runs")
     if isinstance(file, Mapping):
         text = None
-        if isinstance(inner := file.get("scenario"), Mapping):
+        scenario = file.get("scenario")
+        if isinstance(scenario, Mapping):
             file = {**file, "scenario": UNNAMED.name}
-            text = as_yaml(inner)
+            text = as_yaml(scenario)
         read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
     else:
-        read = load(chosen(os.fspath(file), sweep=True), overrides)
-    for each in read.combinations:
-        check_workers(workers, each.scenario.driver)
-    outcome = carry_out(Sweeper(read, runs / read.name, workers, lambda _: None, again=again))
+        path = chosen(os.fspath(file), sweep=True)
+        read = load(path, overrides)
+    for combination in read.combinations:
+        check_workers(workers, combination.scenario.driver)
+    sweeper = Sweeper(read, runs / read.name, workers, lambda _: None, again=again)
+    outcome = carry_out(sweeper)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return SweepRuns(outcome.directory, outcome.results)

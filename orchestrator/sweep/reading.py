@@ -121,7 +121,8 @@ class Sweep:
     @property
     def cases(self) -> dict[str, list[Combination]]:
         """The combinations of each case."""
-        return {case: list(group) for case, group in itertools.groupby(self.combinations, lambda each: each.case)}
+        groups = itertools.groupby(self.combinations, key=lambda combination: combination.case)
+        return {case: list(group) for case, group in groups}
 
 
 def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
@@ -137,27 +138,28 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     file holds it. A plain scenario counts as a sweep of one run."""
     source = document.read(text, str(file))
     data = source.data
-    if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
+    is_scenario = "scenario" not in data and data.keys() & {"algorithm", "programs"}
+    if is_scenario:
         data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
         scenario = text
-    read = validated(SweepFile, source, {"name": name_from(file.stem, "sweep")} | data)
-    found = list(_contradictions(read, source, overrides))
-    if found:
-        raise ScenarioError(found)
-    place = file.parent / read.scenario
-    at = source.place(("scenario",))
+    defaults = {"name": name_from(file.stem, "sweep")}
+    read = validated(SweepFile, source, defaults | data)
+    problems = list(_contradictions(read, source, overrides))
+    if problems:
+        raise ScenarioError(problems)
+    path = file.parent / read.scenario
     if scenario is None:
-        content = reading.scenario_text(place, at, "scenario")
-    else:
-        content = scenario
-    combinations = _combinations(read, source, place, content, overrides)
-    return Sweep(read.name, file, place, read.target, combinations, content, text)
+        place = source.place(("scenario",))
+        scenario = reading.scenario_text(path, place, "scenario")
+    combinations = _combinations(read, source, path, scenario, overrides)
+    return Sweep(read.name, file, path, read.target, combinations, scenario, text)
 
 
 def assignment(path: str, value: Any) -> str:
     """An override in the form of `--set`."""
-    written = yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True)
-    return f"{path}={written.removesuffix(_END_OF_SCALAR).strip()}"
+    dumped = yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True)
+    written = dumped.removesuffix(_END_OF_SCALAR).strip()
+    return f"{path}={written}"
 
 
 def _combinations(
@@ -169,41 +171,55 @@ def _combinations(
 ) -> tuple[Combination, ...]:
     """All combinations, with checked scenarios. Problems are reported with their place in the sweep file."""
     combinations: list[Combination] = []
-    found: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
+    problems: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
+    first_case = next(iter(cases))
     rounds = _rounds_of(text, str(scenario))
     products = [dict(zip(read.vary, values, strict=True)) for values in itertools.product(*read.vary.values())]
     for (case, own), varied in itertools.product(cases.items(), products):
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
         if len(cases) > 1 or not combinations:
-            first = ", ".join([next(iter(cases)), *values])
+            first = ", ".join([first_case, *values])
         else:
             first = combinations[0].case
-        said = {**_places(source, ("cases", case), own, rounds), **_places(source, ("vary",), varied, rounds)}
+        reference = None if name == first else first
+        places = _places(source, ("cases", case), own, rounds)
+        places |= _places(source, ("vary",), varied, rounds)
         try:
-            checked = reading.parse(text, str(scenario), (*said, *common))
+            checked = reading.parse(text, str(scenario), (*places, *common))
         except ScenarioError as error:
             for problem in error.problems:
-                place = said.get(problem.where.removeprefix("--set "), problem.where)
+                override = problem.where.removeprefix("--set ")
+                place = places.get(override, problem.where)
                 in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                found.setdefault((place, problem.path, problem.message), in_case)
+                problems.setdefault((place, problem.path, problem.message), in_case)
             continue
         names = [member.name for member in checked.members]
-        for index, node in enumerate(read.target.nodes if read.target else []):
-            if node not in names:
-                of = ("target", "of", index)
-                place = source.place(of)
-                path = dotted(of)
-                message = unknown_node(node, names)
-                found.setdefault((place, path, node), Problem(place, path, f"in case '{name}': {message}"))
+        for problem, node in _unknown_nodes(read, source, name, names):
+            problems.setdefault((problem.where, problem.path, node), problem)
         for seed in read.seeds:
-            overrides = (*said, assignment("seed", seed), *common)
+            overrides = (*places, assignment("seed", seed), *common)
             seeded = checked.model_copy(update={"seed": seed})
-            combinations.append(Combination(name, seed, overrides, seeded, None if name == first else first))
-    if found:
-        raise ScenarioError(list(found.values()))
+            combinations.append(Combination(name, seed, overrides, seeded, reference))
+    if problems:
+        raise ScenarioError(list(problems.values()))
     return tuple(combinations)
+
+
+def _unknown_nodes(
+    read: SweepFile,
+    source: Document,
+    case: str,
+    names: Sequence[str],
+) -> Iterator[tuple[Problem, str]]:
+    """A problem for each node of the target that the scenario of a case does not have, and that node."""
+    nodes = read.target.nodes if read.target else []
+    for index, node in enumerate(nodes):
+        if node not in names:
+            path = ("target", "of", index)
+            message = unknown_node(node, names)
+            yield Problem(source.place(path), dotted(path), f"in case '{case}': {message}"), node
 
 
 def _rounds_of(text: str, name: str) -> Any:
@@ -233,22 +249,32 @@ def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any], roun
 
 def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str]) -> Iterator[Problem]:
     """Problems of a well-formed sweep file that makes no sense, also with these ``overrides`` of all combinations."""
+
+    def problem(path: KeyPath, message: str) -> Problem:
+        return Problem(source.place(path), dotted(path), message)
+
     for path, values in read.vary.items():
         if not values:
-            yield Problem(source.place(("vary", path)), dotted(("vary", path)), "give at least one value")
+            yield problem(("vary", path), "give at least one value")
         written = [assignment(path, value) for value in values]
         for index, value in enumerate(written):
             if value in written[:index]:  # it would count twice in the mean of one case
-                place: KeyPath = ("vary", path, index)
-                yield Problem(source.place(place), dotted(place), "this value is given twice")
+                yield problem(("vary", path, index), "this value is given twice")
     for index, seed in enumerate(read.seeds):
         if seed in read.seeds[:index]:
-            yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
-    seeds: list[KeyPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
-    runs = math.prod(map(len, (read.cases or [""], read.seeds, *read.vary.values())))
+            yield problem(("seeds", index), f"the seed {seed} is given twice")
+    numbers = [len(read.cases or [""]), len(read.seeds)]
+    numbers += [len(values) for values in read.vary.values()]
+    runs = math.prod(numbers)
     if runs > MOST_RUNS:
-        yield Problem(source.place(("vary",)), "vary", f"these are {runs:,} runs, more than {MOST_RUNS:,}: vary less")
-    places = [(source.place(place), dotted(place)) for place in seeds if place in source.places]
-    places += [(f"--set {each}", "seed") for each in overrides if each.partition("=")[0].strip() == "seed"]
-    for where, path in places:
-        yield Problem(where, path, "write seeds under 'seeds', over which the mean is taken")
+        yield problem(("vary",), f"these are {runs:,} runs, more than {MOST_RUNS:,}: vary less")
+    seeds: list[KeyPath] = [("cases", case, "seed") for case in read.cases]
+    seeds.append(("vary", "seed"))
+    misplaced = "write seeds under 'seeds', over which the mean is taken"
+    for key_path in seeds:
+        if key_path in source.places:
+            yield problem(key_path, misplaced)
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key == "seed":
+            yield Problem(f"--set {override}", "seed", misplaced)

@@ -40,7 +40,9 @@ class SweepOutcome:
     def exit_code(self) -> int:
         if self.interrupted:
             return INTERRUPTED
-        if len(self.results) < len(self.sweep.combinations) or any(result.failed for result in self.results):
+        if len(self.results) < len(self.sweep.combinations):
+            return 1
+        if any(result.failed for result in self.results):
             return 1
         if any(result.verdict == "fail" for result in self.results):
             return 3
@@ -68,7 +70,8 @@ def carry_out(sweeper: Sweeper) -> SweepOutcome:
     try:
         for number in range(len(sweeper.sweep.combinations)):
             result = sweeper.run(number)
-            if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
+            run_was_interrupted = sweeper.interrupted and result.failed
+            if not run_was_interrupted:
                 results.append(result)
             output.write(results)
             if sweeper.interrupted:
@@ -93,7 +96,7 @@ def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]
     """Like `carry_out`, for simulations, with ``count`` tasks at the same time, each in its own process. A task trains
     in one process, unless the sweeper has another number of ``workers``."""
     sweep = sweeper.sweep
-    tell = sweeper.tell
+    print_line = sweeper.tell
     words = task_words(sweep, arguments, sweeper.workers or 1)
     output = Output(sweep, sweeper.directory)
     to_do = sweeper.to_do()
@@ -113,13 +116,14 @@ def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]
 
     for number in set(range(len(sweep.combinations))) - set(to_do):
         take(number)
-    sweeper.interrupted = not execute_in_parallel(count, to_do, words, tell, ended)
-    if sweeper.interrupted:
-        if not sweeper.again:
-            for number in to_do:  # some have ended meanwhile
-                take(number)
-        return _finished(sweeper, [result for result in _in_order(results) if not result.failed])
-    return collect(sweeper)
+    sweeper.interrupted = not execute_in_parallel(count, to_do, words, print_line, ended)
+    if not sweeper.interrupted:
+        return collect(sweeper)
+    if not sweeper.again:
+        for number in to_do:  # some have ended meanwhile
+            take(number)
+    complete = [result for result in _in_order(results) if not result.failed]
+    return _finished(sweeper, complete)
 
 
 def _in_order(results: Mapping[int, Result]) -> list[Result]:
@@ -129,19 +133,24 @@ def _in_order(results: Mapping[int, Result]) -> list[Result]:
 
 def run_task(sweeper: Sweeper, number: int) -> tuple[Result, int]:
     """Execute the task with this number. Writes no tables. Returns its result and the exit code: 0 if the run is
-    complete, whatever its checks say; 1 if it failed. RunError if the sweep has no such task."""
+    complete, whatever the verdicts of its checks; 1 if it failed. RunError if the sweep has no such task."""
     tasks = len(sweeper.sweep.combinations)
     if not 0 <= number < tasks:
         raise RunError(f"there is no task {number}: this sweep has the tasks 0 to {tasks - 1}")
     result = sweeper.run(number)
-    return result, INTERRUPTED if sweeper.interrupted and result.failed else int(result.failed)
+    if not result.failed:
+        return result, 0
+    return result, INTERRUPTED if sweeper.interrupted else 1
 
 
 def collect(sweeper: Sweeper) -> SweepOutcome:
-    """Write the tables and the page of the runs that there are. Run nothing. The sweeper prints what is missing.
+    """Write the tables and the page of the complete runs. Run nothing. The sweeper prints what is missing.
     RunError if there is no complete run."""
-    found = map(sweeper.find, range(len(sweeper.sweep.combinations)))
-    results = [each for each in found if each is not None]
+    results = []
+    for number in range(len(sweeper.sweep.combinations)):
+        result = sweeper.find(number)
+        if result is not None:
+            results.append(result)
     if all(result.failed for result in results):
         raise RunError(f"{sweeper.directory} has no complete run of this sweep: start it without --collect")
     return _finished(sweeper, results)
@@ -176,7 +185,8 @@ def write_tables(sweep: Sweep, results: Sequence[Result], directory: Path) -> No
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / COPY, sweep.source)
-        write_whole(directory / "sweep.json", json.dumps(to_json(sweep, results), indent=2) + "\n")
+        facts = json.dumps(to_json(sweep, results), indent=2)
+        write_whole(directory / "sweep.json", facts + "\n")
         write_whole(directory / "sweep.md", markdown(sweep, results))
         write_whole(directory / "sweep.tex", latex(sweep, results))
     except OSError as error:

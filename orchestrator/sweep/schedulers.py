@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -66,7 +67,12 @@ class Scheduler:
 
 
 def _in_words(state: str, reason: str, host: str) -> str:
-    return f"{state.lower()}{reason and f' ({reason})'}{host and f' on {host}'}"
+    words = state.lower()
+    if reason:
+        words += f" ({reason})"
+    if host:
+        words += f" on {host}"
+    return words
 
 
 # Slurm
@@ -114,7 +120,9 @@ def _slurm_tasks(printed: str) -> TaskStates:
     for line in printed.splitlines():
         task, state, reason, nodes = line.split("|")
         active = active or state not in _ENDED
-        states[int(task)] = _in_words(state, "" if reason == "None" else reason, nodes)
+        if reason == "None":
+            reason = ""
+        states[int(task)] = _in_words(state, reason, nodes)
     return TaskStates(states, active)
 
 
@@ -124,7 +132,8 @@ def _slurm_tasks(printed: str) -> TaskStates:
 def _swarm_script(job: Job) -> str:
     # Swarm gives slot 0 the id of its host instead of a number. It repeats a task without end unless its exit code is
     # 0, so that only a task that was killed must have another one.
-    task = f"case $SLOT in *[!0-9]*) SLOT=0;; esac; {job.shell(['edgebed'], '$SLOT')} || [ $? -lt 128 ]"
+    command = job.shell(["edgebed"], "$SLOT")
+    task = f"case $SLOT in *[!0-9]*) SLOT=0;; esac; {command} || [ $? -lt 128 ]"
     options = {
         "name": job.name,
         "mode": "replicated-job",
@@ -141,7 +150,9 @@ def _swarm_script(job: Job) -> str:
     words = [f"--{name}={value}" for name, value in options.items()]
     words += [f"--env={name}={value}" for name, value in variables.items()]
     start = ["docker", "service", "create", "--detach", "--quiet", "--no-healthcheck"]
-    return " \\\n  ".join(map(shlex.join, (start, words, [job.image, "-c", task]))) + "\n"
+    end = [job.image, "-c", task]
+    lines = [shlex.join(start), shlex.join(words), shlex.join(end)]
+    return " \\\n  ".join(lines) + "\n"
 
 
 def _swarm_tasks(printed: str) -> TaskStates:
@@ -164,10 +175,11 @@ def _swarm_tasks(printed: str) -> TaskStates:
 
 def _kubernetes_job(job: Job) -> str:
     shared = str(job.place)
+    command = job.shell(["edgebed"], "$JOB_COMPLETION_INDEX")
     container = {
         "name": "task",
         "image": job.image,
-        "command": ["sh", "-c", "exec " + job.shell(["edgebed"], "$JOB_COMPLETION_INDEX")],
+        "command": ["sh", "-c", f"exec {command}"],
         "workingDir": shared,
         "env": [{"name": name, "value": value} for name, value in _variables(job).items()],
         "resources": {"requests": {"cpu": str(job.cores)}},
@@ -199,16 +211,23 @@ def _kubernetes_tasks(printed: str) -> TaskStates:
     """The phases of the pods, with the reason of a pod that waits or has failed."""
     states = {}
     active = True
-    found = json.loads(printed)["items"]
-    for item in sorted(found, key=lambda each: each["metadata"]["creationTimestamp"]):  # a later attempt replaces one
+    items = json.loads(printed)["items"]
+    items.sort(key=lambda item: item["metadata"]["creationTimestamp"])  # a later attempt replaces one
+    for item in items:
         status = item.get("status", {})
         if item["kind"] == "Job":
-            conditions = {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
-            active = not conditions & {"Complete", "Failed"}
+            active = not _has_ended(status)
             continue
-        number = int(item["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
-        states[number] = _in_words(status["phase"], reason_of(status), item["spec"].get("nodeName", ""))
+        index = item["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+        host = item["spec"].get("nodeName", "")
+        states[int(index)] = _in_words(status["phase"], reason_of(status), host)
     return TaskStates(states, active)
+
+
+def _has_ended(status: Mapping[str, Any]) -> bool:
+    """Whether a job with this status is complete or has failed."""
+    conditions = status.get("conditions", ())
+    return any(condition["type"] in ("Complete", "Failed") for condition in conditions if condition["status"] == "True")
 
 
 def _variables(job: Job) -> dict[str, str]:

@@ -48,27 +48,36 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
         raise ValueError("the cases have no seed in common")
     values = list(by_seed.values())
     mean = statistics.fmean(values)
+    deviation = 0.0
     if len(values) > 1:
         deviation = statistics.stdev(values)
-    else:
-        deviation = 0.0
-    if deviation <= SAME * max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed):
+    largest = max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed)
+    if deviation <= SAME * largest:
         return PairedDifference(by_seed, mean)
     freedom = len(values) - 1
     error = deviation / math.sqrt(len(values))
     bound = float(special.stdtrit(freedom, 1 - LEVEL / 2))
-    p_value = 2 * float(special.stdtr(freedom, -abs(mean) / error))
-    smallest = error * float(special.nctdtrinc(freedom, 1 - POWER, bound))
-    return PairedDifference(by_seed, mean, mean - bound * error, mean + bound * error, p_value, smallest)
+    tail = float(special.stdtr(freedom, -abs(mean) / error))
+    noncentrality = float(special.nctdtrinc(freedom, 1 - POWER, bound))
+    return PairedDifference(
+        by_seed,
+        mean,
+        low=mean - bound * error,
+        high=mean + bound * error,
+        p_value=2 * tail,
+        smallest=error * noncentrality,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values, adjusted so that the probability of any false finding among them stays below the level (Holm
     1979)."""
     adjusted = [0.0] * len(p_values)
+    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
     least = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+    for rank, place in enumerate(ascending):
+        hypotheses = len(p_values) - rank
+        least = max(least, min(1.0, hypotheses * p_values[place]))
         adjusted[place] = least
     return adjusted
 
@@ -80,5 +89,6 @@ def restricted(times: Sequence[float], reached: Sequence[bool]) -> list[float]:
     (Royston and Parmar 2013): up to the cut every run is observed, so none is left out. It is a lower bound of the
     mean time to the target.
     """
-    cut = min((time for time, done in zip(times, reached, strict=True) if not done), default=math.inf)
+    ends_without = [time for time, done in zip(times, reached, strict=True) if not done]
+    cut = min(ends_without, default=math.inf)
     return [min(time, cut) for time in times]

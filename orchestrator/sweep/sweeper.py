@@ -79,9 +79,8 @@ class Sweeper:
         try:
             plan = self._plan(combination)
             with self._locked(combination, number):
-                if self.again:
-                    known = None
-                else:
+                known = None
+                if not self.again:
                     known = self._known(combination, plan)
                 return known or self._execute(combination, plan)
         except OrchestratorError as error:
@@ -92,15 +91,15 @@ class Sweeper:
         combination = self.sweep.combinations[number]
         try:
             plan = self._plan(combination)
-            found = self._known(combination, plan)
-            if found is not None:
-                return found
+            known = self._known(combination, plan)
+            if known is not None:
+                return known
         except OrchestratorError as error:
             return self._failed(combination, error)
         run = self._run_of(plan)
         if run is not None and run.ended == "failed":
             return self._failed(combination, run.error or "failed", run.path)
-        self._say(combination, f"missing: {_state(run)}; `--task {number}` executes it")
+        self._print(combination, f"missing: {_state(run)}; `--task {number}` executes it")
         return None
 
     def forget(self) -> None:
@@ -110,15 +109,16 @@ class Sweeper:
 
     def to_do(self) -> list[int]:
         """The tasks without a complete run, or all of them if they are repeated."""
-        return [
-            number
-            for number, combination in enumerate(self.sweep.combinations)
-            if self.again or not self._is_complete(combination)
-        ]
+        numbers = []
+        for number, combination in enumerate(self.sweep.combinations):
+            if self.again or not self._is_complete(combination):
+                numbers.append(number)
+        return numbers
 
     def _is_complete(self, combination: Combination) -> bool:
         with contextlib.suppress(OrchestratorError):
-            run = self._run_of(self._plan(combination))
+            plan = self._plan(combination)
+            run = self._run_of(plan)
             return run is not None and run.complete
         return False
 
@@ -149,7 +149,7 @@ class Sweeper:
 
         def wait(holder: int) -> None:
             if holder not in holders:
-                self._say(combination, f"waits for process {holder}, which executes it")
+                self._print(combination, f"waits for process {holder}, which executes it")
             holders.add(holder)
             time.sleep(PAUSE)
 
@@ -160,36 +160,45 @@ class Sweeper:
         """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
         time."""
         digest = _digest(plan.recorded)
+        if digest in self._complete:
+            return self._complete[digest]
         latest = None
-        for run in known_runs(self.directory) if digest not in self._complete else ():
-            if run.path in self._read or (known := _read(run.path)) is None:
+        for listed in known_runs(self.directory):
+            if listed.path in self._read:
                 continue
-            of, found = known
-            if found.complete:
-                self._complete[of] = found
+            known = _read(listed.path)
+            if known is None:
+                continue
+            digest_of_run, run = known
+            if run.complete:
+                self._complete[digest_of_run] = run
                 self._read.add(run.path)
-            elif of == digest:
-                latest = found
+            elif digest_of_run == digest:
+                latest = run
         return self._complete.get(digest, latest)
 
     def _failed(self, combination: Combination, error: OrchestratorError | str, run: Path | None = None) -> Result:
         """The result of a combination without a complete run."""
-        see = "" if run is None else f"; see {run}"
-        self._say(combination, f"{'' if self.interrupted else 'failed: '}{error}{see}")
+        sentence = str(error)
+        if not self.interrupted:
+            sentence = f"failed: {sentence}"
+        if run is not None:
+            sentence += f"; see {run}"
+        self._print(combination, sentence)
         return Result(combination, run, None, str(error), {})
 
     def _execute(self, combination: Combination, plan: Plan) -> Result:
         outcome, run = self._continued(combination, plan) or self._fresh(combination, plan)
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
-        if outcome.summary["ended"] in COMPLETE:
+        ended = outcome.summary["ended"]
+        if ended in COMPLETE:
             return self._judged(combination, run, "done")
-        return self._failed(combination, outcome.summary["error"] or outcome.summary["ended"], run)
+        return self._failed(combination, outcome.summary["error"] or ended, run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
         if self.again or DRIVERS[plan.driver].simulated:
-            run = None
-        else:
-            run = self._run_of(plan)
+            return None
+        run = self._run_of(plan)
         if run is None or run.ended not in (None, "interrupted"):
             return None
         directory = RunDirectory(run.path)
@@ -214,16 +223,20 @@ class Sweeper:
 
     def _judged(self, combination: Combination, run: Path, how: str) -> Result:
         with History.open(run) as history:
-            found = figures(history, self.sweep.target)
+            of_run = figures(history, self.sweep.target)
             verdict = overall(checks(history))
-        self._say(combination, f"{how}, {_in_words(found)}{'' if verdict == 'pass' else f', checks: {verdict}'}")
-        return Result(combination, run, verdict, None, found)
+        sentence = f"{how}, {_in_words(of_run)}"
+        if verdict != "pass":
+            sentence += f", checks: {verdict}"
+        self._print(combination, sentence)
+        return Result(combination, run, verdict, None, of_run)
 
-    def _say(self, combination: Combination, what: str) -> None:
+    def _print(self, combination: Combination, what: str) -> None:
         self.tell(f"{self._name(combination)}: {what}")
 
     def _name(self, combination: Combination) -> str:
-        return name_of(self.sweep, self.sweep.combinations.index(combination))
+        number = self.sweep.combinations.index(combination)
+        return name_of(self.sweep, number)
 
 
 def name_of(sweep: Sweep, number: int) -> str:
@@ -237,9 +250,12 @@ def _read(run: Path) -> tuple[bytes, KnownRun] | None:
     try:
         with History.open(run) as history:
             outcome = history.outcome
-            return _digest(history.plan), KnownRun(run, outcome and outcome.ended, outcome and outcome.error)
+            digest = _digest(history.plan)
     except OrchestratorError:
         return None
+    if outcome is None:
+        return digest, KnownRun(run, None, None)
+    return digest, KnownRun(run, outcome.ended, outcome.error)
 
 
 def _state(run: KnownRun | None) -> str:
@@ -254,10 +270,18 @@ def _state(run: KnownRun | None) -> str:
 
 def _digest(plan: Mapping[str, Any]) -> bytes:
     """A plan can have megabytes, and a sweep thousands of runs."""
-    return hashlib.sha256(json.dumps(plan).encode()).digest()
+    plan_text = json.dumps(plan)
+    return hashlib.sha256(plan_text.encode()).digest()
 
 
-def _in_words(found: Figures) -> str:
-    accuracy = next((found[name] for name in ("final.global", "final.clients", "final.edges") if name in found), None)
-    rounds = text.count(int(found["rounds"]), "round")
-    return f"{text.percent(accuracy)} after {rounds} in {text.duration(found['seconds'])}"
+def _in_words(figures: Figures) -> str:
+    rounds = text.count(int(figures["rounds"]), "round")
+    duration = text.duration(figures["seconds"])
+    return f"{text.percent(_accuracy(figures))} after {rounds} in {duration}"
+
+
+def _accuracy(figures: Figures) -> float | None:
+    for name in ("final.global", "final.clients", "final.edges"):
+        if name in figures:
+            return figures[name]
+    return None

@@ -37,18 +37,18 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     """Per case the mean, deviation and count of every figure, and the runs; then the comparisons."""
     cases = []
     for case, combinations in sweep.cases.items():
-        own = _of(case, results)
-        cases.append(
-            {
-                "case": case,
-                "overrides": [each for each in combinations[0].overrides if not each.startswith("seed=")],
-                "figures": {name: asdict(spread) for name, spread in spreads([each.figures for each in own]).items()},
-                "runs": [each.to_json() for each in own],
-            }
-        )
-    if sweep.target is None:
-        target = None
-    else:
+        of_case = results_of(case, results)
+        overrides = [override for override in combinations[0].overrides if not override.startswith("seed=")]
+        spreads_of_case = spreads([result.figures for result in of_case])
+        facts = {
+            "case": case,
+            "overrides": overrides,
+            "figures": {name: asdict(spread) for name, spread in spreads_of_case.items()},
+            "runs": [result.to_json() for result in of_case],
+        }
+        cases.append(facts)
+    target = None
+    if sweep.target is not None:
         target = sweep.target.model_dump(mode="json")
     return {
         "name": sweep.name,
@@ -57,34 +57,43 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
         "target": target,
         "planned": len(sweep.combinations),
         "cases": cases,
-        "comparisons": [each.row() for each in compare(results)],
+        "comparisons": [comparison.row() for comparison in compare(results)],
     }
 
 
 def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColumn]) -> list[list[list[str]]]:
     """Rows of cells of lines: the headings, then one row per case. Empty columns are left out."""
-    by_case = {case: _of(case, results) for case in sweep.cases}
-    found = {case: spreads([each.figures for each in own]) for case, own in by_case.items()}
-    columns = [column for column in columns if any(_named(column, each) for each in found.values())]
-    rows = [[["case"], *([column.heading] for column in columns), ["verdicts"]]]
-    for case, own in by_case.items():
-        runs = sum(not each.failed for each in own)
-        rows.append([[case], *(_cell(column, found[case], runs) for column in columns), [verdicts(own)]])
+    by_case = {case: results_of(case, results) for case in sweep.cases}
+    figures = {case: spreads([result.figures for result in of_case]) for case, of_case in by_case.items()}
+    columns = [column for column in columns if _is_filled(column, figures.values())]
+    headings = [[column.heading] for column in columns]
+    rows = [[["case"], *headings, ["verdicts"]]]
+    for case, of_case in by_case.items():
+        runs = sum(not result.failed for result in of_case)
+        cells = [_cell(column, figures[case], runs) for column in columns]
+        rows.append([[case], *cells, [verdicts(of_case)]])
     return rows
+
+
+def _is_filled(column: FigureColumn, cases: Iterable[Mapping[str, Spread]]) -> bool:
+    return any(_named(column, figures) for figures in cases)
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> list[list[list[str]]]:
     """The headings, and a row for each case that is compared; empty if no two cases share several seeds."""
-    comparisons = [each for each in comparisons if len(each.difference.by_seed) > 1]
-    columns = [column for column in _COMPARED if any(each.figure == column.figure for each in comparisons)]
+    comparisons = [comparison for comparison in comparisons if len(comparison.difference.by_seed) > 1]
+    figures = {comparison.figure for comparison in comparisons}
+    columns = [column for column in _COMPARED if column.figure in figures]
+    rows = []
     if columns:
-        rows = [[["case"], *([column.heading] for column in columns), ["seeds"]]]
-    else:
-        rows = []
-    for case in dict.fromkeys(each.case for each in comparisons):
-        own = {each.figure: each for each in comparisons if each.case == case}
-        seeds = max(len(each.difference.by_seed) for each in own.values())
-        cells = (_difference(own.get(column.figure), column.write) for column in columns)
+        headings = [[column.heading] for column in columns]
+        rows.append([["case"], *headings, ["seeds"]])
+    by_case: dict[str, dict[str, Comparison]] = {}
+    for comparison in comparisons:
+        by_case.setdefault(comparison.case, {})[comparison.figure] = comparison
+    for case, by_figure in by_case.items():
+        seeds = max(len(comparison.difference.by_seed) for comparison in by_figure.values())
+        cells = [_difference(by_figure.get(column.figure), column.write) for column in columns]
         rows.append([[case], *cells, [str(seeds)]])
     return rows
 
@@ -93,77 +102,106 @@ def _difference(comparison: Comparison | None, write: Write) -> list[str]:
     """ "+1.3 [−0.2, +2.8]" and "p 0.031, detectable 4.2"."""
     if comparison is None:
         return ["–"]
-    found = comparison.difference
+    difference = comparison.difference
+    low = difference.low
+    high = difference.high
+    smallest = difference.smallest
     p = comparison.p_holm
-    if found.low is None or found.high is None or found.smallest is None or p is None:
-        return [_signed(found.mean, write), "with every seed"]
-    interval = f"[{_signed(found.low, write)}, {_signed(found.high, write)}]"
+    mean = _signed(difference.mean, write)
+    if low is None or high is None or smallest is None or p is None:
+        return [mean, "with every seed"]
+    interval = f"[{_signed(low, write)}, {_signed(high, write)}]"
     shown = "< 0.001" if p < 0.001 else f"{p:.2g}"
-    return [f"{_signed(found.mean, write)} {interval}", f"p {shown}, detectable {write(found.smallest)}"]
+    return [f"{mean} {interval}", f"p {shown}, detectable {write(smallest)}"]
 
 
 def _signed(value: float, write: Write) -> str:
-    return f"{'−' if value < 0 else '+' if value else ''}{write(abs(value))}"
+    sign = ""
+    if value < 0:
+        sign = "−"
+    elif value:
+        sign = "+"
+    return sign + write(abs(value))
 
 
 _TO_TARGET = (
     FigureColumn("rounds to target", "to_target.rounds", text.number),
     FigureColumn("time to target", "to_target.seconds", text.duration),
 )
+
+
+def _points(fraction: float) -> str:
+    """A difference of accuracies in percentage points."""
+    return f"{fraction * 100:.1f}"
+
+
 _COMPARED = (
-    *(
-        FigureColumn(f"{of}, points", f"final.{name}", lambda fraction: f"{fraction * 100:.1f}")
-        for of, name in (("global", "global"), ("own of clients", "clients"), ("own of edges", "edges"))
-    ),
+    FigureColumn("global, points", "final.global", _points),
+    FigureColumn("own of clients, points", "final.clients", _points),
+    FigureColumn("own of edges, points", "final.edges", _points),
     *_TO_TARGET,
 )
 
 
 def about_comparisons(sweep: Sweep, comparisons: Sequence[Comparison]) -> str:
     """How the table of comparisons reads, or why there is none; empty with a single case."""
-    if len(sweep.cases) > 1 and len({each.seed for each in sweep.combinations}) == 1:
+    seeds = {combination.seed for combination in sweep.combinations}
+    if len(sweep.cases) > 1 and len(seeds) == 1:
         return "One seed shows no difference between cases: list at least two in `seeds`, better five."
     if len(sweep.cases) > 1 and not available():
         return f"The differences between cases need SciPy: {install_command(LEARNING)}"
     if not comparison_table(comparisons):
         return ""
-    references = list(dict.fromkeys(each.reference for each in comparisons))
-    minus = references[0] if len(references) == 1 else "the first case with the same varied values"
-    return (
-        f"Each case minus {minus}, paired by seed, with 95% intervals. p is adjusted for all comparisons in the table "
-        f"(Holm): only p below {LEVEL} shows a difference. A true difference as large as 'detectable' is found in four "
-        "of five such sweeps, if it is the only comparison."
-    ) + (" Runs to the target are cut where the first of both cases ended without." if sweep.target else "")
+    references = list(dict.fromkeys(comparison.reference for comparison in comparisons))
+    reference = "the first case with the same varied values"
+    if len(references) == 1:
+        reference = references[0]
+    about = (
+        f"Each case minus {reference}, paired by seed, with 95% intervals. p is adjusted for all comparisons in the "
+        f"table (Holm): only p below {LEVEL} shows a difference. A true difference as large as 'detectable' is found "
+        "in four of five such sweeps, if it is the only comparison."
+    )
+    if sweep.target:
+        about += " Runs to the target are cut where the first of both cases ended without."
+    return about
 
 
 def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, the comparisons, and the failed runs."""
     comparisons = compare(results)
-    parts = [f"# {sweep.name}", legend(sweep), _lines(table(sweep, results, columns_of(sweep.target)))]
+    rows = table(sweep, results, columns_of(sweep.target))
+    parts = [f"# {sweep.name}", legend(sweep), _lines(rows)]
     different_rounds = about_rounds(sweep)
     if different_rounds:
         parts.append(different_rounds)
     about = about_comparisons(sweep, comparisons)
     if about:
+        parts += ["## Differences", about]
         rows = comparison_table(comparisons)
-        parts += ["## Differences", about, *([_lines(rows)] if rows else [])]
-    failed = failures(results)
+        if rows:
+            parts.append(_lines(rows))
+    failed = [f"- {failure}" for failure in failures(results)]
     if failed:
-        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
+        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(failed))
     return "\n\n".join(parts) + "\n"
 
 
 def latex(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.tex: the table, and the comparisons, each as a `tabular` below a comment that explains it."""
     comparisons = compare(results)
-    tables = [(legend(sweep), table(sweep, results, columns_of(sweep.target)))]
-    tables.append((about_comparisons(sweep, comparisons), comparison_table(comparisons)))
-    parts = []
-    for about, rows in tables:
-        if rows:
-            headings, *body = rows
-            parts.append(f"% {about}\n" + tabular(headings, body, range(1, len(headings) - 1)))
+    rows = table(sweep, results, columns_of(sweep.target))
+    parts = [_latex_table(legend(sweep), rows)]
+    rows = comparison_table(comparisons)
+    if rows:
+        about = about_comparisons(sweep, comparisons)
+        parts.append(_latex_table(about, rows))
     return "\n".join(parts)
+
+
+def _latex_table(about: str, rows: Sequence[list[list[str]]]) -> str:
+    headings, *body = rows
+    numbers = range(1, len(headings) - 1)
+    return f"% {about}\n" + tabular(headings, body, numbers)
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
@@ -171,11 +209,14 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
     not fit next to the figures, the cases are numbered, and a list above the table names them."""
     write(console, Text(legend(sweep), style="dim"), "")
     numbers: dict[str, str] = {}
-    if max(len(word) for case in sweep.cases for word in case.split()) > console.width * LONGEST_NAME:
+    words = " ".join(sweep.cases).split()
+    longest = max(len(word) for word in words)
+    if longest > console.width * LONGEST_NAME:
         numbers = {case: str(number) for number, case in enumerate(sweep.cases, start=1)}
         write_entries(console, [(number, case) for case, number in numbers.items()])
         write(console, "")
-    _print_table(table(sweep, results, columns_of(sweep.target)), numbers, console)
+    rows = table(sweep, results, columns_of(sweep.target))
+    _print_table(rows, numbers, console)
     different_rounds = about_rounds(sweep)
     if different_rounds:
         write(console, "", Text(different_rounds, style="yellow"))
@@ -184,24 +225,37 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
     if about:
         write(console, "", Text(about, style="dim"), "")
         _print_table(comparison_table(comparisons), numbers, console)
-    for each in failures(results):
-        write(console, Text.assemble(("failed:", "red"), f" {each}"))
+    for failure in failures(results):
+        write(console, Text.assemble(("failed:", "red"), f" {failure}"))
 
 
 def _print_table(rows: Sequence[Sequence[list[str]]], numbers: Mapping[str, str], console: Console) -> None:
     """Print rows of cells of lines, with the numbers of cases instead of their names, if any."""
     if not rows:
         return
-    headings, *body = [["\n".join(cell) for cell in row] for row in rows]
-    body = [[numbers.get(case, case), *cells] for case, *cells in body]
-    write_wide_table(console, [each.replace("\n", " ") for each in headings], body, right=range(1, len(headings) - 1))
+    headings = [" ".join(cell) for cell in rows[0]]
+    body = []
+    for row in rows[1:]:
+        cells = ["\n".join(cell) for cell in row]
+        cells[0] = numbers.get(cells[0], cells[0])
+        body.append(cells)
+    write_wide_table(console, headings, body, right=range(1, len(headings) - 1))
 
 
 def _lines(rows: Sequence[Sequence[Sequence[str]]]) -> str:
     """Rows of cells of lines as a table in Markdown."""
-    headings, *body = [["<br>".join(cell).replace("|", "\\|") for cell in row] for row in rows]
-    lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    numbers = len(rows[0]) - 2
+    lines = []
+    for row in rows:
+        cells = ["<br>".join(cell).replace("|", "\\|") for cell in row]
+        lines.append(_line(cells))
+    rule = ["---", *["---:"] * numbers, "---"]
+    lines.insert(1, _line(rule))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def columns_of(target: Target | None) -> list[FigureColumn]:
@@ -210,18 +264,22 @@ def columns_of(target: Target | None) -> list[FigureColumn]:
 
 def columns_of_learning(target: Target | None) -> list[FigureColumn]:
     """The columns of accuracies, and of what the target took."""
-    best = ("best, global", "best.global")
-    if target is not None:
-        best = ("best, global" if target.scope == "global" else f"best, own of {target.whose}"), "best.target"
+    if target is None:
+        best = FigureColumn("best, global", "best.global", text.percent)
+    elif target.scope == "global":
+        best = FigureColumn("best, global", "best.target", text.percent)
+    else:
+        best = FigureColumn(f"best, own of {target.whose}", "best.target", text.percent)
     columns = [
         FigureColumn("global", "final.global", text.percent),
         FigureColumn("own, clients", "final.clients", text.percent),
         FigureColumn("own, edges", "final.edges", text.percent),
-        FigureColumn(*best, text.percent),
+        best,
     ]
     if target is None:
         return columns
-    return [*columns, *_TO_TARGET, FigureColumn("bytes to target", "to_target.bytes.", text.size)]
+    bytes_to_target = FigureColumn("bytes to target", "to_target.bytes.", text.size)
+    return [*columns, *_TO_TARGET, bytes_to_target]
 
 
 COSTS = (
@@ -232,27 +290,34 @@ COSTS = (
 )
 
 
-def _named(column: FigureColumn, found: Mapping[str, Spread]) -> list[str]:
-    if not column.figure.endswith("."):
-        return [column.figure] if column.figure in found else []
-    return [name for name in found if name.startswith(column.figure)]
+def _named(column: FigureColumn, figures: Mapping[str, Spread]) -> list[str]:
+    if column.figure.endswith("."):
+        return [name for name in figures if name.startswith(column.figure)]
+    if column.figure in figures:
+        return [column.figure]
+    return []
 
 
-def _cell(column: FigureColumn, found: Mapping[str, Spread], runs: int) -> list[str]:
+def _cell(column: FigureColumn, figures: Mapping[str, Spread], runs: int) -> list[str]:
     """One line per figure."""
     lines = []
-    for name in _named(column, found):
-        line = spread_in_words(found[name], column.write, runs)
-        lines.append(f"{name.removeprefix(column.figure)} {line}".strip())
+    for name in _named(column, figures):
+        words = spread_in_words(figures[name], column.write, runs)
+        link_class = name.removeprefix(column.figure)
+        lines.append(f"{link_class} {words}".strip())
     return lines or ["–"]
 
 
 def spread_in_words(spread: Spread, write: Write, runs: int) -> str:
     """ "84.2 ± 1.1%", "≥ 30 ± 19.8 (2 of 3)": with the number of runs that have the figure, or reached the target, if
     fewer than ``runs``."""
+    words = _in_words(spread, write)
+    if spread.censored:
+        words = f"≥ {words}"
     have = spread.count - spread.censored
-    of = f" ({have} of {runs})" if have < runs else ""
-    return ("≥ " if spread.censored else "") + _in_words(spread, write) + of
+    if have < runs:
+        words += f" ({have} of {runs})"
+    return words
 
 
 def _in_words(spread: Spread, write: Write) -> str:
@@ -262,21 +327,29 @@ def _in_words(spread: Spread, write: Write) -> str:
         return mean
     deviation = write(spread.deviation) if spread.deviation else "0"
     unit = mean.lstrip(_DIGITS)
-    return f"{mean.removesuffix(unit) if deviation.lstrip(_DIGITS) == unit else mean} ± {deviation}"
+    if deviation.lstrip(_DIGITS) == unit:
+        mean = mean.removesuffix(unit)
+    return f"{mean} ± {deviation}"
 
 
 _DIGITS = "−0123456789.,"
 
 
 def verdicts(results: Iterable[Result]) -> str:
-    tally = Counter("failed" if each.failed else each.verdict for each in results)
-    return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "none"
+    tally = Counter[str | None]()
+    for result in results:
+        verdict = "failed" if result.failed else result.verdict
+        tally[verdict] += 1
+    parts = [f"{count} {verdict}" for verdict, count in tally.items()]
+    return ", ".join(parts) or "none"
 
 
 def legend(sweep: Sweep) -> str:
     """What the figures of the table are, in words."""
-    seeds = {each.seed for each in sweep.combinations}
-    over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
+    seeds = {combination.seed for combination in sweep.combinations}
+    over = f"seed {min(seeds)}"
+    if len(seeds) > 1:
+        over = f"mean ± standard deviation over {len(seeds)} seeds"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
     target = sweep.target
     if target is not None:
@@ -291,13 +364,14 @@ def about_rounds(sweep: Sweep) -> str:
     """The planned rounds of the cases, if they differ; else empty."""
     planned: dict[int | None, list[str]] = {}
     for case, combinations in sweep.cases.items():
-        planned.setdefault(combinations[0].scenario.rounds, []).append(case)
+        rounds = combinations[0].scenario.rounds
+        planned.setdefault(rounds, []).append(case)
     if len(planned) < 2:
         return ""
     parts = []
-    for rounds, cases in planned.items():
-        number = "no fixed number" if rounds is None else str(rounds)
-        parts.append(f"{number} ({text.some(cases)})")
+    for number, cases in planned.items():
+        words = "no fixed number" if number is None else str(number)
+        parts.append(f"{words} ({text.some(cases)})")
     return (
         f"Cases have different numbers of rounds: {'; '.join(parts)}. Accuracies after the last round and totals "
         "compare them after different amounts of training: set `algorithm.rounds` to the same number in all cases."
@@ -305,8 +379,14 @@ def about_rounds(sweep: Sweep) -> str:
 
 
 def failures(results: Iterable[Result]) -> list[str]:
-    return [f"{each.combination.case}, seed {each.combination.seed}: {each.error}" for each in results if each.failed]
+    sentences = []
+    for result in results:
+        if result.failed:
+            combination = result.combination
+            sentences.append(f"{combination.case}, seed {combination.seed}: {result.error}")
+    return sentences
 
 
-def _of(case: str, results: Iterable[Result]) -> list[Result]:
-    return [each for each in results if each.combination.case == case]
+def results_of(case: str, results: Iterable[Result]) -> list[Result]:
+    """The results of a case."""
+    return [result for result in results if result.combination.case == case]

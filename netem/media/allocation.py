@@ -33,14 +33,19 @@ class Transfer:
     most: float = math.inf
 
 
+Transfers = Mapping[Name, Transfer]
+Levels = Mapping[str, float]
+
+
 def use_of(channel: ChannelProfile, member: str, weight: float = 1.0) -> Use:
     """The use of a channel by a transfer of a member. With equal weights, members get what
     `netem.media.formulas.shares` gives."""
     rate = channel.rate_of(member)
-    return Use(1 / rate, weight * channel.rule.weight(rate))
+    own_weight = channel.rule.weight(rate)
+    return Use(1 / rate, weight * own_weight)
 
 
-def allocate(transfers: Mapping[Name, Transfer], free: Mapping[str, float]) -> dict[Name, float]:
+def allocate(transfers: Transfers[Name], free: Levels) -> dict[Name, float]:
     """The rate of each transfer in bit/s. ``free``: the fraction of its time that each channel has for them.
 
     In every channel the times per bit times the rates sum up to ``free`` at most. Weights that differ between channels
@@ -51,31 +56,71 @@ def allocate(transfers: Mapping[Name, Transfer], free: Mapping[str, float]) -> d
     left = dict(free)
     while waiting:
         levels = _levels(waiting, left)
-        offers = {
-            name: min([each.most, *(levels[channel] * use.weight for channel, use in each.uses.items())])
-            for name, each in waiting.items()
-        }
-        settled = [name for name, transfer in waiting.items() if offers[name] >= transfer.most]
-        if not settled:
-            # A channel of which no transfer is held back elsewhere gets full at this level.
-            slack = {
-                channel
-                for name, transfer in waiting.items()
-                for channel, use in transfer.uses.items()
-                if levels[channel] * use.weight > offers[name] * (1 + 1e-9)
-            }
-            settled = [name for name, transfer in waiting.items() if transfer.uses.keys() - slack]
-        for name in settled or [min(waiting, key=offers.__getitem__)]:
-            rates[name] = offers[name]
-            for channel, use in waiting.pop(name).uses.items():
-                left[channel] -= offers[name] * use.seconds
+        offers = {}
+        for name, transfer in waiting.items():
+            offers[name] = _offer(transfer, levels)
+        for name in _settled(waiting, levels, offers):
+            rate = offers[name]
+            rates[name] = rate
+            uses = waiting.pop(name).uses
+            for channel, use in uses.items():
+                left[channel] -= rate * use.seconds
     return rates
 
 
-def _levels(transfers: Mapping[Name, Transfer], left: Mapping[str, float]) -> dict[str, float]:
+def _levels(transfers: Transfers[Name], left: Levels) -> dict[str, float]:
     """The rate per unit of weight at which these transfers would fill each channel."""
-    time: defaultdict[str, float] = defaultdict(float)
+    times: defaultdict[str, float] = defaultdict(float)
     for transfer in transfers.values():
         for channel, use in transfer.uses.items():
-            time[channel] += use.seconds * use.weight
-    return {channel: max(0.0, left[channel]) / each for channel, each in time.items()}
+            times[channel] += use.seconds * use.weight
+    levels = {}
+    for channel, time in times.items():
+        levels[channel] = max(0.0, left[channel]) / time
+    return levels
+
+
+def _settled(
+    transfers: Transfers[Name],
+    levels: Levels,
+    offers: Mapping[Name, float],
+) -> list[Name]:
+    """The transfers that get no more than their offers."""
+    settled = []
+    for name, transfer in transfers.items():
+        if offers[name] >= transfer.most:
+            settled.append(name)
+    if settled:
+        return settled
+    # A channel without a transfer that is held back elsewhere gets full at this level.
+    slack = _slack(transfers, levels, offers)
+    for name, transfer in transfers.items():
+        if transfer.uses.keys() - slack:
+            settled.append(name)
+    if settled:
+        return settled
+    lowest = min(transfers, key=offers.__getitem__)
+    return [lowest]
+
+
+def _offer(transfer: Transfer, levels: Levels) -> float:
+    """The rate that a transfer can have at these levels."""
+    rates = [transfer.most]
+    for channel, use in transfer.uses.items():
+        rates.append(levels[channel] * use.weight)
+    return min(rates)
+
+
+def _slack(
+    transfers: Transfers[Name],
+    levels: Levels,
+    offers: Mapping[Name, float],
+) -> set[str]:
+    """The channels with a transfer that another channel holds back."""
+    slack = set()
+    for name, transfer in transfers.items():
+        reached = offers[name] * (1 + 1e-9)
+        for channel, use in transfer.uses.items():
+            if levels[channel] * use.weight > reached:
+                slack.add(channel)
+    return slack

@@ -50,6 +50,8 @@ WINDOW = 256  # frames of cross traffic
 SLOW = 5e6  # bit/s; every frame of slower cross traffic is followed
 
 Payload = TypeVar("Payload")
+Row = dict[str, int | float | str]
+"""Counters of a member, see `Channel.counted`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +84,14 @@ class _Packet(NamedTuple, Generic[Payload]):
     payload: Payload | None  # None: a frame of cross traffic
 
 
+class _Uncounted(NamedTuple):
+    """Frames of cross traffic."""
+
+    sent: float
+    overflowed: float
+    waiting: float
+
+
 class Channel(Generic[Payload]):
     """A channel and what is in it. Times are seconds on any clock, and never decrease from call to call.
 
@@ -99,12 +109,13 @@ class Channel(Generic[Payload]):
         self._numbers = count()
         self._tag = 0.0  # of the packet that was sent last
         self._sending: _Packet[Payload] | None = None
-        self._began = self._ends = math.inf  # of the packet being sent
+        self._began = math.inf  # when sending the packet that is being sent started
+        self._ends = math.inf  # when it ends
         self._bytes = 0  # in the buffer
         self._payloads = 0  # packets in the channel that are not cross traffic
         self._left: list[tuple[float, Payload]] = []
         self._traffic: CrossTraffic | None = None
-        self._since = 0.0  # the beginning of the cross traffic
+        self._since = 0.0  # the start of the cross traffic
         self._window = math.inf  # s; of WINDOW frames
         self._seed = 0
         self._frames: Iterator[float] = iter(())
@@ -135,7 +146,8 @@ class Channel(Generic[Payload]):
     def next(self) -> float:
         """When to `advance`, unless something else comes before; infinity if no packet but cross traffic waits."""
         if self._left:
-            return self._left[0][0]
+            first, _ = self._left[0]
+            return first
         if self._payloads:
             return self._ends
         return math.inf
@@ -149,27 +161,37 @@ class Channel(Generic[Payload]):
         self._limit = profile.buffer_bytes + 0.5
         self._cost = profile.rule.cost
         if self._sending is not None:
-            stretch = self._sending.member.rate / profile.rate_of(self._sending.member.name)
+            sender = self._sending.member
+            stretch = sender.rate / profile.rate_of(sender.name)
             self._ends = now + (self._ends - now) * stretch
         for member in self._members.values():
             member.rate = profile.rate_of(member.name)
         if profile.share != former.share:
-            waiting = [packet for queue in self._queues.values() for packet in queue.waiting]
-            self._queues = {}
-            self._order = []
-            self._tag = 0.0
-            for member in self._members.values():
-                member.queue = self._queue(member.name)
-            for packet in sorted(waiting, key=lambda packet: packet.number):
-                self._append(packet)
+            self._start_order()
+
+    def _start_order(self) -> None:
+        """Queue what waits by the present rule, in the order of its arrival."""
+        waiting: list[_Packet[Payload]] = []
+        for queue in self._queues.values():
+            waiting += queue.waiting
+        self._queues = {}
+        self._order = []
+        self._tag = 0.0
+        for member in self._members.values():
+            member.queue = self._queue(member.name)
+        for packet in sorted(waiting, key=lambda packet: packet.number):
+            self._append(packet)
 
     def occupy(self, traffic: CrossTraffic | None, seed: int, now: float) -> None:
-        """Start cross traffic; it replaces the present one, whose waiting frames are still sent. None: end it."""
+        """Start cross traffic. It replaces the present one, but waiting frames are still sent. None: end it."""
         self._catch_up(now)
         self._traffic = traffic
         self._seed = seed
-        self._since = self._reached = now
-        highest = 0.0 if traffic is None else peak(traffic)
+        self._since = now
+        self._reached = now
+        highest = 0.0
+        if traffic is not None:
+            highest = peak(traffic)
         if highest > SLOW:
             self._window = WINDOW * 8 * FULL_FRAME / highest
         else:
@@ -192,7 +214,7 @@ class Channel(Generic[Payload]):
                     removed.append(packet.payload)
         return removed
 
-    def counted(self, now: float) -> list[dict[str, int | float | str]]:
+    def counted(self, now: float) -> list[Row]:
         """A row for each member that has had a packet here: member, packets, bytes and seconds (what has left, and how
         long that occupied the channel), overflowed (packets dropped), queued_bytes (including the packet being sent).
 
@@ -202,17 +224,22 @@ class Channel(Generic[Payload]):
             self._catch_up(now)
         while self._payloads and self._step(now):
             pass
-        rows: list[dict[str, int | float | str]] = []
+        rows: list[Row] = []
         for member in self._members.values():
-            sent, overflowed, _ = self._uncounted(now) if member.name == CROSS_TRAFFIC else (0.0, 0.0, 0.0)
-            size = int(sent) * FULL_FRAME
+            sent = 0
+            overflowed = 0
+            if member.name == CROSS_TRAFFIC:
+                uncounted = self._uncounted(now)
+                sent = int(uncounted.sent)
+                overflowed = int(uncounted.overflowed)
+            size = sent * FULL_FRAME
             rows.append(
                 {
                     "member": member.name,
-                    "packets": member.packets + int(sent),
+                    "packets": member.packets + sent,
                     "bytes": member.bytes + size,
                     "seconds": member.seconds + 8 * size / member.rate,
-                    "overflowed": member.overflowed + int(overflowed),
+                    "overflowed": member.overflowed + overflowed,
                     "queued_bytes": member.queued_bytes,
                 }
             )
@@ -223,11 +250,14 @@ class Channel(Generic[Payload]):
     def _member(self, name: str) -> _Member[Payload]:
         member = self._members.get(name)
         if member is None:
-            member = self._members[name] = _Member(name, self.profile.rate_of(name), self._queue(name))
+            rate = self.profile.rate_of(name)
+            member = _Member(name, rate, self._queue(name))
+            self._members[name] = member
         return member
 
     def _queue(self, member: str) -> _Queue[Payload]:
-        return self._queues.setdefault(member if self.profile.rule.own_queues else "", _Queue())
+        name = member if self.profile.rule.own_queues else ""
+        return self._queues.setdefault(name, _Queue())
 
     def _enter(
         self,
@@ -238,9 +268,12 @@ class Channel(Generic[Payload]):
         payload: Payload | None,
     ) -> None:
         packet = _Packet(next(self._numbers), member, size, packets, payload)
-        while self._sending is not None and self._bytes + size / packets > self._limit:
-            longest = max((queue for _, _, queue in self._order), key=_length, default=member.queue)
-            if _length(longest) <= (member.queue.bytes + size, member.queue.charged):
+        segment = size / packets
+        while self._sending is not None and self._bytes + segment > self._limit:
+            queues = (queue for _, _, queue in self._order)
+            longest = max(queues, key=_length, default=member.queue)
+            length = member.queue.bytes + size
+            if _length(longest) <= (length, member.queue.charged):
                 self._overflow(packet)
                 return
             last = longest.waiting.pop()
@@ -260,7 +293,8 @@ class Channel(Generic[Payload]):
         queue.bytes += packet.size
         if not queue.ordered:
             queue.ordered = True
-            heappush(self._order, (max(queue.charged, self._tag), next(self._numbers), queue))
+            tag = max(queue.charged, self._tag)
+            heappush(self._order, (tag, next(self._numbers), queue))
 
     def _release(self, packet: _Packet[Payload]) -> None:
         """A packet no longer occupies the buffer."""
@@ -281,12 +315,14 @@ class Channel(Generic[Payload]):
             if self._arrives > now:
                 return False
             self._reached = self._arrives
-            self._enter(self._arrives, self._member(CROSS_TRAFFIC), FULL_FRAME, 1, None)
+            others = self._member(CROSS_TRAFFIC)
+            self._enter(self._arrives, others, FULL_FRAME, 1, None)
             self._arrives = self._since + next(self._frames, math.inf)
             return True
         if self._ends > now or self._sending is None:
             return False
-        self._reached = at = self._ends
+        at = self._ends
+        self._reached = at
         packet = self._sending
         member = packet.member
         member.packets += packet.packets
@@ -299,18 +335,20 @@ class Channel(Generic[Payload]):
         return True
 
     def _send(self, now: float) -> None:
-        """Begin to send the next packet, if one waits."""
+        """Start to send the next packet, if one waits."""
         order = self._order
         while order:
             tag, _, queue = heappop(order)
             if not queue.waiting:
                 queue.ordered = False
                 continue
+            packet = queue.waiting.popleft()
             self._tag = tag
-            self._sending = packet = queue.waiting.popleft()
+            self._sending = packet
             queue.bytes -= packet.size
             seconds = 8 * packet.size / packet.member.rate
-            queue.charged = tag + self._cost(packet.size, packet.packets, seconds)
+            cost = self._cost(packet.size, packet.packets, seconds)
+            queue.charged = tag + cost
             if queue.waiting:
                 heappush(order, (queue.charged, next(self._numbers), queue))
             else:
@@ -324,37 +362,48 @@ class Channel(Generic[Payload]):
     # Cross traffic
 
     def _catch_up(self, now: float) -> None:
-        """Reach ``now``, in the same way whatever has been asked about the time since the last offer."""
+        """Reach ``now``, in the same way whatever was read about the time since the last offer."""
         while self._payloads and self._step(now):
             pass
-        if not self._payloads and (since := self._recent(now)) > self._reached:
-            others = self._member(CROSS_TRAFFIC)
-            sent, overflowed, waiting = self._uncounted(now)
-            others.packets += int(sent)
-            others.bytes += int(sent) * FULL_FRAME
-            others.seconds += 8 * int(sent) * FULL_FRAME / others.rate
-            others.overflowed += int(overflowed)
-            self._part = sent % 1 + waiting % 1
-            self._bytes = others.queued_bytes = others.queue.bytes = 0
-            others.queue.waiting.clear()
-            self._sending = None
-            self._ends = math.inf
-            self._reached = since
-            self._expect(since - self._since)
-            for _ in range(int(waiting)):
-                self._enter(since, others, FULL_FRAME, 1, None)
+        if not self._payloads:
+            since = self._recent(now)
+            if since > self._reached:
+                self._skip_to(since, self._uncounted(now))
         while self._step(now):
             if self._sending is None and self._window < math.inf:
                 self._alone(now)
+
+    def _skip_to(self, since: float, uncounted: _Uncounted) -> None:
+        """Count the frames of cross traffic before ``since`` by their mean, and continue with what waits then."""
+        others = self._member(CROSS_TRAFFIC)
+        sent = int(uncounted.sent)
+        others.packets += sent
+        others.bytes += sent * FULL_FRAME
+        others.seconds += 8 * sent * FULL_FRAME / others.rate
+        others.overflowed += int(uncounted.overflowed)
+        self._part = uncounted.sent % 1 + uncounted.waiting % 1
+        self._bytes = 0
+        others.queued_bytes = 0
+        others.queue.bytes = 0
+        others.queue.waiting.clear()
+        self._sending = None
+        self._ends = math.inf
+        self._reached = since
+        self._expect(since - self._since)
+        for _ in range(int(uncounted.waiting)):
+            self._enter(since, others, FULL_FRAME, 1, None)
 
     def _alone(self, now: float) -> None:
         """The frames that come to the idle channel until ``now``: what one step after the other would do, in a tenth of
         the time."""
         others = self._member(CROSS_TRAFFIC)
         frame = 8 * FULL_FRAME / others.rate
-        longest = (int(self._limit / FULL_FRAME) - 1) * frame
-        came = overflowed = 0
-        end = arrives = self._arrives
+        room = int(self._limit / FULL_FRAME)  # frames
+        longest = (room - 1) * frame
+        came = 0
+        overflowed = 0
+        arrives = self._arrives
+        end = arrives
         while arrives <= now:
             came += 1
             if end <= arrives:
@@ -366,13 +415,18 @@ class Channel(Generic[Payload]):
             arrives = self._since + next(self._frames, math.inf)
         self._arrives = arrives
         self._reached = now
+        waiting = 0
         if came:
-            waiting = max(0, math.ceil((end - now) / frame))
-        else:
-            waiting = 0
+            frames = math.ceil((end - now) / frame)
+            waiting = max(0, frames)
         for _ in range(waiting):
             self._enter(now, others, FULL_FRAME, 1, None)
-        self._began, self._ends = (end - waiting * frame, end - (waiting - 1) * frame) if waiting else (now, math.inf)
+        if waiting:
+            self._began = end - waiting * frame
+            self._ends = end - (waiting - 1) * frame
+        else:
+            self._began = now
+            self._ends = math.inf
         sent = came - overflowed - waiting
         others.packets += sent
         others.bytes += sent * FULL_FRAME
@@ -383,32 +437,38 @@ class Channel(Generic[Payload]):
         """The time from which on frames have to be followed singly, to know at ``now`` what is in the channel."""
         if self._window == math.inf:
             return -math.inf
-        return self._since + (int((now - self._since) / self._window) - 1) * self._window
+        windows = int((now - self._since) / self._window)
+        return self._since + (windows - 1) * self._window
 
-    def _uncounted(self, now: float) -> tuple[float, float, float]:
+    def _uncounted(self, now: float) -> _Uncounted:
         """The frames of cross traffic that were sent and dropped before `_recent`, and are not counted yet; and those
         that waited then."""
         since = self._recent(now)
         if self._traffic is None or self._payloads or since <= self._reached:
-            return 0.0, 0.0, 0.0
-        sent = overflowed = 0.0
-        waiting = self._part + self._member(CROSS_TRAFFIC).queued_bytes / FULL_FRAME
+            return _Uncounted(0.0, 0.0, 0.0)
+        frame = 8 * FULL_FRAME  # bits
+        rate = self.profile.rate_of(CROSS_TRAFFIC)
+        sent = 0.0
+        overflowed = 0.0
+        queued = self._member(CROSS_TRAFFIC).queued_bytes / FULL_FRAME
+        waiting = self._part + queued
         room = max(waiting, int(self._limit / FULL_FRAME))  # a smaller buffer drops nothing of what waits
-        for seconds, rate in mean_rates(self._traffic, self._reached - self._since, since - self._since):
-            waiting += seconds * rate / (8 * FULL_FRAME)
-            leaving = min(waiting, seconds * self.profile.rate_of(CROSS_TRAFFIC) / (8 * FULL_FRAME))
+        begin = self._reached - self._since
+        end = since - self._since
+        for seconds, offered in mean_rates(self._traffic, begin, end):
+            waiting += seconds * offered / frame
+            leaving = min(waiting, seconds * rate / frame)
             sent += leaving
             waiting -= leaving
             overflowed += max(0.0, waiting - room)
             waiting = min(waiting, room)
-        return sent, overflowed, waiting
+        return _Uncounted(sent, overflowed, waiting)
 
     def _expect(self, since: float) -> None:
-        """Wait for the frames that come from ``since`` seconds after the beginning on."""
+        """Wait for the frames that come from ``since`` seconds after the start on."""
         self._member(CROSS_TRAFFIC)
-        if self._traffic is None:
-            self._frames = iter(())
-        else:
+        self._frames = iter(())
+        if self._traffic is not None:
             self._frames = arrivals(self._traffic, self._seed, since)
         self._arrives = self._since + next(self._frames, math.inf)
 

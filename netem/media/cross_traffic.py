@@ -7,7 +7,7 @@ without those before it, and the same seed gives the same frames whatever else i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from random import Random
 
@@ -16,36 +16,50 @@ from netem.profile import FULL_FRAME
 
 SLOT = 64  # frames of "poisson" or periods of "on-off" in a slot, on average
 
+Row = tuple[float, float]
+"""Seconds, and bit/s from then on."""
+Period = tuple[str, float, float, float]
+"""Name, start, end, bit/s."""
+
 
 def arrivals(traffic: CrossTraffic, seed: int, since: float = 0.0) -> Iterator[float]:
-    """The times of the frames from ``since`` on, in order; seconds from the beginning of the traffic.
+    """The times of the frames from ``since`` on, in order; seconds from the start of the traffic.
 
     ``constant``, and the single periods of ``on-off`` and ``trace``: frames at equal distances, the first one at a
     random part of that distance. ``poisson``: independent exponential distances. ``on-off``: the two states have
-    independent exponential durations; each slot begins in the stationary state.
+    independent exponential durations; each slot starts in the stationary state.
     """
     if traffic.kind == "poisson":
         return _poisson(traffic.rate, seed, since)
     return _paced(traffic, seed, since)
 
 
-def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[tuple[float, float]]:
+def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[Row]:
     """(seconds, mean bit/s) of the time from begin to end: one pair, for ``trace`` one for each row in it."""
-    if traffic.kind == "trace":
-        rows = ((0.0, 0.0), *traffic.rows)
-    else:
+    rows: Sequence[Row] = ((0.0, 0.0), *traffic.rows)
+    if traffic.kind != "trace":
         rows = ((0.0, traffic.mean_rate()),)
-    for (at, rate), following in zip(rows, [*(at for at, _ in rows[1:]), math.inf], strict=True):
-        seconds = min(end, following) - max(begin, at)
+    for at, rate, following in _with_ends(rows):
+        until = min(end, following)
+        seconds = until - max(begin, at)
         if seconds > 0:
             yield seconds, rate
 
 
+def _with_ends(rows: Sequence[Row]) -> Iterator[tuple[float, float, float]]:
+    """(seconds, bit/s, seconds until which it has this rate) of each row."""
+    starts = [at for at, _ in rows]
+    ends = [*starts[1:], math.inf]
+    for (at, rate), end in zip(rows, ends, strict=True):
+        yield at, rate, end
+
+
 def peak(traffic: CrossTraffic) -> float:
     """The highest rate in bit/s, apart from random fluctuations."""
-    if traffic.kind == "trace":
-        return max((rate for _, rate in traffic.rows), default=0.0)
-    return traffic.rate
+    if traffic.kind != "trace":
+        return traffic.rate
+    rates = [rate for _, rate in traffic.rows]
+    return max(rates, default=0.0)
 
 
 def _poisson(rate: float, seed: int, since: float) -> Iterator[float]:
@@ -53,14 +67,15 @@ def _poisson(rate: float, seed: int, since: float) -> Iterator[float]:
         return
     density = rate / (8 * FULL_FRAME)
     seconds = SLOT / density
-    for slot in count(int(since / seconds)):
-        distance = Random(f"{seed} {slot}").expovariate
-        at = slot * seconds + distance(density)
+    first_slot = int(since / seconds)
+    for slot in count(first_slot):
+        draw = Random(f"{seed} {slot}")
         end = (slot + 1) * seconds
+        at = slot * seconds + draw.expovariate(density)
         while at < end:
             if at >= since:
                 yield at
-            at += distance(density)
+            at += draw.expovariate(density)
 
 
 def _paced(traffic: CrossTraffic, seed: int, since: float) -> Iterator[float]:
@@ -68,33 +83,45 @@ def _paced(traffic: CrossTraffic, seed: int, since: float) -> Iterator[float]:
         if not rate or end <= since:
             continue
         distance = 8 * FULL_FRAME / rate
-        first = begin + Random(f"{seed} {name} phase").random() * distance
-        number = max(0, math.ceil((since - first) / distance))
-        while (at := first + number * distance) < end:
+        phase = Random(f"{seed} {name} phase").random()
+        first = begin + phase * distance
+        passed = math.ceil((since - first) / distance)
+        for number in count(max(0, passed)):
+            at = first + number * distance
+            if at >= end:
+                break
             yield at
-            number += 1
 
 
-def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[tuple[str, float, float, float]]:
-    """(name, beginning, end, bit/s) of each period of a constant rate; all that end after ``since``, and a few more."""
+def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[Period]:
+    """Each period of a constant rate; all that end after ``since``, and a few more."""
     if traffic.kind == "on-off":
-        seconds = SLOT * (traffic.on + traffic.off)
-        for slot in count(int(since / seconds)):
-            draw = Random(f"{seed} {slot}")
-            at = slot * seconds
-            end = (slot + 1) * seconds
-            on = draw.random() < traffic.on / (traffic.on + traffic.off)
-            while at < end:
-                mean = traffic.on if on else traffic.off
-                last = min(end, at + (draw.expovariate(1 / mean) if mean else 0.0))
-                yield f"{slot} {at}", at, last, traffic.rate if on else 0.0
-                at = last
-                on = not on
+        yield from _on_off(traffic, seed, since)
         return
     if traffic.kind == "trace":
         rows = traffic.rows
     else:
         rows = ((0.0, traffic.rate),)
-    ends = [at for at, _ in rows[1:]] + [math.inf]
-    for number, ((at, rate), end) in enumerate(zip(rows, ends, strict=True)):
+    for number, (at, rate, end) in enumerate(_with_ends(rows)):
         yield str(number), at, end, rate
+
+
+def _on_off(traffic: CrossTraffic, seed: int, since: float) -> Iterator[Period]:
+    cycle = traffic.on + traffic.off
+    seconds = SLOT * cycle
+    first_slot = int(since / seconds)
+    for slot in count(first_slot):
+        draw = Random(f"{seed} {slot}")
+        at = slot * seconds
+        end = (slot + 1) * seconds
+        on = draw.random() < traffic.on / cycle
+        while at < end:
+            mean = traffic.on if on else traffic.off
+            rate = traffic.rate if on else 0.0
+            duration = 0.0
+            if mean:
+                duration = draw.expovariate(1 / mean)
+            last = min(end, at + duration)
+            yield f"{slot} {at}", at, last, rate
+            at = last
+            on = not on

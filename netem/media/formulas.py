@@ -10,7 +10,12 @@ from netem.media.profile import ChannelProfile
 def shares(channel: ChannelProfile, members: Sequence[str]) -> dict[str, float]:
     """The rates (bit/s) of members that all have packets waiting, by the rule; ``fifo`` promises none, and counts as
     ``fair``."""
-    rates = {member: channel.rate_of(member) for member in members}
-    weights = {member: channel.rule.weight(rate) for member, rate in rates.items()}
-    time = sum(weights[member] / rate for member, rate in rates.items())
+    weights = {}
+    times = []
+    for member in members:
+        rate = channel.rate_of(member)
+        weight = channel.rule.weight(rate)
+        weights[member] = weight
+        times.append(weight / rate)
+    time = sum(times)
     return {member: weight / time for member, weight in weights.items()}

@@ -12,7 +12,12 @@ MEDIA: dict[str, Mapping[str, str]] = {
     "lte-cell": {"up": "28mbit", "down": "44mbit", "share": "airtime"},
     "5g-cell": {"up": "135mbit", "down": "585mbit", "share": "airtime"},
     "wifi-ap": {"rate": "39mbit", "duplex": "half", "share": "airtime"},
-    "dsl-home": {"up": "0.82mbit", "down": "5.66mbit", "share": "fifo", "buffer": "64kb"},
+    "dsl-home": {
+        "up": "0.82mbit",
+        "down": "5.66mbit",
+        "share": "fifo",
+        "buffer": "64kb",
+    },
     "lora-gateway": {"rate": "5.47kbit", "duplex": "half", "share": "fifo"},
 }
 

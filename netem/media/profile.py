@@ -13,7 +13,7 @@ rate of member i (`ChannelProfile.rates`, otherwise R):
     frames    equal frames: x_i = 1 / Σ_j 1/r_j, the same for all (the performance anomaly of 802.11b: Heusse et al.,
               INFOCOM 2003)
 
-Rates are net: of what a radio loses to access and acknowledgements, a rate says nothing.
+Rates are net: what a radio loses to access and acknowledgements is not part of a rate.
 """
 
 from __future__ import annotations
@@ -88,11 +88,14 @@ class ChannelProfile:
 
     def __post_init__(self) -> None:
         if self.share not in RULES:
-            raise ProfileError(f"share: {units.shown(self.share)} is not one of {', '.join(RULES)}")
-        if not all(1 <= rate < math.inf for rate in (self.rate, *self.rates.values())):
-            raise ProfileError("rate: must be at least 1bit")
+            known = ", ".join(RULES)
+            raise ProfileError(f"share: {units.shown(self.share)} is not one of {known}")
+        for rate in (self.rate, *self.rates.values()):
+            if not 1 <= rate < math.inf:
+                raise ProfileError("rate: must be at least 1bit")
         if self.size is not None:
-            object.__setattr__(self, "buffer", 8 * self.size / self.rate)
+            seconds = 8 * self.size / self.rate
+            object.__setattr__(self, "buffer", seconds)
         if not 0 <= self.buffer < math.inf:
             raise ProfileError("buffer: must be 0 or more seconds")
 
@@ -125,7 +128,7 @@ class CrossTraffic:
 
     rate     bit/s; of ``on-off`` while it is on, of ``trace`` unused
     on, off  mean seconds of the two states of ``on-off``; both are exponentially distributed
-    rows     of ``trace``: (seconds from the beginning, bit/s from then on)
+    rows     of ``trace``: (seconds from the start, bit/s from then on)
     """
 
     kind: TrafficKind
@@ -140,24 +143,41 @@ class CrossTraffic:
             return self.rate * self.on / (self.on + self.off)
         if self.kind != "trace":
             return self.rate
-        ends = [at for at, _ in self.rows[1:]] + [max(duration, self.rows[-1][0])]
-        if ends[-1] == math.inf:
-            return self.rows[-1][1]
-        carried = sum(rate * max(0.0, min(end, duration) - at) for (at, rate), end in zip(self.rows, ends, strict=True))
-        return carried / duration
+        last_at, last_rate = self.rows[-1]
+        last_end = max(duration, last_at)
+        if last_end == math.inf:
+            return last_rate
+        starts = [at for at, _ in self.rows]
+        ends = [*starts[1:], last_end]
+        bits = []
+        for (at, rate), end in zip(self.rows, ends, strict=True):
+            seconds = max(0.0, min(end, duration) - at)
+            bits.append(rate * seconds)
+        return sum(bits) / duration
 
     def since(self, seconds: float) -> CrossTraffic:
-        """What is left of it after this time; only a trace remembers."""
-        held = [rate for at, rate in self.rows if at <= seconds]
-        later = [(at - seconds, rate) for at, rate in self.rows if at > seconds]
-        if held:
-            return replace(self, rows=((0.0, held[-1]), *later))
-        return self
+        """What is left of it after this time; only that of a trace differs."""
+        current = None
+        later = []
+        for at, rate in self.rows:
+            if at <= seconds:
+                current = rate
+            else:
+                later.append((at - seconds, rate))
+        if current is None:
+            return self
+        return replace(self, rows=((0.0, current), *later))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON; `from_mapping` reads it."""
-        return vars(self) | {"rows": [list(row) for row in self.rows]}
+        rows = [list(row) for row in self.rows]
+        return vars(self) | {"rows": rows}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CrossTraffic:
-        return cls(**{**mapping, "rows": tuple((float(at), float(rate)) for at, rate in mapping["rows"])})
+        rows = []
+        for at, rate in mapping["rows"]:
+            rows.append((float(at), float(rate)))
+        fields = dict(mapping)
+        fields["rows"] = tuple(rows)
+        return cls(**fields)

@@ -36,8 +36,8 @@ class Console:
             return []
         self.open = bool(data)
         self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = rest
+        lines = self._received.split(b"\n")
+        self._received = lines.pop()  # the start of a line
         return [self._parse(line) for line in lines if line.strip()]
 
     def write(self, message: Mapping[str, Any]) -> None:
@@ -51,7 +51,8 @@ class Console:
                 written = os.write(self.writing, self._pending)
                 del self._pending[:written]
         except BlockingIOError:
-            self.open = self.open and len(self._pending) < PENDING_LIMIT
+            if len(self._pending) >= PENDING_LIMIT:
+                self.open = False
         except BrokenPipeError:
             self.open = False
         return not self._pending
@@ -64,28 +65,35 @@ class Console:
             return None
 
 
+Reply = dict[str, Any]
+Operation = Callable[..., Reply]
+
+
 def answer(
-    request: object, operations: Mapping[str, Callable[..., dict[str, Any]]], texts: Collection[str] = ()
-) -> dict[str, Any]:
+    request: object,
+    operations: Mapping[str, Operation],
+    texts: Collection[str] = (),
+) -> Reply:
     """The reply of one of the ``operations`` to a request, or the error. ``texts``: arguments that must be texts."""
     if not isinstance(request, Mapping):
         return {"error": "a request is a JSON object"}
     arguments = dict(request)
+    identity = {}
     if "id" in arguments:
-        identity = {"id": arguments.pop("id")}
-    else:
-        identity = {}
+        identity["id"] = arguments.pop("id")
     for key in texts:
-        if not isinstance(arguments.get(key, ""), str):
-            return {**identity, "error": f"{key} must be a text, not {arguments[key]!r}"}
+        value = arguments.get(key, "")
+        if not isinstance(value, str):
+            return {**identity, "error": f"{key} must be a text, not {value!r}"}
     name = arguments.pop("op", None)
+    operation = None
     if isinstance(name, str):
         operation = operations.get(name)
-    else:
-        operation = None
     if operation is None:
-        return {**identity, "error": f"unknown op {name!r}; known are {', '.join(operations)}"}
+        known = ", ".join(operations)
+        return {**identity, "error": f"unknown op {name!r}; known are {known}"}
     try:
-        return {**identity, "ok": True, **operation(**arguments)}
+        result = operation(**arguments)
     except (NetemError, KeyError, TypeError, ValueError) as error:
         return {**identity, "error": f"{name}: {error}"}
+    return {**identity, "ok": True, **result}

@@ -59,11 +59,11 @@ class Flight:
             return
         flight = self._flight
         for at, damaged in link.impairment.offer(now, size, packets):
+            copy = packet
             if damaged:
                 copy = corrupt(packet, link.random) or b""
-            else:
-                copy = packet
-            if at <= now and not (flight and flight[0][0] <= now) and link.propagation is None:
+            immediately = at <= now and link.propagation is None
+            if immediately and not (flight and flight[0][0] <= now):
                 self._send(link, copy)
             elif self._bytes + len(copy) > FLIGHT_BYTES or len(flight) + self._crossing >= FLIGHT_PACKETS:
                 self.dropped += 1
@@ -73,26 +73,33 @@ class Flight:
             else:
                 self._bytes += len(copy)
                 self._crossing += 1
-                self.media.enter(at, CrossingPacket(link, copy, size, packets))
+                crossing = CrossingPacket(link, copy, size, packets)
+                self.media.enter(at, crossing)
 
     def deliver(self) -> float | None:
         """Send a burst of due packets. Returns the time at which there is more to do, None if nothing is in flight."""
         events = self.media.events
-        if events and events[0][0] <= (now := self._clock()):
-            self._cross(now)
+        if events:
+            now = self._clock()
+            if events[0][0] <= now:
+                self._cross(now)
         due = self._depart()
         events = self.media.events
-        if events and (due is None or events[0][0] < due):
-            return events[0][0]
+        if not events:
+            return due
+        next_event = events[0][0]
+        if due is None or next_event < due:
+            return next_event
         return due
 
     def settle(self) -> float:
         """Do all that is due now, and return that time."""
         now = self._clock()
-        while (events := self.media.events) and events[0][0] <= now:
+        while self.media.events and self.media.events[0][0] <= now:
             self._cross(now)
-        while (due := self._depart(now)) is not None and due <= now:
-            pass
+        due = self._depart(now)
+        while due is not None and due <= now:
+            due = self._depart(now)
         return now
 
     def change(self, link: Link, profile: LinkProfile) -> None:
@@ -101,10 +108,14 @@ class Flight:
         if moved and link.propagation is not None:
             self.media.move(link, moved)
         elif moved:
-            self._flight = [
-                (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
-            ]
-            heapify(self._flight)
+            flight = []
+            for at, number, carrier, epoch, packet in self._flight:
+                if carrier is link:
+                    at = moved.get(at, at)
+                entry = (at, number, carrier, epoch, packet)
+                flight.append(entry)
+            heapify(flight)
+            self._flight = flight
 
     def cut(self, link: Link) -> None:
         """Cut a link: its packets in flight are lost. What is due counts as delivered."""
@@ -120,8 +131,9 @@ class Flight:
         for _ in range(DELIVERY_BURST):
             if not flight:
                 return None
-            late = self._clock() - flight[0][0]
-            if late < 0 or flight[0][0] > until:
+            due = flight[0][0]
+            late = self._clock() - due
+            if late < 0 or due > until:
                 break
             _, _, link, epoch, packet = heappop(flight)
             self._bytes -= len(packet)
@@ -129,7 +141,9 @@ class Flight:
                 continue  # cut, and counted then
             self._send(link, packet)
             self.lateness.add(late)
-        return flight[0][0] if flight else None
+        if not flight:
+            return None
+        return flight[0][0]
 
     def _cross(self, now: float) -> None:
         """The packets that have left the last channel of their link go on to the propagation."""
@@ -138,7 +152,8 @@ class Flight:
             link = packet.link
             assert link.propagation is not None
             for due, _ in link.propagation.offer(at, packet.size, packet.packets):
-                heappush(self._flight, (due, next(self._order), link, packet.epoch, packet.data))
+                entry = (due, next(self._order), link, packet.epoch, packet.data)
+                heappush(self._flight, entry)
 
     def _discard(self, packet: CrossingPacket) -> None:
         """A packet has ended in the media."""

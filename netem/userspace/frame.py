@@ -30,8 +30,14 @@ EXPLICIT_CONGESTION = 0x80  # a flag in the type: only the first segment keeps C
 IPV4_TYPE = b"\x08\x00"
 _VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")  # IEEE 802.1Q
 VLAN_TAG = 4
-IPV4_SMALLEST, IPV6_SIZE, TCP_SMALLEST, UDP = 20, 40, 20, 8  # bytes of these headers
-_TCP, _UDP = 6, 17  # protocols
+# Bytes of these headers.
+IPV4_SMALLEST = 20
+IPV6_SIZE = 40
+TCP_SMALLEST = 20
+UDP = 8
+# Protocols.
+_TCP = 6
+_UDP = 17
 _PROTOCOLS = {TCP_IPV4: _TCP, TCP_IPV6: _TCP, UDP_SEGMENTS: _UDP}  # of the super-packets that are cut
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
 _EXTENSIONS = (0, 43, 60)  # IPv6's hop-by-hop options, routing and destination options (RFC 8200)
@@ -48,11 +54,13 @@ def ones_complement_sum(data: bytes | bytearray | memoryview) -> int:
     2**16 is 1 modulo 0xffff, so the sum of the words is the whole number modulo 0xffff.
     """
     value = int.from_bytes(data, "big")
-    return (value << 8 if len(data) % 2 else value) % 0xFFFF
+    if len(data) % 2:
+        value <<= 8
+    return value % 0xFFFF
 
 
 def internet_checksum(data: bytes | bytearray | memoryview) -> int:
-    """Internet checksum of data whose checksum field is zero; never 0, so it also suits UDP, where 0 means none."""
+    """Internet checksum of data with a checksum field of zero; never 0, so it also suits UDP, where 0 means none."""
     return 0xFFFF - ones_complement_sum(data)
 
 
@@ -63,7 +71,11 @@ def is_to_a_group(packet: bytes) -> bool:
     if len(packet) < start or not packet[HEADER_SIZE] & 1:
         return False
     kind = packet[start - 2 : start]
-    return kind != _ARP and not (kind == _IPV6 and len(packet) > start + 6 and packet[start + 6] in _OWN_IPV6)
+    if kind == _ARP:
+        return False
+    if kind == _IPV6 and len(packet) > start + 6:
+        return packet[start + 6] not in _OWN_IPV6
+    return True
 
 
 def is_super_packet(packet: bytes) -> bool:
@@ -72,17 +84,21 @@ def is_super_packet(packet: bytes) -> bool:
     """
     segment: int
     _, gso_type, _, segment, start, _ = HEADER.unpack_from(packet)
-    transport: int = HEADER_SIZE + start
-    if not segment or start < ETHERNET + IPV4_SMALLEST or len(packet) > HEADER_SIZE + ETHERNET + 0xFFFF:
+    if not segment or start < ETHERNET + IPV4_SMALLEST:
+        return False
+    if len(packet) > HEADER_SIZE + ETHERNET + 0xFFFF:
         return False
     if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6):
         smallest = TCP_SMALLEST
     else:
         smallest = UDP
-    if transport + smallest > len(packet):
+    smallest_end: int = HEADER_SIZE + start + smallest
+    if smallest_end > len(packet):
         return False
     end = _headers_end(packet)
-    return transport + smallest <= end <= len(packet) and len(packet) - end <= MOST_SEGMENTS * segment
+    if not smallest_end <= end <= len(packet):
+        return False
+    return len(packet) - end <= MOST_SEGMENTS * segment
 
 
 def link_size(packet: bytes) -> tuple[int, int]:
@@ -94,16 +110,17 @@ def link_size(packet: bytes) -> tuple[int, int]:
     if packet[1] == NO_GSO:
         return size, 1
     headers = _headers_end(packet) - HEADER_SIZE
-    segment = HEADER.unpack_from(packet)[3]
-    segments = max(1, -(-(size - headers) // segment))
+    _, _, _, segment, _, _ = HEADER.unpack_from(packet)
+    payload = size - headers
+    segments = max(1, -(-payload // segment))
     return size + (segments - 1) * headers, segments
 
 
 def split(packet: bytes, segments: int) -> list[bytes]:
     """Cut a super-packet into packets of at most `segments` segments each, as segmentation offload would.
 
-    TCP and UDP over IPv4 and IPv6 are cut, also with VLAN tags. Any other packet is returned whole: a tunnel's, whose
-    headers the kernel alone can repeat. The receiver still has to complete the checksums.
+    TCP and UDP over IPv4 and IPv6 are cut, also with VLAN tags. Any other packet is returned whole: a tunnel's, because
+    the kernel alone can repeat its headers. The receiver still has to complete the checksums.
     """
     flags, gso_type, _, segment, start, offset = HEADER.unpack_from(packet)
     protocol = _PROTOCOLS.get(gso_type & ~EXPLICIT_CONGESTION)
@@ -111,31 +128,36 @@ def split(packet: bytes, segments: int) -> list[bytes]:
         return [packet]
     end = _headers_end(packet)
     step = segment * segments
-    network = _network_header(packet)
-    if len(packet) - end <= step or not _leads_to(packet, network, HEADER_SIZE + start, protocol):
+    if len(packet) - end <= step:
         return [packet]
+    network = _network_header(packet)
+    if not _leads_to(packet, network, HEADER_SIZE + start, protocol):
+        return [packet]
+    ip = network - HEADER_SIZE
     pieces = []
     for number, position in enumerate(range(end, len(packet), step)):
         payload = packet[position : position + step]
         frame = bytearray(packet[HEADER_SIZE:end])
+        length = len(frame) - start + len(payload)  # of the transport's segment
         last = position + step >= len(packet)
-        _set_length(frame, network - HEADER_SIZE, start, number * segments, len(payload))
+        _set_length(frame, ip, start, number * segments, len(payload))
         if protocol == _TCP:
             _renumber(frame, start, number, number * step, last=last)
         else:
-            struct.pack_into("!H", frame, start + 4, len(frame) - start + len(payload))
-        pseudo_header = _pseudo_header(frame, network - HEADER_SIZE, protocol, len(frame) - start + len(payload))
-        struct.pack_into("!H", frame, start + _CHECKSUM_AT[protocol], ones_complement_sum(pseudo_header))
-        again = len(payload) > segment
-        header = HEADER.pack(flags, gso_type if again else NO_GSO, len(frame), segment if again else 0, start, offset)
+            struct.pack_into("!H", frame, start + 4, length)
+        checksum = ones_complement_sum(_pseudo_header(frame, ip, protocol, length))
+        struct.pack_into("!H", frame, start + _CHECKSUM_AT[protocol], checksum)
+        if len(payload) > segment:
+            header = HEADER.pack(flags, gso_type, len(frame), segment, start, offset)
+        else:
+            header = HEADER.pack(flags, NO_GSO, len(frame), 0, start, offset)
         pieces.append(header + frame + payload)
     return pieces
 
 
 def corrupt(packet: bytes, random: Random) -> bytes | None:
     """Flip one bit behind the IP header (neither IPv4 nor IPv6: behind the Ethernet header), so that the receiver
-    detects it.
-    A frame with nothing behind its headers stays unchanged.
+    detects it. A frame with nothing behind its headers stays unchanged.
 
     A checksum left to offload is first completed over the undamaged bytes, and the packet marked as unverified:
     otherwise the receiver would trust the damaged bytes. Returns None for a super-packet: its checksum cannot be
@@ -148,25 +170,30 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
     at = HEADER_SIZE + start
     if flags & NEEDS_CHECKSUM and at + offset + 2 <= len(damaged):
         # The field already holds the sum of the pseudo-header, so it is part of the sum.
-        struct.pack_into("!H", damaged, at + offset, internet_checksum(memoryview(damaged)[at:]))
+        checksum = internet_checksum(memoryview(damaged)[at:])
+        struct.pack_into("!H", damaged, at + offset, checksum)
     HEADER.pack_into(damaged, 0, 0, NO_GSO, length, segment, 0, 0)
     first = _network_header(packet)
-    if packet[first - 2 : first] == IPV4_TYPE and first < len(packet):
+    kind = packet[first - 2 : first]
+    if kind == IPV4_TYPE and first < len(packet):
         first += (packet[first] & 0x0F) * 4
-    elif packet[first - 2 : first] == _IPV6:
+    elif kind == _IPV6:
         first += IPV6_SIZE
     if first < len(damaged):
-        damaged[random.randrange(first, len(damaged))] ^= 1 << random.randrange(8)
+        place = random.randrange(first, len(damaged))
+        damaged[place] ^= 1 << random.randrange(8)
     return bytes(damaged)
 
 
 def _headers_end(packet: bytes) -> int:
     """Offset of a super-packet's payload; the header's hdr_len is only a hint (the linear part's length)."""
     gso_type = packet[1]
-    start: int = HEADER.unpack_from(packet)[4]
+    start: int
+    _, _, _, _, start, _ = HEADER.unpack_from(packet)
     transport = HEADER_SIZE + start
     if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6):
-        return transport + (packet[transport + 12] >> 4) * 4
+        words = packet[transport + 12] >> 4
+        return transport + words * 4
     return transport + UDP
 
 
@@ -178,13 +205,19 @@ def _network_header(packet: bytes) -> int:
     return start
 
 
-def _leads_to(packet: bytes, network: int, transport: int, protocol: int) -> bool:
+def _leads_to(
+    packet: bytes,
+    network: int,
+    transport: int,
+    protocol: int,
+) -> bool:
     """Whether the transport header of this protocol follows the IP header; that of a tunnel's inner packet does not."""
     kind = packet[network - 2 : network]
     if transport < network + IPV4_SMALLEST:
         return False
     if kind == IPV4_TYPE:
-        return network + (packet[network] & 0x0F) * 4 == transport and packet[network + 9] == protocol
+        size = (packet[network] & 0x0F) * 4
+        return network + size == transport and packet[network + 9] == protocol
     if kind != _IPV6 or network + IPV6_SIZE > transport:
         return False
     following = packet[network + 6]
@@ -202,15 +235,17 @@ def _set_length(
     packets: int,
     payload: int,
 ) -> None:
-    """Adapt the copied IP header to the piece that begins `packets` segments further on."""
+    """Adapt the copied IP header to the piece that starts `packets` segments further on."""
     length = len(frame) - network + payload
     if frame[network - 2 : network] == _IPV6:
         struct.pack_into("!H", frame, network + 4, length - IPV6_SIZE)
         return
-    (identification,) = struct.unpack_from("!H", frame, network + 4)
-    struct.pack_into("!HH", frame, network + 2, length, identification + packets & 0xFFFF)
+    (first,) = struct.unpack_from("!H", frame, network + 4)
+    identification = first + packets & 0xFFFF
+    struct.pack_into("!HH", frame, network + 2, length, identification)
     struct.pack_into("!H", frame, network + 10, 0)
-    struct.pack_into("!H", frame, network + 10, internet_checksum(frame[network:transport]))
+    checksum = internet_checksum(frame[network:transport])
+    struct.pack_into("!H", frame, network + 10, checksum)
 
 
 def _renumber(
@@ -221,17 +256,27 @@ def _renumber(
     *,
     last: bool,
 ) -> None:
-    """Adapt the copied TCP header to the piece of this number, from 0, that begins `skipped` bytes further on."""
-    (sequence,) = struct.unpack_from("!I", frame, transport + 4)
-    struct.pack_into("!I", frame, transport + 4, sequence + skipped & 0xFFFFFFFF)
+    """Adapt the copied TCP header to the piece of this number, from 0, that starts `skipped` bytes further on."""
+    (first,) = struct.unpack_from("!I", frame, transport + 4)
+    sequence = first + skipped & 0xFFFFFFFF
+    struct.pack_into("!I", frame, transport + 4, sequence)
     if not last:
         frame[transport + 13] &= ~(FIN | PUSH)
     if piece:
         frame[transport + 13] &= ~CWR
 
 
-def _pseudo_header(frame: bytearray, network: int, protocol: int, length: int) -> bytes:
+def _pseudo_header(
+    frame: bytearray,
+    network: int,
+    protocol: int,
+    length: int,
+) -> bytes:
     """What the checksum of the transport covers besides its segment of this length (RFC 793, RFC 8200)."""
     if frame[network - 2 : network] == _IPV6:
-        return bytes(frame[network + 8 : network + IPV6_SIZE]) + struct.pack("!II", length, protocol)
-    return bytes(frame[network + 12 : network + IPV4_SMALLEST]) + struct.pack("!HH", protocol, length)
+        addresses = frame[network + 8 : network + IPV6_SIZE]
+        rest = struct.pack("!II", length, protocol)
+    else:
+        addresses = frame[network + 12 : network + IPV4_SMALLEST]
+        rest = struct.pack("!HH", protocol, length)
+    return bytes(addresses) + rest

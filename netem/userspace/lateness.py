@@ -15,22 +15,26 @@ class Lateness:
 
     def add(self, seconds: float, number: int = 1) -> None:
         """Count ``number`` items that were late by ``seconds``."""
-        self._counts[min(int(seconds / self.STEP), self.STEPS)] += number
+        step = int(seconds / self.STEP)
+        self._counts[min(step, self.STEPS)] += number
         if seconds > self.maximum:
             self.maximum = seconds
 
     def above(self, seconds: float) -> int:
         """Number of items later than ``seconds`` (at most 0.1 s), with the resolution of a step."""
-        return sum(self._counts[min(round(seconds / self.STEP), self.STEPS) :])
+        step = round(seconds / self.STEP)
+        first = min(step, self.STEPS)
+        return sum(self._counts[first:])
 
     def quantile(self, fraction: float) -> float:
         """Upper edge of the step that contains the quantile, at most the maximum; 0.0 before the first item."""
         wanted = fraction * sum(self._counts)
         reached = 0
-        for index, number in enumerate(self._counts):
+        for step, number in enumerate(self._counts):
             reached += number
             if number and reached >= wanted:
-                if index < self.STEPS:
-                    return min((index + 1) * self.STEP, self.maximum)
-                return self.maximum
+                if step == self.STEPS:
+                    return self.maximum
+                edge = (step + 1) * self.STEP
+                return min(edge, self.maximum)
         return 0.0

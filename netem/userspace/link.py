@@ -15,7 +15,7 @@ from netem.userspace.port import Port, Remote
 
 PIECE_SECONDS = 0.001
 COUNTED = tuple(field.name for field in fields(Counters))
-_counted = attrgetter(*COUNTED)  # asdict() takes five times as long, and packets wait meanwhile
+_counted = attrgetter(*COUNTED)  # asdict() takes five times as long, while packets wait
 
 
 class Link:
@@ -27,16 +27,25 @@ class Link:
     `segments` is the maximum number of segments of a super-packet that cross as one packet. It is 1 if the profile acts
     on single packets (loss, corruption, duplication, reordering). With a rate, or with channels, it is the number that
     the slowest of them sends in a millisecond, so that a 64 KiB super-packet neither overflows a short buffer nor
-    arrives all at once (CAKE and TBF also split; TCP itself paces in bursts of a millisecond). None: super-packets stay
-    whole.
+    arrives as one burst (CAKE and TBF also split; TCP itself paces in bursts of a millisecond). None: super-packets
+    stay whole.
     """
 
-    def __init__(self, profile: LinkProfile, seed: int, crossings: tuple[Crossing, ...] = ()) -> None:
+    def __init__(
+        self,
+        profile: LinkProfile,
+        seed: int,
+        crossings: tuple[Crossing, ...] = (),
+    ) -> None:
         self.profile = profile
         self.crossings = crossings
-        before, after = halves(profile)
-        self.impairment = Impairment(before if crossings else profile, seed)
-        self.propagation = Impairment(after, ~seed) if crossings else None  # with random draws of its own
+        if crossings:
+            before, after = halves(profile)
+            self.impairment = Impairment(before, seed)
+            self.propagation: Impairment | None = Impairment(after, ~seed)  # with random draws of its own
+        else:
+            self.impairment = Impairment(profile, seed)
+            self.propagation = None
         self.asked = AskedLosses(profile)
         self.random = Random(seed)
         self.port: Port | Remote | None = None  # the way to the target; None while it is not attached
@@ -72,7 +81,10 @@ class Link:
     @property
     def unchanged(self) -> bool:
         """Whether the counters are certainly those that were last `counted`. Unknown if the link crosses channels."""
-        return self.reported == (self.impairment.counters.offered, self.cut_dropped, self.nat_expired)
+        return self.reported == self._changing()
+
+    def _changing(self) -> tuple[int, int, int]:
+        return self.impairment.counters.offered, self.cut_dropped, self.nat_expired
 
     def counted(self, now: float) -> dict[str, int | float]:
         """The counters of the Impairments and the packets that channels dropped as one set of `Counters`, and these:
@@ -80,7 +92,7 @@ class Link:
         cut_dropped     packets offered during a cut, and packets in flight at a cut; only the latter count as offered
         nat_expired     packets that a NAT dropped, see `netem.userspace.nat`; they do not count as offered
         drawn           packets that could be lost
-        asked_lost, asked_variance   mean and variance of the losses asked for among them, see netem.measurement.losses
+        asked_lost, asked_variance   mean and variance of the losses configured for them, see netem.measurement.losses
         """
         counters = self.impairment.counted(now)
         if self.propagation is not None:
@@ -93,26 +105,36 @@ class Link:
                 reordered=after.reordered,
             )
         asked, variance = self.asked.of(counters.offered)
-        at_rest = self.propagation is None and self.impairment.at_rest
-        if at_rest:
+        self.reported = None
+        if self.propagation is None and self.impairment.at_rest:
             self.reported = (counters.offered, self.cut_dropped, self.nat_expired)
-        else:
-            self.reported = None
-        return {
-            **dict(zip(COUNTED, _counted(counters), strict=True)),
-            "cut_dropped": self.cut_dropped,
-            "nat_expired": self.nat_expired,
-            "drawn": counters.offered,
-            "asked_lost": asked,
-            "asked_variance": variance,
-        }
+        values = _counted(counters)
+        row: dict[str, int | float] = dict(zip(COUNTED, values, strict=True))
+        row["cut_dropped"] = self.cut_dropped
+        row["nat_expired"] = self.nat_expired
+        row["drawn"] = counters.offered
+        row["asked_lost"] = asked
+        row["asked_variance"] = variance
+        return row
 
 
 def halves(profile: LinkProfile) -> tuple[LinkProfile, LinkProfile]:
     """The steps of a profile up to its rate queue, and the propagation."""
-    queue = replace(profile, latency=0.0, jitter=0.0, reorder=0.0, buffer=None, buffer_bytes=profile.buffer_limit)
-    names = ("latency", "jitter", "distribution", "reorder")
-    return queue, LinkProfile(**{name: getattr(profile, name) for name in names})
+    queue = replace(
+        profile,
+        latency=0.0,
+        jitter=0.0,
+        reorder=0.0,
+        buffer=None,
+        buffer_bytes=profile.buffer_limit,
+    )
+    propagation = LinkProfile(
+        latency=profile.latency,
+        jitter=profile.jitter,
+        distribution=profile.distribution,
+        reorder=profile.reorder,
+    )
+    return queue, propagation
 
 
 def segments_together(profile: LinkProfile, channels: Iterable[float] = ()) -> int | None:
@@ -120,10 +142,10 @@ def segments_together(profile: LinkProfile, channels: Iterable[float] = ()) -> i
     ``channels``: the rates (bit/s) at which the channels on the way send the link's packets."""
     if profile.needs_packet_truth:
         return 1
-    if profile.rate is None:
-        rates = [*channels]
-    else:
-        rates = [profile.rate, *channels]
-    if rates:
-        return max(1, int(min(rates) * PIECE_SECONDS / (8 * FULL_FRAME)))
-    return None
+    rates = [*channels]
+    if profile.rate is not None:
+        rates.append(profile.rate)
+    if not rates:
+        return None
+    packets = min(rates) * PIECE_SECONDS / (8 * FULL_FRAME)
+    return max(1, int(packets))

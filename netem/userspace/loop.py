@@ -32,18 +32,18 @@ class Loop:
         armed = None
         due = None
         while self.console.open:
-            if due is None or due > time.monotonic():
+            if due is not None and due <= time.monotonic():
+                ready = self.epoll.poll(0)
+            else:
                 if due is not None and due != armed:
                     self.timer.arm(due)
                     armed = due
                 ready = self.epoll.poll()
-            else:
-                ready = self.epoll.poll(0)
             for descriptor, mask in ready:
                 port = self._held.get(descriptor)
                 if port is not None:
                     self._forward(port)
-                    self.switch.flight.deliver()  # a thousand ports may be ready, and packets due meanwhile
+                    self.switch.flight.deliver()  # a thousand ports may be ready while packets become due
                 elif descriptor == self.console.reading:
                     self._serve()
                 elif descriptor == self.console.writing:
@@ -62,7 +62,8 @@ class Loop:
         for request in self.console.requests():
             self.console.write(self.switch.handle(request))
         self._flush(0)
-        held = {port.fd: port for port in self.switch.ports.values()}
+        ports = self.switch.ports.values()
+        held = {port.fd: port for port in ports}
         for descriptor, port in held.items():
             # A closed port's descriptor may be in use again; closing has removed it from the epoll set.
             if self._held.get(descriptor) is not port:
@@ -72,5 +73,7 @@ class Loop:
     def _flush(self, mask: int) -> None:
         if mask & (select.EPOLLERR | select.EPOLLHUP):
             self.console.open = False
-        else:
-            self.epoll.modify(self.console.writing, 0 if self.console.flush() else select.EPOLLOUT)
+            return
+        complete = self.console.flush()
+        events = 0 if complete else select.EPOLLOUT
+        self.epoll.modify(self.console.writing, events)

@@ -9,11 +9,14 @@ from itertools import count
 from math import inf
 
 from netem.errors import SwitchError
-from netem.media.channel import Channel
+from netem.media.channel import Channel, Row
 from netem.media.profile import ChannelProfile, Crossing
 from netem.userspace.link import Link
 
 BURST = 1024  # events before the ports are served again
+
+Event = tuple[float, int, "CrossingPacket | str"]
+"""When, a number in order of the events with equal times, and the packet that comes, or the channel to advance."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,8 +44,7 @@ class ChannelSchedule:
 
     def __init__(self, discard: Callable[[CrossingPacket], object]) -> None:
         self.channels: dict[str, Channel[CrossingPacket]] = {}
-        # A packet comes, or a channel is to be advanced.
-        self.events: list[tuple[float, int, CrossingPacket | str]] = []
+        self.events: list[Event] = []
         self._due: dict[str, float] = {}  # of each channel, the earliest of its events
         self._numbers = count()
         self._discard = discard
@@ -84,7 +86,8 @@ class ChannelSchedule:
                 self._pass_on(at, what, through)
             elif at == self._due[what]:  # otherwise an earlier event has taken its place
                 self._due[what] = inf
-                for left, packet in self.channels[what].advance(at):
+                departures = self.channels[what].advance(at)
+                for left, packet in departures:
                     self._pass_on(left, packet, through)
                 self.watch(what)
         return through
@@ -98,35 +101,47 @@ class ChannelSchedule:
 
     def move(self, link: Link, moved: dict[float, float]) -> None:
         """Change the times at which a link's packets come to its channels, old to new."""
-        self.events = [
-            (moved.get(at, at), number, what)
-            if isinstance(what, CrossingPacket) and what.link is link
-            else (at, number, what)
-            for at, number, what in self.events
-        ]
-        heapify(self.events)
+        events: list[Event] = []
+        for at, number, what in self.events:
+            if isinstance(what, CrossingPacket) and what.link is link:
+                at = moved.get(at, at)
+            events.append((at, number, what))
+        heapify(events)
+        self.events = events
 
     def cut(self, link: Link, now: float) -> None:
         """Drop a link's packets in channels. One that is being sent still occupies its channel."""
         for name, channel in self.channels.items():
-            for packet in channel.remove(now, lambda packet: packet.link is link):
+            removed = channel.remove(now, lambda packet: packet.link is link)
+            for packet in removed:
                 self._lose(packet)
             self.watch(name)
 
-    def counted(self, now: float) -> list[dict[str, int | float | str]]:
+    def counted(self, now: float) -> list[Row]:
         """The counters of all channels, see `Channel.counted`."""
-        return [{"channel": name, **row} for name, channel in self.channels.items() for row in channel.counted(now)]
+        rows: list[Row] = []
+        for name, channel in self.channels.items():
+            for row in channel.counted(now):
+                rows.append({"channel": name, **row})
+        return rows
 
-    def _pass_on(self, at: float, packet: CrossingPacket, through: list[tuple[float, CrossingPacket]]) -> None:
+    def _pass_on(
+        self,
+        at: float,
+        packet: CrossingPacket,
+        through: list[tuple[float, CrossingPacket]],
+    ) -> None:
         if packet.epoch != packet.link.epoch:  # it was being sent at the cut
             self._lose(packet)
-        elif packet.ahead:
-            (name, member), *ahead = packet.ahead
-            packet.ahead = tuple(ahead)
-            self.channels[name].offer(at, member, packet.size, packet.packets, packet)
-            self.watch(name)
-        else:
+            return
+        if not packet.ahead:
             through.append((at, packet))
+            return
+        name, member = packet.ahead[0]
+        packet.ahead = packet.ahead[1:]
+        channel = self.channels[name]
+        channel.offer(at, member, packet.size, packet.packets, packet)
+        self.watch(name)
 
     def _lose(self, packet: CrossingPacket) -> None:
         packet.link.cut_dropped += packet.packets

@@ -50,18 +50,22 @@ class Nat:
         if ends is None:
             return True
         protocol, source, target = ends
-        flow = protocol, target, source
+        flow = (protocol, target, source)
         last = self._last.get(flow, math.inf)
         if now - last > self._timeout:
             return False
-        self._note(flow, now if flow in self._last else math.inf)
+        if flow in self._last:
+            self._note(flow, now)
+        else:
+            self._note(flow, math.inf)
         return True
 
     def _note(self, flow: Flow, now: float) -> None:
-        begun_outside = self._last.pop(flow, 0.0) == math.inf
-        self._last[flow] = math.inf if begun_outside else now
+        started_outside = self._last.pop(flow, 0.0) == math.inf
+        self._last[flow] = math.inf if started_outside else now
         if len(self._last) > MOST_FLOWS:
-            del self._last[next(iter(self._last))]
+            oldest = next(iter(self._last))
+            del self._last[oldest]
 
 
 def ends_of(packet: bytes) -> Flow | None:
@@ -72,7 +76,8 @@ def ends_of(packet: bytes) -> Flow | None:
         transport = _IP + (packet[_IP] & 0x0F) * 4
         source = packet[_IP + 12 : _IP + 16]
         target = packet[_IP + 16 : _IP + 20]
-        later = int.from_bytes(packet[_IP + 6 : _IP + 8], "big") & _FRAGMENT_OFFSET
+        fragment = int.from_bytes(packet[_IP + 6 : _IP + 8], "big")
+        later = fragment & _FRAGMENT_OFFSET
     elif kind == _IPV6_TYPE and len(packet) >= _IP + IPV6_SIZE:
         protocol = packet[_IP + 6]
         transport = _IP + IPV6_SIZE
@@ -81,7 +86,10 @@ def ends_of(packet: bytes) -> Flow | None:
         later = 0
     else:
         return None
-    if protocol not in (_TCP, _UDP) or later or len(packet) < transport + _PORTS:
-        return None
     middle = transport + _PORTS // 2
-    return protocol, source + packet[transport:middle], target + packet[middle : transport + _PORTS]
+    end = transport + _PORTS
+    if protocol not in (_TCP, _UDP) or later or len(packet) < end:
+        return None
+    source_port = packet[transport:middle]
+    target_port = packet[middle:end]
+    return protocol, source + source_port, target + target_port

@@ -56,7 +56,8 @@ class Port:
 
     def drops(self) -> int:
         """Number of packets dropped so far because they were not read in time (packet(7), PACKET_STATISTICS)."""
-        _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        statistics = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+        _, dropped = struct.unpack("II", statistics)
         self._drops += dropped  # the kernel resets its count at each reading
         return self._drops
 
@@ -93,7 +94,8 @@ class Remote:
 
     def send(self, packet: bytes) -> int:
         size = self._send(packet)
-        self.sent += link_size(packet)[1]
+        _, packets = link_size(packet)
+        self.sent += packets
         return size
 
 
@@ -168,5 +170,7 @@ class Timer:
     def arm(self, at: float) -> None:
         """Fire at `at` (time.monotonic()), immediately if that has passed. Replaces the previous time."""
         nanoseconds = max(1, int(min(at, FAR) * 1e9))  # zero would disarm
-        self._value.seconds, self._value.nanoseconds = divmod(nanoseconds, 1_000_000_000)
+        seconds, rest = divmod(nanoseconds, 1_000_000_000)
+        self._value.seconds = seconds
+        self._value.nanoseconds = rest
         self._set(self.fd, self.TIMER_ABSTIME, self._reference, None)

@@ -8,12 +8,12 @@ Impairment, and sends it out of the target's port when it is due. Nodes without 
 If a run spans several hosts, a trunk joins their switches (netem.userspace.trunk).
 
 Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}`. Replies go to standard output:
-`{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`. So do events, the first of which is `{"event": "ready"}`:
+`{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`. So do events. The first one is `{"event": "ready"}`:
 
     attach    port, interface, mac      open a node's interface; a port attached again is replaced (a restarted node)
     detach    port                      close the interface; its links stay
     channel   name, profile             make a channel of a shared medium, or change it in place; a ChannelProfile
-    occupy    name, traffic, seed       begin the cross traffic of a channel, a CrossTraffic; null: end it
+    occupy    name, traffic, seed       start the cross traffic of a channel, a CrossTraffic; null: end it
     link      source, target, profile, seed, crossings     make one direction, or change it in place: then it keeps its
                                         seed, and what is not given. crossings: the channels on the way, in order, each
                                         as [channel, member]. Packets in the channels of a former way still pass it
@@ -28,7 +28,7 @@ Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}
     pass_on   links                     send the packets of these links over the trunk as they are; the switch of their
                                         target shapes them. A link that is made here afterwards is shaped here
     counters  changed                   the counters so far, see Switch.counters
-    batch     requests                  several requests at once, {"replies": [...]}
+    batch     requests                  several requests together, {"replies": [...]}
 
 The event `{"event": "port_down", "port": ...}` reports that an interface went down or disappeared. The process ends
 when its standard input ends, or when the reader of its output has closed.
@@ -53,7 +53,7 @@ from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.priority import run_promptly
 from netem.profile import LinkProfile
 from netem.userspace import trunk
-from netem.userspace.console import Console, answer
+from netem.userspace.console import Console, Operation, Reply, answer
 from netem.userspace.flight import Flight
 from netem.userspace.frame import HEADER_SIZE, NO_GSO, is_super_packet, is_to_a_group, link_size, split
 from netem.userspace.lateness import Lateness
@@ -64,18 +64,33 @@ from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
 from netem.userspace.trunk import TrunkPort
 
 REQUESTS = (
-    *("attach", "detach", "link", "nat", "cut", "restore", "channel", "occupy", "admit", "pass_on"),
-    *("counters", "batch"),
+    "attach",
+    "detach",
+    "link",
+    "nat",
+    "cut",
+    "restore",
+    "channel",
+    "occupy",
+    "admit",
+    "pass_on",
+    "counters",
+    "batch",
 )
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
 LATE = 0.05  # s; a packet later than this violates the link's profile
+TEXTS = ("port", "interface", "mac", "name", "source", "target")  # arguments of requests
 DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
 class Switch:
     """Ports, links and the packets in flight; `handle` answers requests, `forward` takes packets from a port."""
 
-    def __init__(self, scheduling: str = "default", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        scheduling: str = "default",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.scheduling = scheduling
         self.ports: dict[str, Port] = {}
         self.links: dict[tuple[str, str], Link] = {}
@@ -90,18 +105,22 @@ class Switch:
         self.unreadable = 0
         self._clock = clock
         self._closed_drops: Counter[str] = Counter()
-        self._operations = {name: getattr(self, name) for name in REQUESTS} | {"trunk": self.open_trunk}
+        self._operations: dict[str, Operation] = {}
+        for name in REQUESTS:
+            self._operations[name] = getattr(self, name)
+        self._operations["trunk"] = self.open_trunk
 
     # Requests
 
-    def handle(self, request: object) -> dict[str, Any]:
+    def handle(self, request: object) -> Reply:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
-        return answer(request, self._operations, ("port", "interface", "mac", "name", "source", "target"))
+        return answer(request, self._operations, TEXTS)
 
-    def attach(self, port: str, interface: str, mac: str) -> dict[str, Any]:
+    def attach(self, port: str, interface: str, mac: str) -> Reply:
         address = parse_mac(mac)
         for other in self.ports.values():
-            if other.name != port and (address == other.mac or interface == other.interface):
+            taken = address == other.mac or interface == other.interface
+            if other.name != port and taken:
                 raise SwitchError(f"port {port}: interface or address is that of port {other.name}; detach it first")
         opened = Port(port, interface, address)
         self._close(port)
@@ -110,7 +129,7 @@ class Switch:
         self._reroute_arrivals()
         return {}
 
-    def detach(self, port: str) -> dict[str, Any]:
+    def detach(self, port: str) -> Reply:
         if port not in self.ports:
             raise SwitchError(f"no port {port} is attached")
         self._close(port)
@@ -118,16 +137,26 @@ class Switch:
         self._reroute_arrivals()
         return {}
 
-    def channel(self, name: str, profile: Mapping[str, Any]) -> dict[str, Any]:
-        self.flight.media.make(name, ChannelProfile.from_mapping(profile), self.flight.settle())
+    def channel(self, name: str, profile: Mapping[str, Any]) -> Reply:
+        channel = ChannelProfile.from_mapping(profile)
+        self.flight.media.make(name, channel, self.flight.settle())
         for link in self.links.values():
-            if any(crossing.channel == name for crossing in link.crossings):
+            names = [crossing.channel for crossing in link.crossings]
+            if name in names:
                 self._fit(link)
         return {}
 
-    def occupy(self, name: str, traffic: Mapping[str, Any] | None, seed: int = 0) -> dict[str, Any]:
+    def occupy(
+        self,
+        name: str,
+        traffic: Mapping[str, Any] | None,
+        seed: int = 0,
+    ) -> Reply:
         channel = self.flight.media.channel(name)
-        channel.occupy(None if traffic is None else CrossTraffic.from_mapping(traffic), seed, self.flight.settle())
+        cross_traffic = None
+        if traffic is not None:
+            cross_traffic = CrossTraffic.from_mapping(traffic)
+        channel.occupy(cross_traffic, seed, self.flight.settle())
         return {}
 
     def link(
@@ -137,19 +166,21 @@ class Switch:
         profile: Mapping[str, Any] | None = None,
         seed: int | None = None,
         crossings: Iterable[tuple[str, str]] | None = None,
-    ) -> dict[str, Any]:
-        configured = None if profile is None else LinkProfile.from_mapping(profile)
-        if crossings is None:
-            route = None
-        else:
+    ) -> Reply:
+        configured = None
+        if profile is not None:
+            configured = LinkProfile.from_mapping(profile)
+        route = None
+        if crossings is not None:
             route = tuple(Crossing(channel, member) for channel, member in crossings)
-        for crossing in route or ():
-            self.flight.media.channel(crossing.channel)
+            for crossing in route:
+                self.flight.media.channel(crossing.channel)  # SwitchError if it is unknown
         link = self.links.get((source, target))
         if link is None:
             if configured is None or not isinstance(seed, int):
                 raise SwitchError(f"{source} -> {target}: a new link needs a seed, a whole number, and a profile")
-            link = self.links[source, target] = Link(configured, seed, route or ())
+            link = Link(configured, seed, route or ())
+            self.links[source, target] = link
             self.trunk.passing.pop((source, target), None)
             self._reroute(target)
         else:
@@ -162,51 +193,54 @@ class Switch:
         self._fit(link)
         return {}
 
-    def nat(self, source: str, target: str, timeout: float) -> dict[str, Any]:
+    def nat(self, source: str, target: str, timeout: float) -> Reply:
         inwards = self._link(source, target)
         outwards = self._link(target, source)
-        if inwards.nat is None:  # otherwise it is there, with its flows
+        if inwards.nat is None:  # otherwise it exists, with its flows
             nat = Nat(float(timeout))
             inwards.nat = nat.admits
             outwards.nat = nat.leaves
         return {}
 
-    def cut(self, source: str, target: str) -> dict[str, Any]:
+    def cut(self, source: str, target: str) -> Reply:
         self.flight.cut(self._link(source, target))
         return {}
 
-    def restore(self, source: str, target: str) -> dict[str, Any]:
+    def restore(self, source: str, target: str) -> Reply:
         self._link(source, target).cut = False
         return {}
 
-    def open_trunk(self, interface: str, remotes: Mapping[str, str]) -> dict[str, Any]:
-        addresses = {name: parse_mac(mac) for name, mac in dict(remotes).items()}
+    def open_trunk(self, interface: str, remotes: Mapping[str, str]) -> Reply:
+        addresses = {}
+        for name, mac in dict(remotes).items():
+            addresses[name] = parse_mac(mac)
         if trunk.NAME not in self.ports:
             self.attach(trunk.NAME, interface, trunk.NO_ADDRESS)
-        for name in self.trunk.reach(addresses, self.ports[trunk.NAME].send):
+        port = self.ports[trunk.NAME]
+        for name in self.trunk.reach(addresses, port.send):
             self._reroute(name)
         self._reroute_arrivals()
         return {}
 
-    def admit(self, links: list[tuple[str, str]]) -> dict[str, Any]:
+    def admit(self, links: list[tuple[str, str]]) -> Reply:
         self.trunk.admit(links)
         self._reroute_arrivals()
         return {}
 
-    def pass_on(self, links: list[tuple[str, str]]) -> dict[str, Any]:
+    def pass_on(self, links: list[tuple[str, str]]) -> Reply:
         for source, target in links:
             self.trunk.passing[source, target] = Link(LinkProfile(), 0)
             self._reroute(target)
         return {}
 
-    def counters(self, *, changed: bool = False) -> dict[str, Any]:
+    def counters(self, *, changed: bool = False) -> Reply:
         """All counters since the start; lateness and waiting since the previous call. ``changed``: only of links
         with counters that may have changed since the previous call. A thousand at rest would delay packets by 20 ms.
 
         links           one object per link: source, target, and see Link.counted
         channels        one object per member of a channel: channel, and see Channel.counted
         forwarded       packets sent out of a port
-        unrouted        packets whose destination has no link from their source
+        unrouted        packets to a destination without a link from their source
         to_groups       those of them that programs sent to broadcast or multicast addresses, by port
         from_trunk      packets from other hosts that were not shaped here, see TrunkPort.delivered
         from_strangers  packets from the trunk that were dropped, see TrunkPort.is_strange
@@ -232,13 +266,15 @@ class Switch:
         flight.lateness = Lateness()
         waiting = self.waiting
         self.waiting = Lateness()
-        drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
+        drops = self._socket_drops()
+        links = []
+        for (source, target), link in self.links.items():
+            if changed and link.unchanged:
+                continue
+            counted = link.counted(now)
+            links.append({"source": source, "target": target, **counted})
         return {
-            "links": [
-                {"source": source, "target": target, **link.counted(now)}
-                for (source, target), link in self.links.items()
-                if not (changed and link.unchanged)
-            ],
+            "links": links,
             "channels": flight.media.counted(now),
             "forwarded": flight.forwarded,
             "unrouted": self.unrouted,
@@ -251,7 +287,7 @@ class Switch:
             "refused": flight.refused,
             "unreadable": self.unreadable,
             "flight_dropped": flight.dropped,
-            "socket_drops": dict(drops),
+            "socket_drops": drops,
             "late_max": lateness.maximum,
             "late_p99": lateness.quantile(0.99),
             "waited_max": waiting.maximum,
@@ -260,7 +296,14 @@ class Switch:
             "scheduling": self.scheduling,
         }
 
-    def batch(self, requests: list[object]) -> dict[str, Any]:
+    def _socket_drops(self) -> dict[str, int]:
+        """The packets that the kernel dropped, by port; without ports that dropped none."""
+        open_drops: Counter[str] = Counter()
+        for port in self.ports.values():
+            open_drops[port.name] = port.drops()
+        return dict(self._closed_drops + open_drops)
+
+    def batch(self, requests: list[object]) -> Reply:
         return {"replies": [self.handle(request) for request in requests]}
 
     def _link(self, source: str, target: str) -> Link:
@@ -272,7 +315,10 @@ class Switch:
     def _fit(self, link: Link) -> None:
         """Let super-packets cross a link in pieces that fit the channels on the way."""
         channels = self.flight.media.channels
-        rates = [channels[crossing.channel].profile.rate_of(crossing.member) for crossing in link.crossings]
+        rates = []
+        for name, member in link.crossings:
+            profile = channels[name].profile
+            rates.append(profile.rate_of(member))
         link.segments = segments_together(link.profile, rates)
 
     def _close(self, name: str) -> None:
@@ -284,7 +330,8 @@ class Switch:
     def _reroute(self, changed: str) -> None:
         """Update `routes` and the ports of the links to `changed`."""
         port = self.ports.get(changed) or self.trunk.remotes.get(changed)
-        for (source, target), link in (self.links | self.trunk.passing).items():
+        links = self.links | self.trunk.passing
+        for (source, target), link in links.items():
             if target != changed:
                 continue
             routes = self.routes.setdefault(source, {})
@@ -295,7 +342,8 @@ class Switch:
                 routes[port.mac] = link
 
     def _reroute_arrivals(self) -> None:
-        self.routes[trunk.NAME] = self.trunk.routes(self.ports, self.links)
+        routes = self.trunk.routes(self.ports, self.links)
+        self.routes[trunk.NAME] = routes
 
     # Packets
 
@@ -331,8 +379,12 @@ class Switch:
                 self.unreadable += 1
             else:
                 now = self._clock()
-                for piece in [packet] if link.segments is None else split(packet, link.segments):
-                    offer(link, now, piece, *link_size(piece))
+                pieces = [packet]
+                if link.segments is not None:
+                    pieces = split(packet, link.segments)
+                for piece in pieces:
+                    size, packets = link_size(piece)
+                    offer(link, now, piece, size, packets)
         else:
             taken = RECEIVE_BURST
         self.waiting.add(waited, taken)

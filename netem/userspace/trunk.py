@@ -1,10 +1,10 @@
 """The switch's port to the other hosts of a run, and the links that arrive there.
 
 Each host has a switch of its own, and a link belongs to the switch of its source. So a packet from the trunk has passed
-its link already, and goes to its target at once. Only a link that crosses a shared medium may belong to the switch of
+its link already, and goes to its target directly. Only a link that crosses a shared medium may belong to the switch of
 its target instead. Nothing goes from the trunk back to the trunk.
 
-The trunk itself admits anybody who can write to it. So a packet passes only if the run has a link from its source
+The trunk itself admits any sender that can write to it. So a packet passes only if the run has a link from its source
 address to its destination address, and its source is a node of another host. Both addresses can be forged.
 """
 
@@ -35,11 +35,19 @@ class TrunkPort:
         self._admitted: set[tuple[str, str]] = set()
         self._arrivals: dict[str, Link] = {}  # unimpaired, by target
 
-    def reach(self, addresses: Mapping[str, bytes], send: Callable[[bytes], int]) -> set[str]:
+    def reach(
+        self,
+        addresses: Mapping[str, bytes],
+        send: Callable[[bytes], int],
+    ) -> set[str]:
         """From now on the nodes of the other hosts are these. Returns the names of those that are new or gone."""
         before = self.remotes
-        self.remotes = {name: before.get(name) or Remote(mac, send) for name, mac in addresses.items()}
-        self._arrived = {mac: self._arrived.get(mac, 0) for mac in addresses.values()}
+        arrived_before = self._arrived
+        self.remotes = {}
+        self._arrived = {}
+        for name, mac in addresses.items():
+            self.remotes[name] = before.get(name) or Remote(mac, send)
+            self._arrived[mac] = arrived_before.get(mac, 0)
         return self.remotes.keys() ^ before.keys()
 
     def admit(self, links: Iterable[tuple[str, str]]) -> None:
@@ -49,15 +57,21 @@ class TrunkPort:
             if target not in self._arrivals:
                 self._arrivals[target] = Link(LinkProfile(), 0)
 
-    def routes(self, ports: Mapping[str, Port], links: Mapping[tuple[str, str], Link]) -> dict[bytes, Link]:
+    def routes(
+        self,
+        ports: Mapping[str, Port],
+        links: Mapping[tuple[str, str], Link],
+    ) -> dict[bytes, Link]:
         """The way of each admitted packet to one of these ports, by its ADDRESSES. ``links``: those of this switch."""
-        found = {}
+        routes = {}
         for source, target in self._admitted:
+            port = ports.get(target)
             arrival = self._arrivals[target]
-            arrival.port = port = ports.get(target)
+            arrival.port = port
             if port is not None and source in self.remotes:
-                found[port.mac + self.remotes[source].mac] = links.get((source, target), arrival)
-        return found
+                addresses = port.mac + self.remotes[source].mac
+                routes[addresses] = links.get((source, target), arrival)
+        return routes
 
     def is_strange(self, packet: bytes) -> bool:
         """Whether a packet's source is not a node of another host."""
@@ -66,9 +80,12 @@ class TrunkPort:
     def arrive(self, packet: bytes) -> None:
         """Count a packet from the trunk, whatever becomes of it."""
         source = packet[SOURCE]
-        if source in self._arrived:
-            whole = packet[1] == NO_GSO or not is_super_packet(packet)
-            self._arrived[source] += 1 if whole else link_size(packet)[1]
+        if source not in self._arrived:
+            return
+        packets = 1
+        if packet[1] != NO_GSO and is_super_packet(packet):
+            _, packets = link_size(packet)
+        self._arrived[source] += packets
 
     def sent_to(self) -> dict[str, int]:
         """Number of packets that were sent over the trunk, by the name of their target."""
@@ -76,8 +93,14 @@ class TrunkPort:
 
     def came_from(self) -> dict[str, int]:
         """Number of packets that came over the trunk, by the name of their source."""
-        return {name: self._arrived[remote.mac] for name, remote in self.remotes.items()}
+        packets = {}
+        for name, remote in self.remotes.items():
+            packets[name] = self._arrived[remote.mac]
+        return packets
 
     def delivered(self) -> int:
         """Number of packets that were given to their targets and belong to no link here."""
-        return sum(link.impairment.counters.delivered for link in self._arrivals.values())
+        packets = 0
+        for link in self._arrivals.values():
+            packets += link.impairment.counters.delivered
+        return packets

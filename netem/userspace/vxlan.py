@@ -1,4 +1,4 @@
-"""VXLAN (RFC 7348) by a process, for hosts whose kernel has no VXLAN device, and for users who may not make one.
+"""VXLAN (RFC 7348) by a process, for hosts with a kernel that has no VXLAN device, and for users who may not make one.
 
 `python -m netem.userspace.vxlan PID NEAR FAR ADDRESS PORT ID` opens a UDP socket on ADDRESS in the network namespace in
 which it starts. Then it enters that of the process PID, where NEAR and FAR are a veth pair. What comes out of FAR goes
@@ -8,7 +8,7 @@ device, which the other hosts may have, unless there is a key.
 NEAR completes checksums and splits super-packets, so that each frame fits in one UDP packet.
 
 With a key each packet ends with a tag: BLAKE2b with this key (RFC 7693, section 2.9), in TAG bytes, of all before it.
-Nobody without the key can write to the trunk. Who is on the way can read it, and can repeat packets.
+Without the key no one can write to the trunk. A host on the way can read it, and can repeat packets.
 
 Requests and replies are lines as in netem.userspace.switch:
 
@@ -34,11 +34,10 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from netem.errors import SwitchError
 from netem.priority import run_promptly
-from netem.userspace.console import Console, answer
+from netem.userspace.console import Console, Reply, answer
 from netem.userspace.port import SEND_BUFFER, enlarge_receive_buffer, open_packets, parse_mac
 
 HEADER = struct.Struct("!B3xI")  # RFC 7348, section 5: flags, and the identifier in the upper 24 bits
@@ -62,7 +61,13 @@ Hosts = Mapping[bytes, tuple[str, int]]
 class Tunnel:
     """The frames' way out and in. ``device`` is the descriptor of a socket with frames, ``underlay`` a UDP socket."""
 
-    def __init__(self, device: int, underlay: socket.socket, port: int, identifier: int) -> None:
+    def __init__(
+        self,
+        device: int,
+        underlay: socket.socket,
+        port: int,
+        identifier: int,
+    ) -> None:
         self._device = device
         self._underlay = underlay
         self._port = port
@@ -76,26 +81,39 @@ class Tunnel:
         self.unsent = 0
         self.from_strangers = 0
 
-    def handle(self, request: object) -> dict[str, Any]:
+    def handle(self, request: object) -> Reply:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
         return answer(request, {"forward": self.forward, "counters": self.counters})
 
-    def forward(self, hosts: Mapping[str, str], key: str = "") -> dict[str, Any]:
-        found = {parse_mac(mac): (str(ipaddress.IPv4Address(host)), self._port) for mac, host in dict(hosts).items()}
-        self._hosts, self._known, self._key = found, {host for host, _ in found.values()}, bytes.fromhex(key)
+    def forward(self, hosts: Mapping[str, str], key: str = "") -> Reply:
+        targets = {}
+        for mac, host in dict(hosts).items():
+            address = parse_mac(mac)
+            host_address = str(ipaddress.IPv4Address(host))
+            targets[address] = (host_address, self._port)
+        known = {host for host, _ in targets.values()}
+        secret = bytes.fromhex(key)
+        self._hosts = targets
+        self._known = known
+        self._key = secret
         return {}
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Reply:
         """All counters since the start.
 
         sent, received  frames to the other hosts and from them
-        unrouted        frames whose destination is no node of another host, such as those to all
+        unrouted        frames to no node of another host, such as those to all
         unsent          frames that the underlay did not take
         from_strangers  UDP packets that were dropped: from no host of the run, with another identifier, or without the
                         tag of the key
         """
-        names = ("sent", "received", "unrouted", "unsent", "from_strangers")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "sent": self.sent,
+            "received": self.received,
+            "unrouted": self.unrouted,
+            "unsent": self.unsent,
+            "from_strangers": self.from_strangers,
+        }
 
     def send(self) -> None:
         """Send a burst of frames from the device to their hosts."""
@@ -125,16 +143,16 @@ class Tunnel:
                 return
             except ConnectionRefusedError:  # what an earlier packet met
                 continue
+            end = len(packet)
             if self._key:
-                end = len(packet) - TAG
-            else:
-                end = len(packet)
+                end -= TAG
             known = host in self._known and packet[: HEADER.size] == self._header
-            if not known or not hmac.compare_digest(packet[end:], self._tag(packet[:end])):
+            if not known or not self._is_tagged(packet, end):
                 self.from_strangers += 1
                 continue
+            frame = packet[HEADER.size : end]
             try:
-                os.write(self._device, packet[HEADER.size : end])
+                os.write(self._device, frame)
             except OSError as error:
                 if error.errno not in NOT_TAKEN:
                     raise
@@ -142,10 +160,15 @@ class Tunnel:
             else:
                 self.received += 1
 
+    def _is_tagged(self, packet: bytes, end: int) -> bool:
+        """Whether the tag of the key, which starts at ``end``, is right."""
+        tag = self._tag(packet[:end])
+        return hmac.compare_digest(packet[end:], tag)
+
     def _tag(self, packet: bytes) -> bytes:
-        if self._key:
-            return hashlib.blake2b(packet, key=self._key, digest_size=TAG).digest()
-        return b""
+        if not self._key:
+            return b""
+        return hashlib.blake2b(packet, key=self._key, digest_size=TAG).digest()
 
 
 def open_underlay(address: str, port: int) -> socket.socket:
@@ -165,8 +188,13 @@ def enter(pid: int) -> None:
     """Move this process, which must have one thread, to the network namespace of another one, and to its user namespace
     if that is another (setns(2), which os has from Python 3.12 on)."""
     library = ctypes.CDLL(None, use_errno=True)
-    own = os.stat("/proc/self/ns/user").st_ino == os.stat(f"/proc/{pid}/ns/user").st_ino
-    for name, kind in (() if own else (("user", CLONE_NEWUSER),)) + (("net", CLONE_NEWNET),):
+    own_user = os.stat("/proc/self/ns/user")
+    user = os.stat(f"/proc/{pid}/ns/user")
+    namespaces = []
+    if own_user.st_ino != user.st_ino:
+        namespaces.append(("user", CLONE_NEWUSER))
+    namespaces.append(("net", CLONE_NEWNET))
+    for name, kind in namespaces:
         descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             if library.setns(descriptor, kind):
@@ -185,7 +213,12 @@ def complete_packets(interface: str) -> None:
         fcntl.ioctl(any_socket, SIOCETHTOOL, request)
 
 
-def run(tunnel: Tunnel, console: Console, device: int, underlay: socket.socket) -> None:
+def run(
+    tunnel: Tunnel,
+    console: Console,
+    device: int,
+    underlay: socket.socket,
+) -> None:
     """Serve until the console closes. OSError if the device is removed."""
     epoll = select.epoll()
     for descriptor in (device, underlay.fileno(), console.reading):
@@ -218,7 +251,8 @@ def main() -> None:
         sys.exit(f"netem.userspace.vxlan: {error}")
     run_promptly()
     console.write({"event": "ready"})
-    run(Tunnel(device.fileno(), underlay, int(port), int(identifier)), console, device.fileno(), underlay)
+    tunnel = Tunnel(device.fileno(), underlay, int(port), int(identifier))
+    run(tunnel, console, device.fileno(), underlay)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@ removes what a run has left, and with `data` the data sets that the host keeps. 
 Slurm job's step, for the run of this directory, and `... pod` that of a pod of Kubernetes.
 
 The kernel discards a signal for the first process of a container that has no handler for it. So SIGTERM gets one before
-the imports, which take a second: otherwise a task that is to end then goes on, and is killed before it has cleaned up.
+the imports, which take a second. Otherwise a task that is to end would continue, and be killed before it has cleaned
+up.
 """
 
 from __future__ import annotations
@@ -22,25 +23,30 @@ from orchestrator.errors import OrchestratorError  # noqa: E402
 
 
 def main() -> int:
+    arguments = sys.argv[1:]
+    command = arguments[0] if arguments else ""
     try:
-        if sys.argv[1:] == ["serve"]:
+        if arguments == ["serve"]:
             from orchestrator.agent.container import serve
 
             return serve()
-        if sys.argv[1:2] == ["sweep"] and sys.argv[2:] in ([], ["data"]):
+        if arguments in (["sweep"], ["sweep", "data"]):
             from orchestrator.agent.container import sweep
 
-            return sweep(data=bool(sys.argv[2:]))
-        if sys.argv[1:] == ["work"]:
+            return sweep(data=len(arguments) > 1)
+        if arguments == ["work"]:
             from orchestrator.agent.in_container import make  # imports a second's worth of what the other does not need
             from orchestrator.agent.work import work
 
-            return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER]), make))
-        if sys.argv[1:2] == ["job"] and len(sys.argv) == 3:
+            host = os.environ[HOST]
+            folder = Path(os.environ[FOLDER])
+            return asyncio.run(work(host, folder, make))
+        if command == "job" and len(arguments) == 2:
             from orchestrator.agent.in_namespaces import serve_job
 
-            return asyncio.run(serve_job(Path(sys.argv[2])))
-        if sys.argv[1:] == ["pod"]:
+            directory = Path(arguments[1])
+            return asyncio.run(serve_job(directory))
+        if arguments == ["pod"]:
             from orchestrator.agent.in_namespaces import serve_pod
 
             return asyncio.run(serve_pod())

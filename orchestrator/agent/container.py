@@ -1,6 +1,6 @@
 """The task of an agent's service: it starts the container that does the work, and holds it.
 
-Swarm starts the task again when it has ended. Each begins by removing what the one before may have left on this host.
+Swarm starts the task again when it has ended. Each starts by removing what the one before may have left on this host.
 `sweep` is a task that does nothing else.
 """
 
@@ -56,9 +56,12 @@ def serve() -> int:
                 code, run = _hold(engine, settings, line)
             finally:
                 remove(engine, settings.run)
-            if code == ORPHANED and run is not None and refusal(engine.facts()) is None:
-                Cluster(engine).dismiss_agents(run)  # nobody else will
-            if not settings.standing or code not in (0, ORPHANED):
+            if code == ORPHANED and run is not None:
+                in_swarm = refusal(engine.facts()) is None
+                if in_swarm:
+                    Cluster(engine).dismiss_agents(run)  # no orchestrator will
+            failed = code not in (0, ORPHANED)
+            if failed or not settings.standing:
                 return code
 
 
@@ -69,7 +72,8 @@ def sweep(*, data: bool = False) -> int:
         remove(engine, os.environ[LEFT_BY])
         if data:
             with plain_words("removing the data sets"), contextlib.suppress(NotFound):
-                engine.client.volumes.get(VOLUME).remove()
+                volume = engine.client.volumes.get(VOLUME)
+                volume.remove()
     return 0
 
 
@@ -79,63 +83,79 @@ def name_of(run: str) -> str:
 
 
 def run_of(container: str, settings: Settings) -> str | None:
-    """The run that an agent has served, by the name of its container; None if it was left running and no run began."""
+    """The run that an agent has served, by the name of its container; None if it was left running and no run
+    started."""
     run = container.removesuffix(name_of(""))
-    return None if settings.standing and run == settings.run else run
+    if settings.standing and run == settings.run:
+        return None
+    return run
 
 
 def remove(engine: Engine, run: str) -> None:
     """Remove what a run, or agents that were left running, have on this host. HostError if something stays."""
     with plain_words(f"removing the agent of {run}"):
-        agents = engine.client.containers.list(all=True, filters={"label": AGENT}, ignore_removed=True)
+        containers = engine.client.containers
+        agents = containers.list(all=True, filters={"label": AGENT}, ignore_removed=True)
         for container in agents:
-            if container.labels[AGENT] == run or container.name == name_of(run):
-                with unless_gone(), plain_words(f"removing {container.name}"):
-                    container.remove(force=True)
+            if container.labels[AGENT] != run and container.name != name_of(run):
+                continue
+            with unless_gone(), plain_words(f"removing {container.name}"):
+                container.remove(force=True)
     with plain_words(f"looking for the volume of {run}"), contextlib.suppress(NotFound):
         volume = engine.client.volumes.get(run)
         folder = Path(volume.attrs["Mountpoint"])
-        left = engine.remove(each for each in engine.containers() if folder in each.directory.parents)
+        inside = [node for node in engine.containers() if folder in node.directory.parents]
+        left = engine.remove(inside)
         volume.remove(force=True)
         _refuse_leftovers(left)
-    _refuse_leftovers(engine.remove(engine.containers(run)))
+    left = engine.remove(engine.containers(run))
+    _refuse_leftovers(left)
 
 
 def _refuse_leftovers(left: Sequence[NodeContainer]) -> None:
-    if left:
-        raise HostError(f"the containers of {', '.join(each.node for each in left)} could not be removed")
+    if not left:
+        return
+    names = ", ".join(container.node for container in left)
+    raise HostError(f"the containers of {names} could not be removed")
 
 
 def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str | None]:
     """Start the container and wait for its end. Returns its exit code, and the run that it has served, if any."""
     remove(engine, settings.run)
+    volumes = engine.client.volumes
     with plain_words("making the volume of the run"):
-        volume = engine.client.volumes.create(settings.run, labels={RUN: settings.run})
+        volume = volumes.create(settings.run, labels={RUN: settings.run})
         folder = str(volume.attrs["Mountpoint"])
-        kept = engine.client.volumes.create(VOLUME, labels={VOLUME_LABEL: ""})
+        kept = volumes.create(VOLUME, labels={VOLUME_LABEL: ""})
         datasets = str(kept.attrs["Mountpoint"])
-    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder, datasets))
+    options = _options(settings.run, folder, datasets)
+    container = engine.create(os.environ[IMAGE], ["work"], options)
     with plain_words("starting the agent"), contextlib.closing(engine.hold(container)) as held:
         container.start()
         held._sock.sendall(line + b"\n")
-        code = int(container.wait()["StatusCode"])
+        result = container.wait()
+    code = int(result["StatusCode"])
     with unless_gone(), plain_words("looking for the run of the agent"):
         container.reload()
     return code, run_of(str(container.name), settings)
 
 
 def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
-    folders = SENSOR_FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})  # a kernel need not emulate
-    mounts = [
-        Mount(str(SOCKET), str(SOCKET), type="bind"),
-        *(Mount(each, each, type="bind") for each in (folder, datasets)),
-        *(Mount(str(target), str(source), type="bind", read_only=True) for source, target in folders.items()),
-    ]
+    read_only = dict(SENSOR_FOLDERS)
+    if HANDLERS.is_dir():  # a kernel need not emulate
+        read_only[HANDLERS] = HANDLERS_HERE
+    mounts = []
+    for path in (str(SOCKET), folder, datasets):
+        mounts.append(Mount(path, path, type="bind"))
+    for source, target in read_only.items():
+        mounts.append(Mount(str(target), str(source), type="bind", read_only=True))
+    environment = {HOST: os.environ[HOST], FOLDER: folder, DATASETS: datasets}
+    limits = {"max-size": "1m", "max-file": "1"}
     return {
         "name": name_of(run),
         "labels": {AGENT: run},
         "entrypoint": [sys.executable, "-m", "orchestrator.agent"],
-        "environment": {HOST: os.environ[HOST], FOLDER: folder, DATASETS: datasets},
+        "environment": environment,
         "user": "0:0",
         "network_mode": "host",  # the trunk's socket belongs there
         "pid_mode": "host",  # it enters the namespaces of nodes
@@ -144,5 +164,5 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
         "mounts": mounts,
         "stdin_open": True,
         "healthcheck": {"test": ["NONE"]},
-        "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
+        "log_config": LogConfig(type=LogConfig.types.JSON, config=limits),
     }

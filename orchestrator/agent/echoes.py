@@ -1,4 +1,4 @@
-"""Echoes between two hosts, beside the other work of their agents. They take little time of either.
+"""Echoes between two hosts, concurrent with the other work of their agents. They take little time of either.
 
 A packet is a token, a number, and the time at which it was sent. The answer is the same packet, with the time for which
 it was held added. The kernel takes the times of arrival (`netem.measurement.probe`). So an agent that is busy does not
@@ -38,7 +38,8 @@ class EchoResponder:
                 "is this the address of this host in the swarm (`docker node inspect self`)?",
             ) from None
         self.port: int = self._socket.getsockname()[1]
-        asyncio.get_running_loop().add_reader(self._socket, self._answer)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._socket, self._answer)
 
     async def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
@@ -48,9 +49,15 @@ class EchoResponder:
         with contextlib.suppress(OSError):  # nothing more to read, or no way back
             while True:
                 data, sender, arrived = receive(self._socket)
-                if len(data) == _PACKET.size and data.startswith(self.token):
-                    token, number, sent = _PACKET.unpack(data)
-                    self._socket.sendto(_PACKET.pack(token, number, sent + time.time() - arrived), sender)
+                if not _is_echo(data, self.token):
+                    continue
+                token, number, sent = _PACKET.unpack(data)
+                held = time.time() - arrived
+                self._socket.sendto(_PACKET.pack(token, number, sent + held), sender)
+
+
+def _is_echo(data: bytes, token: bytes) -> bool:
+    return len(data) == _PACKET.size and data.startswith(token)
 
 
 async def ask(
@@ -69,11 +76,12 @@ async def ask(
         with contextlib.suppress(OSError):
             while True:
                 data, _, arrived = receive(asking)
-                if len(data) == _PACKET.size and data.startswith(token):
-                    _, number, sent = _PACKET.unpack(data)
-                    times.setdefault(number, arrived - sent)
-                    if len(times) == count:
-                        complete.set()
+                if not _is_echo(data, token):
+                    continue
+                _, number, sent = _PACKET.unpack(data)
+                times.setdefault(number, arrived - sent)
+                if len(times) == count:
+                    complete.set()
 
     with contextlib.closing(open_datagrams()) as asking:
         asking.setblocking(False)
@@ -82,7 +90,8 @@ async def ask(
         try:
             for number in range(count):
                 with contextlib.suppress(OSError):  # it counts as lost
-                    asking.send(_PACKET.pack(token, number, time.time()))
+                    packet = _PACKET.pack(token, number, time.time())
+                    asking.send(packet)
                 await asyncio.sleep(spacing)
             await within(WAIT, complete.wait())
         finally:

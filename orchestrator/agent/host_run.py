@@ -51,10 +51,16 @@ class HostRun:
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[str | None]:
         """Returns the error of each change, None if it succeeded."""
-        return [None if error is None else str(error) for error in await self.fabric.alter(changes)]
+        errors = await self.fabric.alter(changes)
+        return [None if error is None else str(error) for error in errors]
 
 
-async def open_host_run(setup: HostSetup, directory: RunDirectory, data: Path, stack: AsyncExitStack) -> HostRun:
+async def open_host_run(
+    setup: HostSetup,
+    directory: RunDirectory,
+    data: Path,
+    stack: AsyncExitStack,
+) -> HostRun:
     """Open the run on this host. ``data``: the folder of its data set."""
     stack.push_async_callback(sweep, directory.run)
     driver = await _driver(setup, directory, data)
@@ -79,15 +85,31 @@ async def with_links(
         stack.push_async_callback(carrier.close)
     fabric = await open_fabric(setup.wires, hub, directory, setup.trunk)
     stack.push_async_callback(fabric.close)
-    return HostRun(driver, fabric, HubProber(hub), carrier)
+    prober = HubProber(hub)
+    return HostRun(driver, fabric, prober, carrier)
 
 
 async def _driver(setup: HostSetup, directory: RunDirectory, data: Path) -> DockerDriver:
     engine = await asyncio.to_thread(Engine.connect)
     if setup.programs is None:
-        return DockerDriver(engine, directory, data, setup.images, setup.image, HANDLERS_HERE, setup.accelerated)
+        return DockerDriver(
+            engine,
+            directory,
+            data,
+            setup.images,
+            setup.image,
+            HANDLERS_HERE,
+            setup.accelerated,
+        )
     archive = directory.path / SCENARIO
     folder = archive.with_suffix("")
     await asyncio.to_thread(unpack, archive, folder)
     await asyncio.to_thread(archive.unlink)
-    return PodsDriver(engine, directory, setup.programs, setup.images, setup.names, folder)
+    return PodsDriver(
+        engine,
+        directory,
+        setup.programs,
+        setup.images,
+        setup.names,
+        folder,
+    )

@@ -1,4 +1,4 @@
-"""The images of nodes on the host of an agent: what its Engine has, what it is brought, and what it pulls."""
+"""The images of nodes on the host of an agent: what its Engine has, what is copied to it, and what it pulls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.drivers.docker.transfers import Loading, Pulling
 from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.errors import DriverError, HostError
 
-LOOK_EVERY = 1.0  # s for which the question how a pull goes on may wait
+LOOK_EVERY = 1.0  # s for which the question how a pull proceeds may wait
 
 
 class Images:
@@ -33,14 +33,18 @@ class Images:
         self._load = load
         self._pull = pull
         self._loading: dict[str, Loading] = {}  # by the name that the image gets
-        self._free: dict[str, int] = {}  # bytes, when it began
+        self._free: dict[str, int] = {}  # bytes, when it started
         self._pulling: dict[str, tuple[Pulling, asyncio.Task[None]]] = {}
         self._progress: dict[str, tuple[int, int]] = {}
 
     def images(self, names: Sequence[str]) -> dict[str, Any]:
         """What the Engine has under each name, as `describe_image` reports it, and the bytes that are free for more."""
         with contextlib.closing(self._connect()) as engine:
-            return {"images": {name: describe_image(engine.image(name)) for name in names}, "free": self._room()}
+            described = {}
+            for name in names:
+                image = engine.image(name)
+                described[name] = describe_image(image)
+            return {"images": described, "free": self._room()}
 
     async def load(self, name: str, data: bytes, first: bool) -> None:
         """Give the Engine the next bytes of an image's archive. Answered when the Engine has taken them."""
@@ -49,22 +53,32 @@ class Images:
             self._free[name] = await asyncio.to_thread(self._room)
             self._loading[name] = await asyncio.to_thread(self._load, name)
         with self._disk(name):
-            await asyncio.to_thread(self._of(self._loading, name).add, data)
+            loading = self._of(self._loading, name)
+            await asyncio.to_thread(loading.add, data)
 
     async def finish_load(self, name: str) -> None:
         """The archive is whole: wait until the Engine has the image, and tag it."""
         try:
             with self._disk(name):
-                image = await asyncio.to_thread(self._of(self._loading, name).finish)
+                loading = self._of(self._loading, name)
+                image = await asyncio.to_thread(loading.finish)
             await asyncio.to_thread(self._tag, image, name)
         finally:
             self._end_loading(name)
 
-    async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None:
+    async def pull(
+        self,
+        name: str,
+        repository: str,
+        digest: str,
+        login: str | None,
+    ) -> None:
         """Have the Engine pull an image from its registry by its digest, and tag it, see `pull_progress`."""
         self._free[name] = await asyncio.to_thread(self._room)
         pulling = await asyncio.to_thread(self._pull, repository, digest, login)
-        self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
+        finishing = self._finish(pulling, name, f"{repository}@{digest}")
+        task = asyncio.create_task(finishing)
+        self._pulling[name] = (pulling, task)
 
     async def pull_progress(self, name: str) -> tuple[bool, int, int]:
         """Whether a pull is over, or after a while its bytes that are done and known. Raises its error."""
@@ -73,18 +87,22 @@ class Images:
         over = task.done()
         if over:
             task.result()
-        return over, *self._progress.get(name, (0, 0))
+        done, known = self._progress.get(name, (0, 0))
+        return over, done, known
 
     async def close(self) -> None:
-        """End what has begun. The Engine discards what is not whole."""
+        """End all transfers. The Engine discards what is not whole."""
         for name in list(self._loading):
             self._end_loading(name)
-        for pulling, _ in self._pulling.values():
+        tasks = []
+        for pulling, task in self._pulling.values():
             pulling.close()
-        await asyncio.gather(*(task for _, task in self._pulling.values()), return_exceptions=True)
+            tasks.append(task)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _room(self) -> int:
-        return shutil.disk_usage(self._folder).free
+        usage = shutil.disk_usage(self._folder)
+        return usage.free
 
     @contextlib.contextmanager
     def _disk(self, name: str) -> Iterator[None]:

@@ -21,18 +21,30 @@ from orchestrator.host.sensors.sources import discover, memory
 def make(settings: Settings, folder: Path, tell: Tell) -> Worker:
     """What serves an orchestrator. See `Worker` for the arguments."""
     on_begin = partial(_rename, settings.run)
-    datasets = DataSets(Path(os.environ[DATASETS]))
+    folder_of_datasets = Path(os.environ[DATASETS])
+    datasets = DataSets(folder_of_datasets)
     look = partial(examine, datasets.folder)
-    return Worker(folder, tell, open_host_run, look, sensors, on_begin=on_begin, datasets=datasets)
+    return Worker(
+        folder,
+        tell,
+        open_host_run,
+        look,
+        sensors,
+        on_begin=on_begin,
+        datasets=datasets,
+    )
 
 
 def sensors() -> list[Sensor]:
     """The sensors of the host. Commands of boards are not among them."""
-    return [*discover(SENSORS), *memory(Path("/proc"))]
+    proc = Path("/proc")
+    return [*discover(SENSORS), *memory(proc)]
 
 
 def _rename(service: str, run: str) -> None:
     """Give the container of this agent the name of its run, by which `sweep` finds it."""
-    if service != run:
-        with contextlib.closing(Engine.connect()) as engine, plain_words(f"naming the agent of {run}"):
-            engine.client.containers.get(name_of(service)).rename(name_of(run))
+    if service == run:
+        return
+    with contextlib.closing(Engine.connect()) as engine, plain_words(f"naming the agent of {run}"):
+        container = engine.client.containers.get(name_of(service))
+        container.rename(name_of(run))

@@ -36,19 +36,28 @@ async def serve_job(directory: Path) -> int:
 
 
 async def serve_pod() -> int:
-    """Serve the orchestrator whose settings are a secret of this pod, until SIGTERM. Returns the exit code."""
+    """Serve the orchestrator that has put its settings into a secret of this pod, until SIGTERM. Returns the exit
+    code."""
     folder = FILES / "agent"
     shutil.rmtree(folder, ignore_errors=True)  # an agent that was killed has left it
     folder.mkdir()
-    return await _serve(os.environ[HOST], folder, FILES, SECRET.read_bytes())
+    host = os.environ[HOST]
+    line = SECRET.read_bytes()
+    return await _serve(host, folder, FILES, line)
 
 
-async def _serve(host: str, folder: Path, runs: Path, line: bytes | None = None) -> int:
+async def _serve(
+    host: str,
+    folder: Path,
+    runs: Path,
+    line: bytes | None = None,
+) -> int:
     """``runs``: the folder of all runs, which nodes do not see."""
     extend_path()
 
     def make(settings: Settings, folder: Path, tell: Tell) -> Worker:
-        return Worker(folder, tell, partial(_open, runs), _examine, datasets=DataSets(folder))
+        open_run = partial(_open, runs)
+        return Worker(folder, tell, open_run, _examine, datasets=DataSets(folder))
 
     return await work(host, folder, make, line)
 
@@ -64,11 +73,16 @@ async def _open(
     stack.push_async_callback(sweep, directory.run, directory.path)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
-    driver = NamespacesDriver(hub, directory, data, nodes=len(setup.wires.nodes), hidden=runs)
+    nodes = len(setup.wires.nodes)
+    driver = NamespacesDriver(hub, directory, data, nodes=nodes, hidden=runs)
     stack.push_async_callback(driver.close)
     await driver.open()
     return await with_links(setup, driver, hub, directory, stack)
 
 
-async def _examine(setup: ExaminationSetup, folder: Path, stack: AsyncExitStack) -> tuple[HostState, int, Prober]:
+async def _examine(
+    setup: ExaminationSetup,
+    folder: Path,
+    stack: AsyncExitStack,
+) -> tuple[HostState, int, Prober]:
     raise DriverError("`hosts doctor` examines the hosts of a swarm; run `edgebed doctor` on each of these")

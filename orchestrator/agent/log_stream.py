@@ -20,14 +20,18 @@ class LogStream:
 
     def read(self) -> Iterator[tuple[str, bytes]]:
         """Yield the name of each log with new bytes, and these. It ends although a node prints without end."""
-        for path in sorted(self._folder.glob("*.log")):
+        logs = sorted(self._folder.glob("*.log"))
+        for path in logs:
+            log = path.stem
             with path.open("rb") as file:
                 end = os.fstat(file.fileno()).st_size
-                while (start := self._read.get(path.stem, 0)) < end:
+                start = self._read.get(log, 0)
+                while start < end:
                     file.seek(start)
                     data = file.read(min(PIECE, end - start))
-                    self._read[path.stem] = start + len(data)
-                    yield path.stem, data
+                    self._read[log] = start + len(data)
+                    yield log, data
+                    start = self._read[log]
 
 
 class Piece(NamedTuple):
@@ -49,16 +53,19 @@ class CheckpointStream:
 
     def read(self) -> Iterator[Piece]:
         """Yield the pieces of each new checkpoint in order."""
-        for path in sorted(self._folder.glob("*/*.checkpoint")):
+        checkpoints = sorted(self._folder.glob("*/*.checkpoint"))
+        for path in checkpoints:
             try:
                 file = open_untrusted(path)
             except OSError:  # it is no file, or has gone
                 continue
             with file:
                 state = os.fstat(file.fileno())
-                version = state.st_ino, state.st_mtime_ns
+                version = (state.st_ino, state.st_mtime_ns)
                 if self._read.get(path) == version:
                     continue
                 self._read[path] = version
                 for start in range(0, state.st_size, PIECE):
-                    yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)
+                    data = file.read(PIECE)
+                    last = start + PIECE >= state.st_size
+                    yield Piece(path.parent.name, data, start == 0, last)

@@ -22,13 +22,15 @@ class Probes:
     async def respond(self, handle: NodeHandle, address: str) -> tuple[dict[str, Any], int]:
         """Start a responder in a node. Returns what it printed, and its number for `dismiss`."""
         stack = AsyncExitStack()
-        ready = await stack.enter_async_context(self._prober().responding(handle, address))
+        prober = self._prober()
+        ready = await stack.enter_async_context(prober.responding(handle, address))
         number = next(self._numbers)
         self._responders[number] = stack
         return ready, number
 
     async def dismiss(self, number: int) -> None:
-        await self._responders.pop(number).aclose()
+        stack = self._responders.pop(number)
+        await stack.aclose()
 
     async def dismiss_all(self) -> None:
         """End the responders that are left."""

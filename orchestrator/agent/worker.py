@@ -6,7 +6,7 @@ log {log, data}                 bytes that were added to the log of this name
 checkpoint {node, data, first, last}    a piece of a node's new checkpoint
 relay {connection, data}        see orchestrator.drivers.hosts.agents.relay
 sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
-broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
+broken {error}                  the driver or the links of this host have failed; the agent ends, and starts again
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Worker:
         datasets: DataSets | None = None,
     ) -> None:
         """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``on_begin`` is called in
-        a thread with the run that begins here. ``datasets`` are those that this host keeps."""
+        a thread with the run that starts here. ``datasets`` are those that this host keeps."""
         self._folder = folder
         self._tell = tell
         self._make = make
@@ -86,7 +86,8 @@ class Worker:
         self._stack = AsyncExitStack()
         images = images or Images(folder)
         self._stack.push_async_callback(images.close)
-        self._datasets = kept = datasets or DataSets(folder)
+        kept = datasets or DataSets(folder)
+        self._datasets = kept
         self.over = asyncio.Event()
         self._directory: RunDirectory | None = None
         self._host_run: HostRun | None = None
@@ -104,33 +105,41 @@ class Worker:
             "HostImages": lambda: images,
             "HostLinks": lambda: _opened(self._host_run),
             "HostProbes": lambda: self._probes,
-            **dict.fromkeys(("Fabric", "KeepsNetworks", "SharesMedia"), lambda: _opened(self._host_run).fabric),
+            "Fabric": self._open_fabric,
+            "KeepsNetworks": self._open_fabric,
+            "SharesMedia": self._open_fabric,
             "Prober": lambda: _opened(self._prober),
-            **dict.fromkeys(("Driver", "CanPause", "RunsPrograms"), lambda: _opened(self._host_run).driver),
+            "Driver": self._open_driver,
+            "CanPause": self._open_driver,
+            "RunsPrograms": self._open_driver,
         }
 
     async def answer(self, call: str, arguments: Message) -> Any:
         """The result of a call. DriverError for one that is not possible here."""
         method = calls.METHODS.get(call)
-        (protocol, _, name) = call.partition(".")
+        protocol, _, name = call.partition(".")
         if method is None:
             raise DriverError(f"no call '{call}': the agent has another version")
-        target = self._targets[protocol]()
+        target_of = self._targets[protocol]
+        target = target_of()
         if not hasattr(target, name):
             raise DriverError(f"no call '{call}': a {type(target).__name__} is open here")
         try:
-            found = calls.arguments_of(method, arguments)
+            values = calls.arguments_of(method, arguments)
         except WireError as error:
             raise DriverError(f"'{call}' has invalid arguments ({error}): the agent has another version") from None
-        paths = {name: inside(self._run.path, value) for name, value in found.items() if isinstance(value, Path)}
+        for argument, value in values.items():
+            if isinstance(value, Path):
+                values[argument] = inside(self._run.path, value)
         act = getattr(target, name)
         if not inspect.iscoroutinefunction(act):
             act = partial(asyncio.to_thread, act)
-        return await act(**found | paths)
+        return await act(**values)
 
     def notice(self, message: Message) -> None:
         """Take a notice of the orchestrator."""
-        if message["name"] == "relay" and self._relay is not None:
+        relayed = message["name"] == "relay"
+        if relayed and self._relay is not None:
             self._relay.take(message["connection"], message["data"])
 
     async def close(self) -> None:
@@ -147,12 +156,17 @@ class Worker:
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
         await asyncio.to_thread(self._on_begin, run)
-        self._directory = await asyncio.to_thread(_make_directory, self._folder / run)
+        path = self._folder / run
+        self._directory = await asyncio.to_thread(_make_directory, path)
 
     async def open(self, data: str | None, setup: HostSetup) -> HostEngine:
         """Open driver, hub and links of this host. ``data``: the hash of the data set; programs have none."""
         directory = self._run
-        self._relay = NodesEnd(directory.socket, lambda number, data: self._tell("relay", connection=number, data=data))
+
+        def relay(number: int, data: bytes | None) -> None:
+            self._tell("relay", connection=number, data=data)
+
+        self._relay = NodesEnd(directory.socket, relay)
         self._stack.push_async_callback(self._relay.close)
         await self._relay.listen()
         self._output = LogStream(directory.logs)
@@ -160,19 +174,22 @@ class Worker:
             self._checkpoints = CheckpointStream(directory.checkpoints)
         reporters = Tasks()
         watchers = Tasks()
-        self._stack.push_async_callback(self._end_reporters, reporters)  # after the nodes, whose exits they report
+        # It ends after the nodes, so that it reports their exits.
+        self._stack.push_async_callback(self._end_reporters, reporters)
         if data is None:
             prepared = Path()
         else:
             prepared = self._datasets.path(data)
-        run = self._host_run = await self._make(setup, directory, prepared, self._stack)
+        run = await self._make(setup, directory, prepared, self._stack)
+        self._host_run = run
         self._prober = run.prober
-        reporters.start(self._report_exits(run.driver))
+        driver = run.driver
+        reporters.start(self._report_exits(driver))
         reporters.start(self._forward_output_forever())
-        if isinstance(run.driver, RunsPrograms):
-            reporters.start(self._report_ends(run.driver))
-        notes = run.driver.notes()
-        watchers.start(self._report_breakdown(run.driver.lost, run.driver.breakdown))
+        if isinstance(driver, RunsPrograms):
+            reporters.start(self._report_ends(driver))
+        notes = driver.notes()
+        watchers.start(self._report_breakdown(driver.lost, driver.breakdown))
         watchers.start(self._watch(run.fabric))
         if run.carrier is not None:
             watchers.start(self._watch(run.carrier))
@@ -184,7 +201,8 @@ class Worker:
 
     async def facts(self, setup: ExaminationSetup) -> tuple[HostState, int]:
         """The facts of this host, and a process in its hub. From here on it can be probed without a run."""
-        facts, hub, self._prober = await self._examine(setup, self._folder, self._stack)
+        facts, hub, prober = await self._examine(setup, self._folder, self._stack)
+        self._prober = prober
         return facts, hub
 
     # The network between the hosts
@@ -210,7 +228,7 @@ class Worker:
     # The sensors
 
     async def sense(self) -> None:
-        """Tell what all sensors of this host show. From the first call on what changes is told once a second."""
+        """Report what all sensors of this host show. From the first call on, changes are reported once a second."""
         if self._sensing is not None:
             await self._sensing.sense(everything=True)
             return
@@ -223,10 +241,11 @@ class Worker:
     # The end
 
     async def finish(self) -> None:
-        """End the nodes and the links. The last output is told before this is answered."""
+        """End the nodes and the links. The last output is sent before this is answered."""
         await self._probes.dismiss_all()
         await self._stack.aclose()
-        self._host_run = self._prober = None
+        self._host_run = None
+        self._prober = None
         await self._forward_output()
 
     async def leave(self) -> None:
@@ -234,6 +253,12 @@ class Worker:
         self.over.set()
 
     # Helpers
+
+    def _open_fabric(self) -> Fabric:
+        return _opened(self._host_run).fabric
+
+    def _open_driver(self) -> Driver:
+        return _opened(self._host_run).driver
 
     @property
     def _run(self) -> RunDirectory:
@@ -255,16 +280,24 @@ class Worker:
         while True:
             ended = await driver.exits.get()
             await self._forward_output()
-            tell = partial(self._tell, "exit", out_of_memory=ended.out_of_memory)
-            tell(node=ended.node, pid=ended.handle.pid, code=ended.code)
+            self._tell(
+                "exit",
+                out_of_memory=ended.out_of_memory,
+                node=ended.node,
+                pid=ended.handle.pid,
+                code=ended.code,
+            )
 
     async def _report_ends(self, driver: RunsPrograms) -> None:
         while True:
             ended = await driver.ends.get()
             await self._forward_output()
-            label = ended.program.label
-            lack = ended.out_of_memory
-            self._tell("program", label=label, code=ended.code, out_of_memory=lack)
+            self._tell(
+                "program",
+                label=ended.program.label,
+                code=ended.code,
+                out_of_memory=ended.out_of_memory,
+            )
 
     async def _forward_output_forever(self) -> None:
         while True:
@@ -307,8 +340,11 @@ def _opened(what: T | None) -> T:
 
 
 async def _read(pieces: Iterator[T]) -> AsyncIterator[T]:
-    """The pieces, each of which is read in a thread."""
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+    """The pieces. Each is read in a thread."""
+    while True:
+        piece = await asyncio.to_thread(next, pieces, None)
+        if piece is None:
+            return
         yield piece
 
 

@@ -64,31 +64,46 @@ def describe(
     crate.metadata.extra_terms |= _TERMS
 
     def add(identifier: str, kind: str, **properties: Any) -> Any:
-        return crate.add(models.ContextEntity(crate, identifier, {"@type": kind, **properties}))
+        entity = models.ContextEntity(crate, identifier, {"@type": kind, **properties})
+        return crate.add(entity)
 
-    people = [add(f"#{author.replace(' ', '-')}", "Person", name=author) for author in authors]
+    people = []
+    for author in authors:
+        identifier = f"#{author.replace(' ', '-')}"
+        people.append(add(identifier, "Person", name=author))
     edgebed = add(f"{HOME}#{version}", "SoftwareApplication", name="edgebed", url=HOME, softwareVersion=version)
-    parts = {
-        path: crate.add(models.File(crate, dest_path=path, properties=_file(path, content)))
-        for path, content in files.items()
-    }
+    parts = {}
+    for path, content in files.items():
+        file = models.File(crate, dest_path=path, properties=_file(path, content))
+        parts[path] = crate.add(file)
     actions = []
     for run in runs:
         own = {path: part for path, part in parts.items() if path.startswith(run.folder)}
         what = {"name": run.title, "description": "one run of the scenario: its plan, record and report"}
-        folder = crate.add(models.Dataset(crate, dest_path=run.folder, properties=what))
+        dataset = models.Dataset(crate, dest_path=run.folder, properties=what)
+        folder = crate.add(dataset)
         folder["hasPart"] = [*own.values()]
         with History.open(run.directory.path) as history:
             started = datetime.strptime(history.meta["started"], "%Y-%m-%dT%H:%M:%S%z")
-            ended = started + timedelta(seconds=(history.outcome and history.outcome.wall) or 0.0)
-            folder["variableMeasured"] = [
-                add(f"#{run.folder}{fact['name'].replace(' ', '-')}", "PropertyValue", **fact)
-                for fact in _facts(history, run.expected)
-            ]
-        times = {"startTime": started.isoformat(), "endTime": ended.isoformat(timespec="seconds")}
-        action = add(f"#{run.folder}run", "CreateAction", **what, **times, instrument=edgebed)
-        scenario = own.pop(f"{run.folder}scenario.yaml")
-        action["object"] = [scenario, *([parts[run.data]] if run.data else [])]
+            wall = history.outcome and history.outcome.wall
+            ended = started + timedelta(seconds=wall or 0.0)
+            measured = []
+            for fact in _facts(history, run.expected):
+                identifier = f"#{run.folder}{fact['name'].replace(' ', '-')}"
+                measured.append(add(identifier, "PropertyValue", **fact))
+            folder["variableMeasured"] = measured
+        action = add(
+            f"#{run.folder}run",
+            "CreateAction",
+            **what,
+            startTime=started.isoformat(),
+            endTime=ended.isoformat(timespec="seconds"),
+            instrument=edgebed,
+        )
+        inputs = [own.pop(f"{run.folder}scenario.yaml")]
+        if run.data:
+            inputs.append(parts[run.data])
+        action["object"] = inputs
         action["result"] = [folder, *own.values()]
         action["agent"] = people[:1]
         actions.append(action)
@@ -96,40 +111,60 @@ def describe(
     root["name"] = name
     root["description"] = f"Runs of edgebed, with everything to repeat them: edgebed reproduce {name}.zip"
     root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
-    about = {"name": license, "description": "the licence of this archive"}
     if license:
-        root["license"] = add(license, "CreativeWork", **about)
+        root["license"] = add(license, "CreativeWork", name=license, description="the licence of this archive")
     else:
         root["license"] = "ask the author"
     root["author"] = people
     root["mentions"] = actions
     graph = crate.metadata.generate()
-    graph["@graph"] = [
-        {  # a single value without its list, as RO-Crate prefers it
-            key: value[0] if isinstance(value, list) and len(value) == 1 else value
-            for key, value in each.items()
-            if value != []
-        }
-        for each in graph["@graph"]
-    ]
-    return (json.dumps(graph, indent=1) + "\n").encode()
+    graph["@graph"] = [_compact(entity) for entity in graph["@graph"]]
+    return _json(graph)
+
+
+def _compact(entity: Mapping[str, Any]) -> dict[str, Any]:
+    """An entity without empty lists, and with a single value without its list, as RO-Crate prefers it."""
+    compact = {}
+    for key, value in entity.items():
+        if value == []:
+            continue
+        if isinstance(value, list) and len(value) == 1:
+            compact[key] = value[0]
+        else:
+            compact[key] = value
+    return compact
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    text = json.dumps(value, indent=1)
+    return f"{text}\n".encode()
 
 
 def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
     """Verdict, figures and host of a run. Its links as configured, by class or pair. Its links as measured: the mean,
     lowest and highest value of each quantity, by class."""
     yield {"name": "verdict", "value": expected.verdict}
-    yield from ({"name": name, "value": each.expected} for name, each in expected.figures.items())
-    yield from ({"name": f"host {key}", "value": history.meta[key]} for key in _HOST if key in history.meta)
+    for name, figure in expected.figures.items():
+        yield {"name": name, "value": figure.expected}
+    for key in _HOST:
+        if key in history.meta:
+            yield {"name": f"host {key}", "value": history.meta[key]}
     for name, settings in history.effective.get("links", {}).items():
         yield {"name": f"links {name}, configured", "value": json.dumps(settings)}
     measured: dict[tuple[str, str], list[float]] = {}
     for probe in history.probes():
-        if probe.measured is not None:
-            measured.setdefault((probe.link_class, probe.quantity), []).append(probe.measured)
+        if probe.measured is None:
+            continue
+        values = measured.setdefault((probe.link_class, probe.quantity), [])
+        values.append(probe.measured)
     for (name, quantity), values in measured.items():
-        bounds = {"minValue": min(values), "maxValue": max(values), "unitText": _UNITS.get(quantity, "")}
-        yield {"name": f"links {name} {quantity}, measured", "value": fmean(values), **bounds}
+        yield {
+            "name": f"links {name} {quantity}, measured",
+            "value": fmean(values),
+            "minValue": min(values),
+            "maxValue": max(values),
+            "unitText": _UNITS.get(quantity, ""),
+        }
 
 
 def _file(path: str, content: Content) -> dict[str, Any]:
@@ -147,38 +182,45 @@ def _file(path: str, content: Content) -> dict[str, Any]:
         "sha256": sha256,
         "contentSize": str(size),
     }
-    return entity | ({"conformsTo": {"@id": CROISSANT}} if suffix == ".jsonld" else {})
+    if suffix == ".jsonld":
+        entity["conformsTo"] = {"@id": CROISSANT}
+    return entity
 
 
 def croissant(data: Prepared) -> bytes:
     """A data set in Croissant: its prepared arrays by name, size and hash, and where to get it. Not the data itself."""
     known = DATASETS.get(data.name)
-    described = {
-        "@context": {
-            **{"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/"},
-            **{
+    if known:
+        description = f"{known.summary}: {known.where}"
+    else:
+        description = "data of the archive's author"
+    return _json(
+        {
+            "@context": {
+                "@language": "en",
+                "@vocab": "https://schema.org/",
+                "sc": "https://schema.org/",
                 "cr": "http://mlcommons.org/croissant/",
                 "dct": "http://purl.org/dc/terms/",
                 "conformsTo": "dct:conformsTo",
             },
-        },
-        "@type": "sc:Dataset",
-        "conformsTo": CROISSANT,
-        "name": data.name,
-        "description": f"{known.summary}: {known.where}" if known else "data of the archive's author",
-        "identifier": f"sha256:{data.sha256}",
-        "distribution": [
-            {
-                **{
-                    "@type": "cr:FileObject",
-                    "@id": each.name,
-                    "name": each.name,
-                    "contentUrl": each.name,
-                },
-                **{"encodingFormat": "application/x-npy", "contentSize": f"{each.stat().st_size} B"},
-                "sha256": hash_of_file(each),
-            }
-            for each in sorted(data.directory.glob("*.npy"))
-        ],
+            "@type": "sc:Dataset",
+            "conformsTo": CROISSANT,
+            "name": data.name,
+            "description": description,
+            "identifier": f"sha256:{data.sha256}",
+            "distribution": [_file_object(file) for file in sorted(data.directory.glob("*.npy"))],
+        }
+    )
+
+
+def _file_object(file: Path) -> dict[str, str]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.name,
+        "name": file.name,
+        "contentUrl": file.name,
+        "encodingFormat": "application/x-npy",
+        "contentSize": f"{file.stat().st_size} B",
+        "sha256": hash_of_file(file),
     }
-    return (json.dumps(described, indent=1) + "\n").encode()

@@ -61,7 +61,8 @@ class RunDifference:
 def read_expected(file: Path) -> Expected:
     """Read an archive's expected.json. ArchiveError if it cannot be read."""
     try:
-        return Expected.model_validate_json(read_untrusted(file, LONGEST_DOCUMENT))
+        text = read_untrusted(file, LONGEST_DOCUMENT)
+        return Expected.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -74,16 +75,18 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
     """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
         raise RunError(f"{history.run} is not complete, so it has no result to expect: run it again")
-    values = {name: value for name, value in figures(history, target).items() if name != "wall_seconds"}
+    expected = {}
+    for name, value in figures(history, target).items():
+        if name == "wall_seconds":
+            continue
+        tolerance = tolerance_of(name, value, tolerances)
+        expected[name] = ExpectedFigure(expected=value, tolerance=tolerance)
     return ExpectedRun(
         case=str(history.meta.get("case", history.plan["name"])),
         seed=history.plan["seed"],
         driver=history.driver,
         verdict=overall(checks(history)),
-        figures={
-            name: ExpectedFigure(expected=value, tolerance=tolerance_of(name, value, tolerances))
-            for name, value in values.items()
-        },
+        figures=expected,
     )
 
 
@@ -104,7 +107,11 @@ def tolerance_of(name: str, value: float, tolerances: Mapping[str, str | float])
         return number
     if name.startswith(_POINTS):
         return 0.02
-    return max(abs(value) / 10, 1.0 if name.endswith(("rounds", "seconds")) else 0.02)
+    if name.endswith(("rounds", "seconds")):
+        least = 1.0
+    else:
+        least = 0.02
+    return max(abs(value) / 10, least)
 
 
 def inexact(archived: History, repeated: History) -> list[str]:
@@ -113,14 +120,20 @@ def inexact(archived: History, repeated: History) -> list[str]:
         return ["real nodes"]
     if any("device" in node for node in repeated.plan["nodes"]):
         return ["training on an accelerator"]
-    before, after = (facts(each.meta) for each in (archived, repeated))
-    return [f"{key}: {before[key]}, here {after.get(key)}" for key in before if before[key] != after.get(key)]
+    before = facts(archived.meta)
+    after = facts(repeated.meta)
+    reasons = []
+    for key, value in before.items():
+        if value != after.get(key):
+            reasons.append(f"{key}: {value}, here {after.get(key)}")
+    return reasons
 
 
 def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The processor, the minor version of Python, and the versions of packages that a simulation computes with."""
     packages = meta.get("packages") or {}
-    return {"processor": meta.get("cpu"), "Python": ".".join(str(meta.get("python")).split(".")[:2]), **packages}
+    major_and_minor = str(meta.get("python")).split(".")[:2]
+    return {"processor": meta.get("cpu"), "Python": ".".join(major_and_minor), **packages}
 
 
 def differences(
@@ -132,13 +145,19 @@ def differences(
 ) -> Iterator[RunDifference]:
     """The figures of a repetition that differ by more than their tolerance, or at all if ``exact``. The verdict is
     compared if ``exact``, or if the checks of the repetition failed."""
-    for key, each in expected.figures.items():
-        tolerance = 0.0 if exact else each.tolerance
-        value = repeated.figures.get(key)
-        if value is None or not abs(value.expected - each.expected) <= tolerance:
-            within = f" ± {tolerance:g}" if tolerance else ""
-            yield RunDifference(
-                name, key, f"{each.expected!r}{within}", "–" if value is None else f"{value.expected!r}"
-            )
-    if repeated.verdict != expected.verdict and (exact or repeated.verdict == "fail"):
+    for key, figure in expected.figures.items():
+        tolerance = 0.0 if exact else figure.tolerance
+        repeated_figure = repeated.figures.get(key)
+        if repeated_figure is None:
+            actual = "–"
+        elif abs(repeated_figure.expected - figure.expected) <= tolerance:
+            continue
+        else:
+            actual = f"{repeated_figure.expected!r}"
+        wanted = f"{figure.expected!r}"
+        if tolerance:
+            wanted += f" ± {tolerance:g}"
+        yield RunDifference(name, key, wanted, actual)
+    verdict_counts = exact or repeated.verdict == "fail"
+    if verdict_counts and repeated.verdict != expected.verdict:
         yield RunDifference(name, "verdict", expected.verdict, repeated.verdict)

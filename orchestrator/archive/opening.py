@@ -18,7 +18,8 @@ from orchestrator.errors import ArchiveError
 MOST_FILES = 100_000
 MOST_BYTES = 8_000_000_000  # of all files
 MOST_METADATA = 100_000_000  # bytes of ro-crate-metadata.json
-SMALL, MOST_RATIO = 100_000_000, 100  # more bytes than SMALL must not be compressed by more than MOST_RATIO
+SMALL = 100_000_000  # bytes; more must not be compressed by more than MOST_RATIO
+MOST_RATIO = 100
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
 
 
@@ -31,43 +32,65 @@ def unpack(file: Path, folder: Path) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
             _check(archive.infolist(), file.stat().st_size)
-            entries = [each for each in archive.infolist() if not each.is_dir()]
-            changed = _changed(archive, {each.filename: _hash(archive, each) for each in entries})
-            for each in entries:
-                place = folder / each.filename
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(each) as source, place.open("xb") as target:
-                    shutil.copyfileobj(source, target)
-                place.chmod(0o755 if each.external_attr >> 16 & 0o100 else 0o644)
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            hashes = {entry.filename: _hash(archive, entry) for entry in entries}
+            changed = _changed(archive, hashes)
+            for entry in entries:
+                _unpack_entry(archive, entry, folder / entry.filename)
     except _BROKEN as error:
-        raise ArchiveError(f"{file} cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ArchiveError(f"{file} cannot be unpacked: {reason}") from None
     return changed
+
+
+def _unpack_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(entry) as source, place.open("xb") as target:
+        shutil.copyfileobj(source, target)
+    is_executable = _mode(entry) & 0o100
+    place.chmod(0o755 if is_executable else 0o644)
+
+
+def _mode(entry: zipfile.ZipInfo) -> int:
+    """The type and permissions of a file, which zip files of Unix have in the upper half."""
+    return entry.external_attr >> 16
 
 
 def _check(entries: list[zipfile.ZipInfo], size: int) -> None:
     """ArchiveError if it is not safe to unpack these entries. ``size``: of the archive in bytes."""
-    for each in entries:
-        name = each.orig_filename
-        kind = stat.S_IFMT(each.external_attr >> 16)
-        if name != each.filename or "\\" in name or not all(map(_is_plain, name.removesuffix("/").split("/"))):
-            raise ArchiveError(f"the archive is not unpacked: its file {name!r} may lead out of its folder")
-        if kind not in (0, stat.S_IFDIR if each.is_dir() else stat.S_IFREG):
-            raise ArchiveError(f"the archive is not unpacked: its {name} is a link or a device")
-        if each.flag_bits & 1 or each.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ArchiveError(f"the archive is not unpacked: its {name} is encrypted, or compressed in an unusual way")
-    whole = sum(each.file_size for each in entries)
-    overlap = sum(each.compress_size for each in entries) > size
-    if overlap or len(entries) > MOST_FILES or whole > min(MOST_BYTES, max(SMALL, MOST_RATIO * size)):
+    for entry in entries:
+        _check_entry(entry)
+    count = len(entries)
+    whole = sum(entry.file_size for entry in entries)
+    compressed = sum(entry.compress_size for entry in entries)
+    plausible = min(MOST_BYTES, max(SMALL, MOST_RATIO * size))
+    if compressed > size or count > MOST_FILES or whole > plausible:
         raise ArchiveError(
-            f"the archive is not unpacked: its {size:,} bytes cannot be {len(entries):,} files of {whole:,} bytes"
+            f"the archive is not unpacked: its {size:,} bytes cannot be {count:,} files of {whole:,} bytes"
         )
-    names = [each.filename.removesuffix("/") for each in entries]
-    if len(set(names)) < len(names):  # names that clash otherwise fail on the disk
+    names = {entry.filename.removesuffix("/") for entry in entries}
+    if len(names) < count:  # names that clash otherwise fail on the disk
         raise ArchiveError("the archive is not unpacked: it has two files of the same name")
 
 
+def _check_entry(entry: zipfile.ZipInfo) -> None:
+    name = entry.orig_filename
+    steps = name.removesuffix("/").split("/")
+    is_plain = name == entry.filename and "\\" not in name and all(map(_is_plain, steps))
+    if not is_plain:
+        raise ArchiveError(f"the archive is not unpacked: its file {name!r} may lead out of its folder")
+    expected_kind = stat.S_IFDIR if entry.is_dir() else stat.S_IFREG
+    if stat.S_IFMT(_mode(entry)) not in (0, expected_kind):
+        raise ArchiveError(f"the archive is not unpacked: its {name} is a link or a device")
+    is_encrypted = entry.flag_bits & 1
+    if is_encrypted or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ArchiveError(f"the archive is not unpacked: its {name} is encrypted, or compressed in an unusual way")
+
+
 def _is_plain(part: str) -> bool:
-    return part not in ("", ".", "..") and part.isprintable() and len(part.encode()) <= 255
+    if part in ("", ".", ".."):
+        return False
+    return part.isprintable() and len(part.encode()) <= 255
 
 
 def _hash(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
@@ -79,13 +102,15 @@ def _changed(archive: zipfile.ZipFile, hashes: Mapping[str, str]) -> list[str]:
     """The files with other hashes than in the description, and the files that only the archive or only it has."""
     if METADATA not in hashes or archive.getinfo(METADATA).file_size > MOST_METADATA:
         raise ArchiveError(f"this is no archive of edgebed: it has no usable {METADATA}")
+    described = {}
     try:
         graph = json.loads(archive.read(METADATA))["@graph"]
-        described = {unquote(each["@id"]): each["sha256"] for each in graph if "sha256" in each}
+        for entity in graph:
+            if "sha256" in entity:
+                name = unquote(entity["@id"])
+                described[name] = entity["sha256"]
     except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
         raise ArchiveError(f"{METADATA} of the archive cannot be read: {error}") from None
-    return sorted(
-        name
-        for name in hashes.keys() | described.keys()
-        if name != METADATA and hashes.get(name) != described.get(name)
-    )
+    names = hashes.keys() | described.keys()
+    names.discard(METADATA)
+    return sorted(name for name in names if hashes.get(name) != described.get(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -65,11 +65,14 @@ class Reproduction:
         """ "confirmed", "not confirmed" if anything differs, or "not possible here"."""
         if self.differences:
             return "not confirmed"
-        return "not possible here" if self.impossible else "confirmed"
+        if self.impossible:
+            return "not possible here"
+        return "confirmed"
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON."""
-        return {"state": self.state, **asdict(self), "runs": [str(each) for each in self.runs]}
+        runs = [str(run) for run in self.runs]
+        return {"state": self.state, **asdict(self), "runs": runs}
 
 
 def reproduce(
@@ -89,7 +92,11 @@ def reproduce(
 
     ArchiveError if the archive is damaged or unsafe to unpack. Nothing is written then.
     """
-    return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=lambda _: None))
+
+    def tell(line: str) -> None:
+        pass
+
+    return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=tell))
 
 
 def repeat(
@@ -110,56 +117,67 @@ def repeat(
             result.differences.append(RunDifference("", name, "the archived file", "a changed file"))
         expected = read_expected(folder / FILE)
         archived = known_runs(folder / "runs")
-        if not archived or {each.run for each in archived} != expected.runs.keys():
+        if not archived or {run.run for run in archived} != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not list the runs that the archive contains")
         programs = folder / SCENARIO_FOLDER
         base = programs if programs.is_dir() else Path.cwd()
-        for number, each in enumerate(archived, 1):
-            of = expected.runs[each.run]
-            name = text.visible(f"[{number}/{len(archived)}] {of.case}, seed {of.seed}")
+        for number, run in enumerate(archived, 1):
+            of_run = expected.runs[run.run]
+            name = text.visible(f"[{number}/{len(archived)}] {of_run.case}, seed {of_run.seed}")
             try:
-                scenario = scenario_of(each, base)
+                scenario = scenario_of(run, base)
                 code = code_in(scenario)
-                result.code += [line for line in code if line not in result.code]
+                _extend(result.code, code)
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                repeated, differing = _run_again(each, _plugins(scenario), base, target, name, workers)
+                repeated, differing = _run_again(run, _plugins(scenario), base, target, name, workers)
                 result.runs.append(repeated.path)
-                differing += _compare(each, repeated, expected, name, result)
+                differing += _compare(run, repeated, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
                 result.impossible.append(f"{name}: {error}")
                 tell(f"{name}: not possible here: {error}")
                 continue
             result.differences += differing
-            tell(f"{name}: {'differs' if differing else 'confirmed'}")
+            verdict = "differs" if differing else "confirmed"
+            tell(f"{name}: {verdict}")
     return result
+
+
+def _extend(lines: list[str], others: Sequence[str]) -> None:
+    """Add the other lines that are not yet among the lines."""
+    lines += [line for line in others if line not in lines]
 
 
 def scenario_of(run: RunDirectory, base: Path) -> Mapping[str, Any]:
     """The scenario of an archived run as it is written, with its overrides and the settings of its clients' files,
     which may name images. Paths start at ``base``. Imports and runs nothing."""
     with History.open(run.path) as history:
-        overrides = [str(each) for each in history.meta["overrides"]]
+        overrides = [str(override) for override in history.meta["overrides"]]
         files = kept_files(history.plan, run.path)
-        written = overridden(run.scenario.read_text(encoding="utf-8", errors="replace"), run.run, overrides)
+        scenario = run.scenario.read_text(encoding="utf-8", errors="replace")
+        written = overridden(scenario, run.run, overrides)
         return with_client_files(written, base, files).data
 
 
 def code_in(scenario: Mapping[str, Any]) -> list[str]:
     """The code that a run of this scenario would execute: plug-ins, programs, images of containers."""
+    code = [f"plug-in {plugin}" for plugin in _plugins(scenario)]
     programs = scenario.get("programs") or {}
-    commands = programs.items() if isinstance(programs, Mapping) else [("", programs)]
-    return [
-        *(f"plug-in {each}" for each in _plugins(scenario)),
-        *(f"program {name}: {_command(each)}" for name, each in commands),
-        *_images(scenario),
-    ]
+    if isinstance(programs, Mapping):
+        for name, program in programs.items():
+            code.append(f"program {name}: {_command(program)}")
+    else:
+        code.append(f"program : {_command(programs)}")
+    code += _images(scenario)
+    return code
 
 
 def _plugins(scenario: Mapping[str, Any]) -> list[str]:
-    names = scenario.get("plugins") or []
-    return [str(each) for each in (names if isinstance(names, list) else [names])]
+    plugins = scenario.get("plugins") or []
+    if not isinstance(plugins, list):
+        plugins = [plugins]
+    return [str(plugin) for plugin in plugins]
 
 
 def _command(program: Any) -> Any:
@@ -170,7 +188,9 @@ def _command(program: Any) -> Any:
 
 def _images(data: Any) -> Iterator[str]:
     """Every image that a scenario names, under any key."""
-    for key, value in data.items() if isinstance(data, Mapping) else ():
+    if not isinstance(data, Mapping):
+        return
+    for key, value in data.items():
         if key == "image":
             yield f"image {value}"
         yield from _images(value)
@@ -192,7 +212,8 @@ def _run_again(
         before = dict(_values(history.plan, "plan"))
         data = str(history.plan["data"]["sha256"])
         meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
-    origin = kept_origin(archived, base, [_plugin(each, archived) for each in plugins])
+    sources = [_plugin(plugin, archived) for plugin in plugins]
+    origin = kept_origin(archived, base, sources)
     check_workers(workers, origin.scenario.driver)
     with kept(origin.scenario.plugins):
         with placed(origin.file, origin.overrides, origin.text):
@@ -202,13 +223,28 @@ def _run_again(
                 f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
             )
         after = dict(_values(plan.recorded, "plan"))
-        keys = [key for key in before | after if before.get(key) != after.get(key) and not key.startswith(NOT_COMPARED)]
         view = Glimpse(name)
-        outcome, repeated = launch(plan, replace(origin, meta=meta), target, lambda _: view, RunOptions(workers))
+        origin = replace(origin, meta=meta)
+        outcome, repeated = launch(plan, origin, target, lambda _: view, RunOptions(workers))
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
-    values = [(key, str(before.get(key, "–")), str(after.get(key, "–"))) for key in keys[:MOST_VALUES]]
-    return repeated, [RunDifference(name, *each) for each in values]
+    return repeated, _plan_differences(name, before, after)
+
+
+def _plan_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[RunDifference]:
+    """The first values by which the plans of a run and of its repetition differ."""
+    different = []
+    for key in {**before, **after}:
+        if key.startswith(NOT_COMPARED):
+            continue
+        if before.get(key) != after.get(key):
+            different.append(key)
+    listed = []
+    for key in different[:MOST_VALUES]:
+        archived = str(before.get(key, "–"))
+        repeated = str(after.get(key, "–"))
+        listed.append(RunDifference(name, key, archived, repeated))
+    return listed
 
 
 def _compare(
@@ -228,39 +264,49 @@ def _compare(
         reasons = inexact(original, history)
         if reasons:
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
-        result_of_run = expected_run(history, expected.target, {})
-        yield from differences(name, expected.runs[archived.run], result_of_run, exact=not reasons)
+        of_repetition = expected_run(history, expected.target, {})
+        yield from differences(name, expected.runs[archived.run], of_repetition, exact=not reasons)
 
 
 def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The values in nested mappings and lists, by their paths."""
-    if isinstance(data, Mapping | list) and data:
-        for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
-            yield from _values(value, f"{path}.{key}")
-    else:
+    is_nested = isinstance(data, Mapping | list)
+    if not is_nested or not data:
         yield path, data
+        return
+    entries: Iterable[tuple[Any, Any]]
+    if isinstance(data, Mapping):
+        entries = data.items()
+    else:
+        entries = enumerate(data)
+    for key, value in entries:
+        yield from _values(value, f"{path}.{key}")
 
 
 def _plugin(name: str, run: RunDirectory) -> PluginSource:
     """The source of a plug-in: the copy of a file in the archive, or the installed module."""
     if name.endswith(".py"):
-        return replace(find(PurePath(name).name, run.plugins), name=name)
+        source = find(PurePath(name).name, run.plugins)
+        return replace(source, name=name)
     return find(name, Path())
 
 
 def print_reproduction(result: Reproduction, console: Console) -> None:
     """Print the differences, what was not possible and why, the code that needs trust, and the state."""
     if result.differences:
-        rows = [
-            tuple(map(text.visible, (each.run, each.figure, each.expected, each.actual))) for each in result.differences
-        ]
+        rows = []
+        for difference in result.differences:
+            cells = (difference.run, difference.figure, difference.expected, difference.actual)
+            rows.append(tuple(map(text.visible, cells)))
         write_table(console, ("run", "figure", "expected", "actual"), rows)
         write(console, "")
-    entries = [("not possible", text.visible(each)) for each in result.impossible]
-    entries += [("code", text.visible(each)) for each in result.code]
-    entries += [("tolerances", text.visible(each)) for each in result.inexact]
+    entries = [("not possible", text.visible(reason)) for reason in result.impossible]
+    entries += [("code", text.visible(line)) for line in result.code]
+    entries += [("tolerances", text.visible(reason)) for reason in result.inexact]
     if result.runs:
-        exact = len(result.runs) - len(result.inexact)
-        compared = f"{exact} to the last bit, {len(result.inexact)} within tolerances"
+        within = len(result.inexact)
+        exact = len(result.runs) - within
+        compared = f"{exact} to the last bit, {within} within tolerances"
         entries.append(("compared", f"{compared}, in {result.runs[0].parent}"))
-    write_entries(console, [*entries, ("result", result.state)])
+    entries.append(("result", result.state))
+    write_entries(console, entries)

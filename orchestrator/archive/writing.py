@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
+from typing import Any
 
 from orchestrator.archive import crate
 from orchestrator.archive.crate import ArchivedRun, Content
@@ -91,11 +92,10 @@ def archive(
     if table is not None:
         with using_record(table.parent):
             sweep = read_table(table)
-            written = [path for name in SWEEP_FILES if _is_own(path := table.resolve().parent / name)]
-            files = {path.name.removeprefix("."): path for path in written}
-            target = sweep["target"] and Target.model_validate(sweep["target"])
-            runs_of = [each["run"] for case in sweep["cases"] for each in case["runs"]]  # cases may share a run
-            done = len(runs_of) - runs_of.count(None)
+            files |= _files_of_sweep(table.resolve().parent)
+            if sweep["target"]:
+                target = Target.model_validate(sweep["target"])
+            done = _runs_done(sweep)
             planned = sweep["planned"]
         if done != planned:
             raise RunError(f"{name} has {done} of {planned} runs: complete it with `sweep`")
@@ -106,20 +106,44 @@ def archive(
             run_archived, own = _archived(directory, target, tolerances or {}, installed, Path(temporary))
             archived.append(run_archived)
             files |= own
-        known = {figure for each in archived for figure in each.expected.figures}
+        known = set[str]()
+        for archived_run in archived:
+            known |= archived_run.expected.figures.keys()
         for figure in (tolerances or {}).keys() - known:
             raise MistakeError(f"tolerance: {unknown(f'figure of {name}', figure, sorted(known))}")
-        package = f"edgebed{'[learning]' * any(each.data for each in archived)}=={version('edgebed')}"
-        expected = Expected(target=target, runs={each.directory.run: each.expected for each in archived})
+        extra = "[learning]" if any(archived_run.data for archived_run in archived) else ""
+        package = f"edgebed{extra}=={version('edgebed')}"
+        results = {archived_run.directory.run: archived_run.expected for archived_run in archived}
+        expected = Expected(target=target, runs=results)
         files |= {
             FILE: _json(expected.model_dump(mode="json")),
             "environment.json": _json(installed),
             "constraints.txt": constraints(installed).encode(),
             "reproduce.sh": SCRIPT.replace("PACKAGE", package).encode(),
         }
-        files[crate.METADATA] = crate.describe(name, files, archived, version("edgebed"), authors, license)
+        description = crate.describe(name, files, archived, version("edgebed"), authors, license)
+        files[crate.METADATA] = description
         _write(place, files)
     return place
+
+
+def _files_of_sweep(folder: Path) -> dict[str, Content]:
+    files: dict[str, Content] = {}
+    for name in SWEEP_FILES:
+        path = folder / name
+        if _is_own(path):
+            files[name.removeprefix(".")] = path
+    return files
+
+
+def _runs_done(sweep: Mapping[str, Any]) -> int:
+    """The number of runs that a sweep has. Cases may share a run."""
+    done = 0
+    for case in sweep["cases"]:
+        for row in case["runs"]:
+            if row["run"] is not None:
+                done += 1
+    return done
 
 
 def _archived(
@@ -157,9 +181,15 @@ def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
     paths = [own.path / name for name in RUN_FILES]
-    paths += sorted((own.path / trace_files.FOLDER).rglob("*")) + sorted(own.plugins.rglob("*"))
-    files: dict[str, Content] = {f"{run.folder}{path.relative_to(own.path)}": path for path in paths if _is_own(path)}
-    return files | {f"{run.folder}{DATABASE}": temporary / DATABASE}
+    paths += sorted((own.path / trace_files.FOLDER).rglob("*"))
+    paths += sorted(own.plugins.rglob("*"))
+    files: dict[str, Content] = {}
+    for path in paths:
+        if _is_own(path):
+            relative = path.relative_to(own.path)
+            files[f"{run.folder}{relative}"] = path
+    files[f"{run.folder}{DATABASE}"] = temporary / DATABASE
+    return files
 
 
 def _is_own(path: Path) -> bool:
@@ -170,11 +200,16 @@ def _is_own(path: Path) -> bool:
 def files_of_programs(folder: Path) -> dict[str, Content]:
     """The scenario's folder, as hosts get it. RunError if it has links."""
     refuse_large(folder)
+    files: dict[str, Content] = {}
     paths = list(entries(folder))
-    links = [path for path in paths if path.is_symlink()]
-    if links:
-        raise RunError(f"{links[0]} is a link, which an archive cannot contain: replace it with a copy")
-    return {f"{SCENARIO_FOLDER}/{path.relative_to(folder)}": path for path in paths if path.is_file()}
+    for path in paths:
+        if path.is_symlink():
+            raise RunError(f"{path} is a link, which an archive cannot contain: replace it with a copy")
+    for path in paths:
+        if path.is_file():
+            relative = path.relative_to(folder)
+            files[f"{SCENARIO_FOLDER}/{relative}"] = path
+    return files
 
 
 def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
@@ -187,7 +222,8 @@ def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
 
 def _refuse_changed_packages(history: History, installed: Packages) -> None:
     for name, used in history.meta.get("packages", {}).items():
-        if used != (current := installed.get(name, {}).get("version")):
+        current = installed.get(name, {}).get("version")
+        if used != current:
             raise RunError(
                 f"{history.run} used {name} {used}, but {current or 'none'} is installed: run it again, or archive it "
                 "where it ran"
@@ -198,23 +234,40 @@ def _refuse_changed_packages(history: History, installed: Packages) -> None:
 def packages() -> Packages:
     """Version and hash of each installed package, by name. The hash covers the hashes of its files in RECORD, without
     files that an installer adds; "" if there are none. What a failed uninstallation left has no name."""
-    found = {each.name: each for each in reversed([*distributions()]) if each.name}  # Python imports the first one
-    installed = {name: {"version": each.version, "sha256": _hash(each)} for name, each in found.items()}
-    return dict(sorted(installed.items(), key=lambda each: each[0].lower()))
+    by_name = {}
+    for package in reversed([*distributions()]):  # Python imports the first one
+        if package.name:
+            by_name[package.name] = package
+    installed = {}
+    for name in sorted(by_name, key=str.lower):
+        package = by_name[name]
+        installed[name] = {"version": package.version, "sha256": _hash(package)}
+    return installed
 
 
 def _hash(package: Distribution) -> str:
-    files = [each for each in package.files or () if each.hash is not None and ".." not in each.parts]
-    lines = sorted(f"{each} {each.hash}" for each in files if not each.parts[0].endswith(".dist-info"))
-    if lines:
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    return ""
+    lines = []
+    for file in package.files or ():
+        outside = ".." in file.parts
+        if file.hash is None or outside or file.parts[0].endswith(".dist-info"):
+            continue
+        lines.append(f"{file} {file.hash}")
+    if not lines:
+        return ""
+    text = "\n".join(sorted(lines))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def constraints(installed: Packages) -> str:
     """The versions for pip's option --constraint, without edgebed and without labels of builds such as +cpu."""
-    versions = {name: each["version"].partition("+")[0] for name, each in installed.items() if name != "edgebed"}
-    return "".join(f"{name}=={version}\n" for name, version in versions.items() if version)
+    lines = []
+    for name, package in installed.items():
+        if name == "edgebed":
+            continue
+        version, _, _ = package["version"].partition("+")
+        if version:
+            lines.append(f"{name}=={version}\n")
+    return "".join(lines)
 
 
 def _write(place: Path, files: Mapping[str, Content]) -> None:
@@ -236,4 +289,5 @@ def _write(place: Path, files: Mapping[str, Content]) -> None:
 
 
 def _json(value: object) -> bytes:
-    return (json.dumps(value, indent=1) + "\n").encode()
+    text = json.dumps(value, indent=1)
+    return f"{text}\n".encode()

@@ -34,11 +34,11 @@ class Store(Protocol):
         """Where the store has the run; None if it does not have it."""
 
     def write(self, history: History) -> str:
-        """Write the run as far as it is recorded, and return where it lies. AlreadyThereError if the store has it."""
+        """Write the run as far as it is recorded, and return its place. AlreadyThereError if the store has it."""
 
 
 class Tracker(Protocol):
-    """One run in a store that is written while the run goes on."""
+    """One run in a store that is written during the run."""
 
     def add(self, scalars: Iterable[Scalar]) -> None:
         """Write scalars, so that readers see them."""
@@ -51,4 +51,4 @@ class TrackingStore(Store, Protocol):
     """A store whose readers can follow a run."""
 
     def begin(self, history: History) -> Tracker:
-        """Begin the run in the store. AlreadyThereError if the store has it."""
+        """Start the run in the store. AlreadyThereError if the store has it."""

@@ -1,8 +1,8 @@
 """Runs as event files, which TensorBoard reads. Each run of edgebed is one run in TensorBoard.
 
-The steps are rounds. The wall time of a value is the time at which the run began plus the run's time, which is virtual
-for simulated runs. tensorboard's own writer of records writes the files. It needs neither torch nor TensorFlow, and
-starts no thread.
+The steps are rounds. The wall time of a value is the start of the run plus the run's time, which is virtual for
+simulated runs. tensorboard's own writer of records writes the files. It needs neither torch nor TensorFlow, and starts
+no thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_NAME = 100  # characters of a folder
 
 
 class EventFileStore:
-    """A folder for `tensorboard --logdir`. The runs of a sweep lie below ``<sweep>/<case>``."""
+    """A folder for `tensorboard --logdir`. The runs of a sweep are below ``<sweep>/<case>``."""
 
     def __init__(self, place: str) -> None:
         self._folder = Path(place)
@@ -53,9 +53,9 @@ class EventFileStore:
         return str(place)
 
     def begin(self, history: History) -> EventFile:
-        there = self.find(history)
-        if there is not None:
-            raise AlreadyThereError(history.run, there)
+        existing = self.find(history)
+        if existing is not None:
+            raise AlreadyThereError(history.run, existing)
         return EventFile(self._place(history), history)
 
     def _place(self, history: History) -> Path:
@@ -68,7 +68,8 @@ class EventFile:
     """The event file of one run. Every method raises PlaceError if the file cannot be written."""
 
     def __init__(self, folder: Path, history: History) -> None:
-        self._folder, self._epoch = folder, epoch(history)
+        self._folder = folder
+        self._epoch = epoch(history)
         self._event = imported("tensorboard.compat.proto.event_pb2", EXTRA).Event
         self._summary = imported("tensorboard.compat.proto.summary_pb2", EXTRA).Summary
         self._text = imported("tensorboard.plugins.text.summary_v2", EXTRA).text_pb
@@ -86,16 +87,19 @@ class EventFile:
         with self._writing():
             for scalar in scalars:
                 value = self._summary.Value(tag=scalar.tag, simple_value=scalar.value)
-                self._put(scalar.t, step=scalar.step, summary=self._summary(value=[value]))
+                summary_of_value = self._summary(value=[value])
+                self._put(scalar.t, step=scalar.step, summary=summary_of_value)
             self._writer.flush()
 
     def finish(self, history: History) -> None:
         with self._writing():
-            self._put(history.seconds, summary=self._text("verdict", _verdict(history)))
+            text = self._text("verdict", _verdict(history))
+            self._put(history.seconds, summary=text)
             self._writer.close()
 
     def _put(self, t: float, **fields: Any) -> None:
-        self._writer.write(self._event(wall_time=self._epoch + t, **fields).SerializeToString())
+        event = self._event(wall_time=self._epoch + t, **fields)
+        self._writer.write(event.SerializeToString())
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -112,22 +116,25 @@ class EventFile:
 
 def _folder(name: str) -> str:
     """The name of a sweep or a case as that of a folder."""
-    return name.replace("/", "_").replace("..", "_")[:LONGEST_NAME]
+    plain = name.replace("/", "_").replace("..", "_")
+    return plain[:LONGEST_NAME]
 
 
 def _scenario(history: History) -> str:
-    """The scenario as given, as a code block of Markdown."""
+    """The scenario as written, as a code block of Markdown."""
+    file = RunDirectory(history.directory).scenario
     try:
-        text = read_untrusted(RunDirectory(history.directory).scenario, LONGEST_DOCUMENT).decode()
+        text = read_untrusted(file, LONGEST_DOCUMENT).decode()
     except (OSError, UnicodeDecodeError):
         return "The file scenario.yaml of the run cannot be read."
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
 def _verdict(history: History) -> str:
-    found = summary(history)
-    lines = [f"**{found['verdict']}**", "", "| check | verdict | detail |", "|---|---|---|"]
-    for each in found["checks"]:
-        cells = [each[key].replace("|", "&#124;") for key in ("name", "verdict", "detail")]
+    result = summary(history)
+    lines = [f"**{result['verdict']}**", "", "| check | verdict | detail |", "|---|---|---|"]
+    for check in result["checks"]:
+        values = (check["name"], check["verdict"], check["detail"])
+        cells = [value.replace("|", "&#124;") for value in values]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

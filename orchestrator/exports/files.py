@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
@@ -44,18 +44,15 @@ class FileStore:
 
     def write(self, history: History) -> str:
         """Write a file for each table, or none at all. PlaceError if there is no room."""
-        there = self.find(history)
-        if there is not None:
-            raise AlreadyThereError(history.run, there)
+        existing = self.find(history)
+        if existing is not None:
+            raise AlreadyThereError(history.run, existing)
         place = self._folder / history.run
         try:
-            place.mkdir(parents=True, exist_ok=True)  # another format may lie there
+            place.mkdir(parents=True, exist_ok=True)  # another format may be in it
             for name, table in TABLES.items():
-                kinds = columns(table.row).values()
-                rows = [
-                    [json.dumps(value) if kind is None else value for kind, value in zip(kinds, row, strict=True)]
-                    for row in table.read(history)
-                ]
+                kinds = [*columns(table.row).values()]
+                rows = [_cells(row, kinds) for row in table.read(history)]
                 self._write_table(place / f"{name}.{self._suffix}", table, rows)
         except BaseException as error:
             remove(place, f"*.{self._suffix}")
@@ -65,6 +62,16 @@ class FileStore:
                 ) from None
             raise
         return str(place)
+
+
+def _cells(row: Row, kinds: Sequence[type | None]) -> list[Any]:
+    """The values of a row; those of columns without a plain type are JSON text."""
+    cells = []
+    for kind, value in zip(kinds, row, strict=True):
+        if kind is None:
+            value = json.dumps(value)
+        cells.append(value)
+    return cells
 
 
 def csv_store(place: str) -> FileStore:
@@ -79,9 +86,13 @@ def parquet_store(place: str) -> FileStore:
 
     def write(path: Path, table: Table, rows: Sequence[Row]) -> None:
         kinds = columns(table.row)
-        schema = arrow.schema([(name, arrow.type_for_alias(PLAIN.get(kind, "string"))) for name, kind in kinds.items()])
-        found = [dict(zip(kinds, row, strict=True)) for row in rows]
-        parquet.write_table(arrow.Table.from_pylist(found, schema=schema), path)
+        types = []
+        for name, kind in kinds.items():
+            alias = PLAIN.get(kind, "string")
+            types.append((name, arrow.type_for_alias(alias)))
+        named_rows = [dict(zip(kinds, row, strict=True)) for row in rows]
+        arrow_table = arrow.Table.from_pylist(named_rows, schema=arrow.schema(types))
+        parquet.write_table(arrow_table, path)
 
     return FileStore(Path(place), "parquet", write)
 
@@ -93,12 +104,19 @@ def columns(row: type[NamedTuple]) -> dict[str, type | None]:
 
 def _kind(hint: Any) -> type | None:
     if isinstance(hint, UnionType):
-        (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
-    return hint if hint in PLAIN else None
+        (hint,) = (member for member in typing.get_args(hint) if member is not type(None))
+    if hint in PLAIN:
+        return cast(type, hint)
+    return None
 
 
 def _write_csv(path: Path, table: Table, rows: Sequence[Row]) -> None:
     with path.open("x", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns(table.row))
-        writer.writerows(["NaN" if value != value else value for value in row] for row in rows)
+        for row in rows:
+            cells = []
+            for value in row:
+                is_nan = value != value
+                cells.append("NaN" if is_nan else value)
+            writer.writerow(cells)

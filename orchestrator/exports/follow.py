@@ -36,7 +36,7 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
     over = False
     while not over:
         over = ended(pause)
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             history = History.open(directory)
         except RecordError:
@@ -44,18 +44,22 @@ def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]
                 return  # the run was removed because nothing of it was started
             raise
         with history:
-            if tracker is None and (history.outcome is not None or history.states()):
-                try:
-                    tracker = store.begin(history)
-                except AlreadyThereError:
-                    return
+            if tracker is None:
+                has_started = history.outcome is not None or history.states()
+                if has_started:
+                    try:
+                        tracker = store.begin(history)
+                    except AlreadyThereError:
+                        return
             if tracker is not None:
-                tracker.add(unwritten.among(scalars(history)))
+                new = unwritten.among(scalars(history))
+                tracker.add(new)
                 if over:
                     while history.status == "running":  # the input of one that is killed may close before its lock
                         time.sleep(GLANCE)
                     tracker.finish(history)
-        pause = max(EVERY, (time.monotonic() - began) / SHARE)
+        taken = time.monotonic() - started
+        pause = max(EVERY, taken / SHARE)
 
 
 def input_ends(seconds: float) -> bool:
@@ -69,7 +73,8 @@ def main(arguments: list[str]) -> int:
     os.nice(19)
     directory, destination = arguments
     try:
-        follow(Path(directory), Destination.parse(destination).open_tracking(), input_ends)
+        store = Destination.parse(destination).open_tracking()
+        follow(Path(directory), store, input_ends)
     except (OrchestratorError, OSError) as error:
         print(str(error).replace("\n", " "), flush=True)
         return 1

@@ -1,5 +1,5 @@
-"""The forms in which results leave edgebed, by name, and the places that take them. The libraries that only exports
-need are extras of edgebed, and are imported only when they are asked for."""
+"""The formats of exports, by name, and the places that take them. The libraries that only exports need are extras of
+edgebed, and are imported only for an export."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Destination:
     def parse(cls, text: str) -> Destination:
         """Read ``KIND:PLACE``, a destination that follows a run. PlaceError if it is none."""
         kind, _, place = text.partition(":")
-        known = [name for name, each in KINDS.items() if each.tracks]
+        known = [name for name, form in KINDS.items() if form.tracks]
         if kind not in known or not place:
             raise PlaceError(f"track: {text!r} is not KIND:PLACE, where KIND is {' or '.join(known)}")
         return cls(kind, place)
@@ -78,10 +78,13 @@ class Destination:
         return cast("TrackingStore", self.open())
 
 
+_DEFAULT_PORTS = {"https": 443}
+
+
 def _check_server(address: str) -> None:
     try:
         url = urlsplit(address)
-        port = url.port or (443 if url.scheme == "https" else 80)
+        port = url.port or _DEFAULT_PORTS.get(url.scheme, 80)
         with socket.create_connection((url.hostname or "", port), timeout=REACHABLE_WITHIN):
             pass
     except (OSError, ValueError) as error:
@@ -93,7 +96,8 @@ def imported(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise _missing((error.name or module).partition(".")[0], extra) from None
+        package = (error.name or module).partition(".")[0]
+        raise _missing(package, extra) from None
 
 
 def require(modules: tuple[str, ...], extra: str) -> None:

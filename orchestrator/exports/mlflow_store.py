@@ -31,8 +31,11 @@ CASE = "edgebed.case"
 VERDICT = "edgebed.verdict"
 ENDED = "edgebed.ended"
 ERROR = "edgebed.error"
-LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 8000  # characters (mlflow.utils.validation)
-METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100  # in one request
+LONGEST_KEY = 250  # characters, as the next two (mlflow.utils.validation)
+LONGEST_PARAM = 6000
+LONGEST_TAG = 8000
+METRICS_AT_ONCE = 1000  # in one request
+PARAMS_AT_ONCE = 100
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 """What MLflow reads from the environment: seconds, instead of many minutes, until a server counts as gone."""
 STATUS = {"failed": "FAILED", "interrupted": "KILLED"}  # by outcome; others are FINISHED
@@ -65,7 +68,9 @@ class MlflowStore:
     def find(self, history: History) -> str | None:
         with self.asking():
             experiment = self.client.get_experiment_by_name(_experiment(history))
-            if experiment is None or self._search(experiment.experiment_id, RUN, history.run) is None:
+            if experiment is None:
+                return None
+            if self._search(experiment.experiment_id, RUN, history.run) is None:
                 return None
         return self._where(history)
 
@@ -80,9 +85,9 @@ class MlflowStore:
         return self._where(history)
 
     def begin(self, history: History) -> MlflowRun:
-        there = self.find(history)
-        if there is not None:
-            raise AlreadyThereError(history.run, there)
+        existing = self.find(history)
+        if existing is not None:
+            raise AlreadyThereError(history.run, existing)
         with self.asking():
             return self._begun(history)
 
@@ -92,11 +97,13 @@ class MlflowStore:
         try:
             yield
         except self._refusals as error:
-            said = (str(error) or type(error).__name__).splitlines()[0]
-            raise PlaceError(f"MLflow cannot write to {self._place}: {said}") from None
+            message = str(error) or type(error).__name__
+            first_line = message.splitlines()[0]
+            raise PlaceError(f"MLflow cannot write to {self._place}: {first_line}") from None
 
     def metric(self, scalar: Scalar, epoch: float) -> Any:
-        return self._entities.Metric(_key(scalar.tag), scalar.value, _milliseconds(epoch + scalar.t), scalar.step)
+        timestamp = _milliseconds(epoch + scalar.t)
+        return self._entities.Metric(_key(scalar.tag), scalar.value, timestamp, scalar.step)
 
     def _where(self, history: History) -> str:
         return f"{self._place}, experiment {_experiment(history)}"
@@ -104,7 +111,7 @@ class MlflowStore:
     def _begun(self, history: History) -> MlflowRun:
         title = _experiment(history)
         meta = history.meta
-        began = epoch(history)
+        start = epoch(history)
         known = self.client.get_experiment_by_name(title)
         if known:
             experiment = known.experiment_id
@@ -112,39 +119,40 @@ class MlflowStore:
             experiment = self.client.create_experiment(title, self._artifacts)
         name = history.run
         parent = None
-        tags = {RUN: history.run, "mlflow.note.content": history.question}
+        texts = {RUN: history.run, "mlflow.note.content": history.question}
         if "sweep" in meta:
-            parent = self._parent(experiment, str(meta["sweep"]), began)
+            parent = self._parent(experiment, str(meta["sweep"]), start)
             name = f"{meta['case']}, seed {history.plan.get('seed')}"
-            tags |= {CASE: str(meta["case"]), "mlflow.parentRunId": parent}
-        tags = {key: value[:LONGEST_TAG] for key, value in tags.items() if value}
-        run = self.client.create_run(experiment, start_time=_milliseconds(began), tags=tags, run_name=name)
-        params = [self._entities.Param(*each) for each in _params(history.effective).items()]
-        for some in _batches(params, PARAMS_AT_ONCE):
-            self.client.log_batch(run.info.run_id, params=some)
-        return MlflowRun(self, run.info.run_id, parent, began)
+            texts |= {CASE: str(meta["case"]), "mlflow.parentRunId": parent}
+        tags = {key: value[:LONGEST_TAG] for key, value in texts.items() if value}
+        run = self.client.create_run(experiment, start_time=_milliseconds(start), tags=tags, run_name=name)
+        params = [self._entities.Param(key, value) for key, value in _params(history.effective).items()]
+        for batch in _batches(params, PARAMS_AT_ONCE):
+            self.client.log_batch(run.info.run_id, params=batch)
+        return MlflowRun(self, run.info.run_id, parent, start)
 
-    def _parent(self, experiment: str, sweep: str, began: float) -> str:
+    def _parent(self, experiment: str, sweep: str, start: float) -> str:
         """The id of the run of a sweep, which is now running, perhaps again."""
-        found = self._search(experiment, SWEEP, sweep)
-        if found is not None:
-            self.client.update_run(found, status="RUNNING")
-            return found
+        existing = self._search(experiment, SWEEP, sweep)
+        if existing is not None:
+            self.client.update_run(existing, status="RUNNING")
+            return existing
         tags = {SWEEP: sweep}
-        run = self.client.create_run(experiment, start_time=_milliseconds(began), tags=tags, run_name=sweep)
+        run = self.client.create_run(experiment, start_time=_milliseconds(start), tags=tags, run_name=sweep)
         return str(run.info.run_id)
 
     def _search(self, experiment: str, tag: str, value: str) -> str | None:
         """The id of the run with this tag."""
         quote = '"' if "'" in value else "'"
-        found = self.client.search_runs([experiment], f"tags.`{tag}` = {quote}{value}{quote}", max_results=1)
-        if found:
-            return str(found[0].info.run_id)
-        return None
+        condition = f"tags.`{tag}` = {quote}{value}{quote}"
+        runs = self.client.search_runs([experiment], condition, max_results=1)
+        if not runs:
+            return None
+        return str(runs[0].info.run_id)
 
 
 class MlflowRun:
-    """One run in a store. ``parent``: the run of its sweep, if it has one. ``epoch``: its beginning, since 1970."""
+    """One run in a store. ``parent``: the run of its sweep, if it has one. ``epoch``: its start, since 1970."""
 
     def __init__(
         self,
@@ -161,8 +169,8 @@ class MlflowRun:
     def add(self, scalars: Iterable[Scalar]) -> None:
         metrics = [self._store.metric(scalar, self._epoch) for scalar in scalars]
         with self._store.asking():
-            for some in _batches(metrics, METRICS_AT_ONCE):
-                self._store.client.log_batch(self._run, metrics=some)
+            for batch in _batches(metrics, METRICS_AT_ONCE):
+                self._store.client.log_batch(self._run, metrics=batch)
 
     def remove(self) -> None:
         """Remove the run from the store, if that is possible."""
@@ -172,11 +180,12 @@ class MlflowRun:
     def finish(self, history: History) -> None:
         client = self._store.client
         end = _milliseconds(self._epoch + history.seconds)
-        found = summary(history)
+        result = summary(history)
         directory = RunDirectory(history.directory)
         ended = "failed" if history.outcome is None else history.outcome.ended
+        tags = {VERDICT: result["verdict"], ENDED: result["ended"], ERROR: result["error"]}
         with self._store.asking():
-            for tag, value in ((VERDICT, found["verdict"]), (ENDED, found["ended"]), (ERROR, found["error"])):
+            for tag, value in tags.items():
                 if value is not None:
                     client.set_tag(self._run, tag, value[:LONGEST_TAG])
             for file in (directory.scenario, directory.report, directory.summary):
@@ -189,7 +198,7 @@ class MlflowRun:
 
 
 def _addresses(place: str) -> tuple[str, str | None]:
-    """The URI of the tracking store, and the folder of artifacts; None if the server says where they go."""
+    """The URI of the tracking store, and the folder of artifacts; None if the server decides where they go."""
     if place.startswith(SQLITE):
         folder = Path(place.removeprefix(SQLITE)).absolute().parent
     elif "://" in place:
@@ -206,25 +215,31 @@ def _addresses(place: str) -> tuple[str, str | None]:
 
 def _experiment(history: History) -> str:
     """The experiment of a run: its sweep's, or its scenario's."""
-    return str(history.meta.get("sweep") or history.plan.get("name") or "edgebed")
+    sweep = history.meta.get("sweep")
+    scenario = history.plan.get("name")
+    return str(sweep or scenario or "edgebed")
 
 
 def _params(effective: Mapping[str, Any]) -> dict[str, str]:
     """The settings as MLflow takes them; what is too long is cut."""
-    return {
-        _key(path): (value if isinstance(value, str) else json.dumps(value))[:LONGEST_PARAM]
-        for path, value in settings(effective)
-    }
+    params = {}
+    for path, value in settings(effective):
+        text = value if isinstance(value, str) else json.dumps(value)
+        params[_key(path)] = text[:LONGEST_PARAM]
+    return params
 
 
 def _key(name: str) -> str:
     """A name as MLflow takes it: letters, digits and ``_-./: `` only, and no path that leaves its folder."""
-    return posixpath.normpath(re.sub(r"[^\w\-./: ]", "_", name).lstrip("./") or "_")[:LONGEST_KEY]
+    plain = re.sub(r"[^\w\-./: ]", "_", name)
+    relative = plain.lstrip("./") or "_"
+    return posixpath.normpath(relative)[:LONGEST_KEY]
 
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _batches(found: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [found[start : start + size] for start in range(0, len(found), size)]
+def _batches(entities: Sequence[T], size: int) -> list[Sequence[T]]:
+    starts = range(0, len(entities), size)
+    return [entities[start : start + size] for start in starts]

@@ -1,7 +1,7 @@
 """The scalars of a run: named series of numbers over the rounds, from its record alone.
 
-A scalar that was once given never changes while the run goes on, and each series only grows. So a tracker, which asks
-again and again, writes what an export of the finished run writes.
+A scalar never changes once it is known, and each series only grows. So a tracker, which reads the record again and
+again, writes what an export of the finished run writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.results.traffic import volumes
 
 class Scalar(NamedTuple):
     """One value of a series. ``step`` is the round (`orchestrator.results.steps`), ``t`` the time in seconds since the
-    run began."""
+    run started."""
 
     tag: str
     step: int
@@ -35,7 +35,7 @@ def scalars(history: History) -> list[Scalar]:
 
     ``<metric>/<scope>/<node>``: each metric as the node reported it. Without rounds, reports are counted from 1.
     ``round_seconds/<node>``: the duration of each round of a leading node.
-    ``delivered_bytes/<link class>``: the bytes that the links delivered from the beginning of the training to the end
+    ``delivered_bytes/<link class>``: the bytes that the links delivered from the start of the training to the end
     of the round, headers included. The counters are read once a second and interpolated between readings.
     ``run/…``: when the run has ended: rounds, seconds, wall_seconds, overruns, bytes/<link class>.
     """
@@ -43,7 +43,7 @@ def scalars(history: History) -> list[Scalar]:
 
 
 class Unwritten:
-    """Tells which scalars are new since the last time."""
+    """Finds the scalars that are new since the last time."""
 
     def __init__(self) -> None:
         self._written: Counter[str] = Counter()
@@ -61,53 +61,66 @@ class Unwritten:
 
 
 def epoch(history: History) -> float:
-    """The time at which the run began, in seconds since 1970."""
+    """The time at which the run started, in seconds since 1970."""
     try:
-        return datetime.strptime(str(history.meta["started"]), "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        started = datetime.strptime(str(history.meta["started"]), "%Y-%m-%dT%H:%M:%S%z")
+        return started.timestamp()
     except (KeyError, ValueError):
         return time.time() - history.seconds
 
 
 def settings(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     """The settings of a scenario by dotted path. A list is one value."""
-    if isinstance(tree, dict) and (tree or not above):
-        for key, value in tree.items():
-            yield from settings(value, f"{above}.{key}" if above else str(key))
-    else:
+    is_setting = not isinstance(tree, dict) or (above and not tree)
+    if is_setting:
         yield above, tree
+        return
+    for key, value in tree.items():
+        path = f"{above}.{key}" if above else str(key)
+        yield from settings(value, path)
 
 
 def _metrics(history: History) -> Iterator[Scalar]:
     counters: defaultdict[str, StepCounter] = defaultdict(StepCounter)
     for metric in history.metrics(None):
         tag = f"{metric.name}/{metric.scope}/{metric.node}"
-        yield Scalar(tag, counters[tag].step(metric.round), metric.t, metric.value)
+        step = counters[tag].step(metric.round)
+        yield Scalar(tag, step, metric.t, metric.value)
 
 
 def _rounds(history: History) -> Iterator[Scalar]:
-    for each, end in _finished(history):
-        yield Scalar(f"round_seconds/{each.node}", each.round, end, end - each.start)
+    for row, end in _finished(history):
+        yield Scalar(f"round_seconds/{row.node}", row.round, end, end - row.start)
 
 
 def _finished(history: History) -> list[tuple[Round, float]]:
     """The finished rounds of the leading nodes, in the order of their ends."""
-    found = [(each, each.end) for each in history.rounds() if each.node in history.leaders and each.end is not None]
-    return sorted(found, key=lambda each: each[1])
+    finished = []
+    for row in history.rounds():
+        if row.node in history.leaders and row.end is not None:
+            finished.append((row, row.end))
+    return sorted(finished, key=lambda row_and_end: row_and_end[1])
 
 
 def _delivered(history: History) -> Iterator[Scalar]:
     """Rounds that all leading nodes have finished. A round counts when the counters have been read after its end."""
     ends: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for each, end in _finished(history):
-        ends[each.round].setdefault(each.node, end)
-    whole = sorted((max(of.values()), round) for round, of in ends.items() if len(of) == len(history.leaders))
-    began = history.training_began or 0.0
+    for row, end in _finished(history):
+        ends[row.round].setdefault(row.node, end)
+    of_all = []
+    for round, of_nodes in ends.items():
+        if len(of_nodes) == len(history.leaders):
+            of_all.append((max(of_nodes.values()), round))
+    of_all.sort()
+    start = history.training_began or 0.0
     over = history.outcome is not None
     for link_class, (times, totals) in sorted(volumes.delivered_bytes(history).items()):
-        covered = [(end, round) for end, round in whole if over or times[-1] >= end]
-        before, *after = np.interp([began, *(end for end, _ in covered)], times, totals)
-        for (end, round), total in zip(covered, after, strict=True):
-            yield Scalar(f"delivered_bytes/{link_class}", round, end, float(total - before))
+        covered = [(end, round) for end, round in of_all if over or times[-1] >= end]
+        moments = [start, *(end for end, _ in covered)]
+        delivered = np.interp(moments, times, totals)
+        for (end, round), total in zip(covered, delivered[1:], strict=True):
+            since_start = float(total - delivered[0])
+            yield Scalar(f"delivered_bytes/{link_class}", round, end, since_start)
 
 
 def _totals(history: History) -> Iterator[Scalar]:
@@ -116,9 +129,14 @@ def _totals(history: History) -> Iterator[Scalar]:
         return
     rounds = history.rounds_done()
     seconds = history.seconds
-    found: dict[str, float] = {"rounds": rounds, "seconds": seconds, "overruns": len(history.events("overrun"))}
+    values: dict[str, float] = {
+        "rounds": rounds,
+        "seconds": seconds,
+        "overruns": len(history.events("overrun")),
+    }
     if outcome.wall is not None:
-        found["wall_seconds"] = outcome.wall
-    found |= {f"bytes/{name}": count for name, count in sorted(volumes.bytes_by_class(history).items())}
-    for name, value in found.items():
+        values["wall_seconds"] = outcome.wall
+    for link_class, count in sorted(volumes.bytes_by_class(history).items()):
+        values[f"bytes/{link_class}"] = count
+    for name, value in values.items():
         yield Scalar(f"run/{name}", rounds, seconds, value)

@@ -9,6 +9,7 @@ import argparse
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.population.availability import DAY, DayAndNight
 from orchestrator.population.table import HEADER
@@ -19,35 +20,50 @@ STEP = 300.0  # s between two looks at the model
 def stays(model: DayAndNight, seconds: float) -> list[list[tuple[float, float]]]:
     """When each client is available, to `STEP` seconds."""
     looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
-    changes = [np.flatnonzero(np.diff(np.concatenate([[0], there, [0]]))) * STEP for there in looks.T]
-    return [list(zip(each[::2].tolist(), each[1::2].tolist(), strict=True)) for each in changes]
+    return [_stays_of(available) for available in looks.T]
+
+
+def _stays_of(available: NDArray[np.bool_]) -> list[tuple[float, float]]:
+    """The stays of one client, from whether it is available at each look."""
+    from_away_to_away = np.concatenate([[0], available, [0]])
+    changes = np.flatnonzero(np.diff(from_away_to_away)) * STEP
+    begins = changes[::2].tolist()
+    ends = changes[1::2].tolist()
+    return list(zip(begins, ends, strict=True))
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    model = parser.add_subparsers(dest="kind", required=True).add_parser("day-and-night")
-    model.add_argument("--devices", type=int, default=300)
-    model.add_argument("--days", type=int, default=7)
-    model.add_argument("--seed", type=int, default=1)
-    model.add_argument("--only-available", action="store_true", help="leave out devices that are never available")
-    options = parser.parse_args(words)
-    command = " ".join(f"--{name} {getattr(options, name)}" for name in ("devices", "days", "seed"))
-    command += " --only-available" if options.only_available else ""
+    options = _parser().parse_args(words)
+    command = f"--devices {options.devices} --days {options.days} --seed {options.seed}"
+    if options.only_available:
+        command += " --only-available"
     period = options.days * DAY
-    found = stays(DayAndNight(options.devices, options.seed), period)
+    model = DayAndNight(options.devices, options.seed)
+    devices = stays(model, period)
     print(f"# made by: python -m orchestrator.population day-and-night {command}")
-    away = found.count([])
+    away = devices.count([])
     if away and not options.only_available:
-        note = f"{away} of {len(found)} devices are never available"
+        note = f"{away} of {len(devices)} devices are never available"
         print(f"# {note}")
         print(f"note: {note}", file=sys.stderr)
     print(",".join(HEADER))
-    for device, times in enumerate(found):
+    for device, times in enumerate(devices):
         for begin, end in times:
             print(f"{device},{begin:.15g},{end:.15g},{period:.15g}")
         if not times and not options.only_available:
             print(f"{device},,,{period:.15g}")
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    model = kinds.add_parser("day-and-night")
+    model.add_argument("--devices", type=int, default=300)
+    model.add_argument("--days", type=int, default=7)
+    model.add_argument("--seed", type=int, default=1)
+    model.add_argument("--only-available", action="store_true", help="leave out devices that are never available")
+    return parser
 
 
 if __name__ == "__main__":

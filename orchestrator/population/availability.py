@@ -1,7 +1,7 @@
-"""When the clients of a population are there, as a function of the seed, the client and the time.
+"""When the clients of a population are available, as a function of the seed, the client and the time.
 
 Times are in seconds since the start of the training. Nothing is kept for each moment: a client's day is made from a
-hash of seed, client and day whenever somebody asks.
+hash of seed, client and day at each request.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Times = NDArray[np.float64]
 
 
 class Availability(Protocol):
-    """Who is there, and until when."""
+    """Which clients are available, and until when."""
 
     def there(self, t: float) -> Flags:
-        """Whether each client is there at ``t``."""
+        """Whether each client is available at ``t``."""
 
     def until(self, client: int, t: float) -> float:
-        """The end of the stay of a client that is there at ``t``; infinity if it has none."""
+        """The end of the stay of a client that is available at ``t``; infinity if it has none."""
 
     def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
 class Always:
-    """All clients are always there."""
+    """All clients are always available."""
 
     clients: int
 
@@ -65,10 +65,15 @@ class FromTrace:
 
     def there(self, t: float) -> Flags:
         table = self.table
-        since: Any = t % self._common if self._common else (t % table.period)[table.device]
-        now = np.zeros(table.devices, bool)
-        now[table.device[(table.begin <= since) & (since < table.end)]] = True
-        return now[self.device]
+        since: Any
+        if self._common:
+            since = t % self._common
+        else:
+            since = (t % table.period)[table.device]
+        is_on = (table.begin <= since) & (since < table.end)
+        available = np.zeros(table.devices, bool)
+        available[table.device[is_on]] = True
+        return available[self.device]
 
     def until(self, client: int, t: float) -> float:
         table = self.table
@@ -79,7 +84,8 @@ class FromTrace:
         ends = table.end[first:last]
         since = t % period  # as in `there`: another sum of rounded numbers may be in another stay
         passed = t - since
-        place = int(np.searchsorted(begins, since, side="right")) - 1
+        started = int(np.searchsorted(begins, since, side="right"))
+        place = started - 1
         for _ in range(len(begins)):  # stays that follow one another without a gap are one
             end = passed + float(ends[place])
             place += 1
@@ -101,13 +107,14 @@ class FromTrace:
     @cached_property
     def device(self) -> NDArray[np.int64]:
         """The device of each client."""
-        random = np.random.default_rng(derive_seed(self.seed, "availability"))
+        seed = derive_seed(self.seed, "availability")
+        random = np.random.default_rng(seed)
         return random.integers(self.table.devices, size=self.clients)
 
     def to_json(self) -> dict[str, Any]:
-        return {"trace": self.table.name, "sha256": self.table.sha256, "repeat": self.table.repeat} | effect(
-            self.table, self.device
-        )
+        table = self.table
+        source = {"trace": table.name, "sha256": table.sha256, "repeat": table.repeat}
+        return source | effect(table, self.device)
 
 
 def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, float | None]:
@@ -118,34 +125,49 @@ def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, floa
     device = table.device[stays]
     begin = table.begin[stays]
     end = table.end[stays]
-    here = np.zeros(table.devices, bool)
-    here[device[begin == 0]] = True
-    lasting = here[device] & (end == table.period[device])  # continues in the next period
-    if here[used].all():
-        times = np.concatenate([begin[begin > 0], end[~lasting]])
+    at_start = np.zeros(table.devices, bool)
+    at_start[device[begin == 0]] = True
+    to_the_end = end == table.period[device]
+    lasting = at_start[device] & to_the_end  # continues in the next period
+    if at_start[used].all():
+        changes = np.concatenate([begin[begin > 0], end[~lasting]])
     else:
-        times = np.zeros(1)
-    return {key: float(found.min()) if len(found) else None for key, found in (("first", begin), ("change", times))}
+        changes = np.zeros(1)
+    return {"first": _earliest(begin), "change": _earliest(changes)}
+
+
+def _earliest(times: Times) -> float | None:
+    if not len(times):
+        return None
+    return float(times.min())
+
+
+def _default_time_zones() -> dict[float, float]:
+    return {-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4}
+
+
+Stays = tuple[Times, Times]
+"""The begin and the end of one stay of each of some clients."""
 
 
 @dataclass(frozen=True)
 class DayAndNight:
-    """Clients that are there while they are plugged in and on Wi-Fi.
+    """Clients that are available while they are plugged in and on Wi-Fi.
 
-    A share ``wifi`` of them has Wi-Fi where they charge; the others never come. A client is plugged in on a share of
-    ``nights``, at ``bedtime`` by its own clock and for ``sleep``, both with the standard deviation ``spread``, and on a
-    share of days for one more charge with an exponential length of mean ``day_charge``. Its day goes from noon to noon,
-    and a charge ends at noon at the latest. ``time_zones``: shares of clients by seconds east of UTC. ``start``: the
-    time of day in UTC at t = 0. Times are in seconds.
+    A share ``wifi`` of them has Wi-Fi where they charge; the others are never available. A client is plugged in on a
+    share of ``nights``, at ``bedtime`` by its own clock and for ``sleep``, both with the standard deviation ``spread``,
+    and on a share of days for one more charge with an exponential length of mean ``day_charge``. Its day goes from noon
+    to noon, and a charge ends at noon at the latest. ``time_zones``: shares of clients by seconds east of UTC.
+    ``start``: the time of day in UTC at t = 0. Times are in seconds.
 
     The form is that of K. Bonawitz et al., "Towards Federated Learning at Scale: System Design", MLSys 2019: devices
-    take part while idle, charging and on an unmetered network, and four times as many are there at night as by day.
+    take part while idle, charging and on an unmetered network, and four times as many are available at night as by day.
     """
 
     clients: int
     seed: int
     start: float = 20 * HOUR
-    time_zones: Mapping[float, float] = field(default_factory=lambda: {-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4})
+    time_zones: Mapping[float, float] = field(default_factory=_default_time_zones)
     wifi: float = 0.9
     nights: float = 0.8
     bedtime: float = 23 * HOUR
@@ -155,74 +177,95 @@ class DayAndNight:
     day_charge: float = 40 * 60.0
 
     def there(self, t: float) -> Flags:
-        everybody = np.arange(self.clients)
-        now, stays = self._stays(everybody, t)
-        found = np.zeros(self.clients, bool)
+        now, stays = self._stays(np.arange(self.clients), t)
+        available = np.zeros(self.clients, bool)
         for begin, end in stays:
-            found |= (begin <= now) & (now < end)
-        return found
+            available |= (begin <= now) & (now < end)
+        return available
 
     def until(self, client: int, t: float) -> float:
         end = t
         for _ in range(100):  # stays that overlap or follow one another are one
             now, stays = self._stays(np.array([client]), end)
-            latest = max((float(last[0]) for first, last in stays if first[0] <= now[0] < last[0]), default=None)
-            if latest is None:
+            moment = float(now[0])
+            ends = []
+            for begin_of_stay, end_of_stay in stays:
+                if begin_of_stay[0] <= now[0] < end_of_stay[0]:
+                    ends.append(float(end_of_stay[0]))
+            if not ends:
                 return end
-            end += max(latest - float(now[0]), 1e-3)
+            end += max(max(ends) - moment, 1e-3)
         return end
 
-    def _stays(self, clients: NDArray[np.int64], t: float) -> tuple[Times, list[tuple[Times, Times]]]:
+    def _stays(self, clients: NDArray[np.int64], t: float) -> tuple[Times, list[Stays]]:
         """For each client: the seconds since noon of its clock, and the two stays of its day in the same seconds."""
         since = t + self.start + self._zones[clients] - NOON
         day = np.floor(since / DAY)
+        number_of_day = day.astype(np.int64)
 
         def draw(purpose: str) -> Times:
-            return hashed(derive_seed(self.seed, "availability", purpose), clients, day.astype(np.int64))
+            seed = derive_seed(self.seed, "availability", purpose)
+            return hashed(seed, clients, number_of_day)
 
+        def stay(begin: Times, length: Times, happens: Flags) -> Stays:
+            end = np.minimum(begin + length, DAY)
+            return begin, np.where(happens, end, 0.0)
+
+        connected = self._connected[clients]
         bedtime = (self.bedtime - NOON) % DAY
         begin = np.clip(bedtime + self.spread * normal(draw("bed"), draw("bed-2")), 0, DAY)
-        length = np.maximum(self.sleep + self.spread * normal(draw("sleep"), draw("sleep-2")), SHORTEST)
-        plugged = (draw("night") < self.nights) & self._connected[clients]
-        night = begin, np.where(plugged, np.minimum(begin + length, DAY), 0.0)
+        asleep = self.sleep + self.spread * normal(draw("sleep"), draw("sleep-2"))
+        plugged = (draw("night") < self.nights) & connected
+        night = stay(begin, np.maximum(asleep, SHORTEST), plugged)
         begin = DAY * draw("when")
         length = -self.day_charge * np.log(draw("long"))
-        charged = (draw("charge") < self.day_charges) & self._connected[clients]
-        return since - DAY * day, [night, (begin, np.where(charged, np.minimum(begin + length, DAY), 0.0))]
+        charged = (draw("charge") < self.day_charges) & connected
+        return since - DAY * day, [night, stay(begin, length, charged)]
 
     @cached_property
     def _zones(self) -> Times:
         """The seconds east of UTC of each client."""
         zones = np.array(list(self.time_zones))
         limits = np.cumsum(list(self.time_zones.values()))
-        drawn = hashed(derive_seed(self.seed, "availability", "zone"), np.arange(self.clients))
-        return zones[np.minimum(np.searchsorted(limits, drawn, side="right"), len(zones) - 1)]
+        seed = derive_seed(self.seed, "availability", "zone")
+        drawn = hashed(seed, np.arange(self.clients))
+        places = np.searchsorted(limits, drawn, side="right")
+        last = len(zones) - 1  # the shares may sum to less than 1, by rounding
+        return zones[np.minimum(places, last)]
 
     @cached_property
     def _connected(self) -> Flags:
-        return hashed(derive_seed(self.seed, "availability", "wifi"), np.arange(self.clients)) < self.wifi
+        seed = derive_seed(self.seed, "availability", "wifi")
+        return hashed(seed, np.arange(self.clients)) < self.wifi
 
     def to_json(self) -> dict[str, Any]:
-        settings = {key: value for key, value in asdict(self).items() if key not in ("clients", "seed")}
-        zones = {f"{seconds / HOUR:g}h": share for seconds, share in self.time_zones.items()}
-        return {"day-and-night": settings | {"time_zones": zones}}
+        settings = asdict(self)
+        del settings["clients"]
+        del settings["seed"]
+        settings["time_zones"] = {f"{seconds / HOUR:g}h": share for seconds, share in self.time_zones.items()}
+        return {"day-and-night": settings}
 
 
 def hashed(seed: int, clients: NDArray[np.int64], day: NDArray[np.int64] | int = 0) -> Times:
     """A number of (0, 1) for each client and day: SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) of both."""
     with np.errstate(over="ignore"):
         x = clients.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        x = _mixed(x) + np.asarray(day).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
-        return ((_mixed(x) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        of_day = np.asarray(day).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+        x = _mixed(x) + of_day
+        highest_53_bits = _mixed(x) >> np.uint64(11)
+        return (highest_53_bits.astype(np.float64) + 0.5) * 2.0**-53
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x = x ^ (x >> np.uint64(30))
+    x = x * np.uint64(0xBF58476D1CE4E5B9)
+    x = x ^ (x >> np.uint64(27))
+    x = x * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def normal(one: Times, other: Times) -> Times:
     """Standard normal numbers from two uniform ones (G. Box, M. Muller, 1958)."""
-    found: Times = np.sqrt(-2 * np.log(one)) * np.cos(2 * np.pi * other)
-    return found
+    radius = np.sqrt(-2 * np.log(one))
+    standard: Times = radius * np.cos(2 * np.pi * other)
+    return standard

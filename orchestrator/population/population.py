@@ -15,7 +15,7 @@ from netem.profile import LinkProfile
 from node.assignment import derive_seed
 from node.parameters import Parameters
 from orchestrator.population.availability import Availability
-from orchestrator.population.selection import SELECTIONS
+from orchestrator.population.selection import kind_of
 
 Ways = tuple[tuple[Crossing, ...], tuple[Crossing, ...]]
 """The channels that a client's link crosses towards the cloud and from it."""
@@ -71,7 +71,7 @@ class Population:
     """``size`` clients, of which ``asked`` are selected for a round that ends when ``selected`` have answered. If the
     algorithm is ``asynchronous``, both are the number of clients that take part at a time.
 
-    Either ``hardware`` or ``speed`` says how fast they are. ``paired``: the entries of ``hardware`` and ``links`` are
+    Either ``hardware`` or ``speed`` sets how fast they are. ``paired``: the entries of ``hardware`` and ``links`` are
     rows of one file, and a client has both from the same row. ``crossings`` gives the shared channels that the link of
     the client of this name crosses. ``alpha`` is that of the data's Dirichlet distribution,
     or None if samples are drawn at random.
@@ -96,36 +96,44 @@ class Population:
     def speeds(self) -> Numbers:
         """The speed of each client relative to a host core (size,)."""
         if self.speed is not None:
-            return self.speed.draw(self._random("speed"), self.size)
-        return np.array([each.speed for each in self.hardware])[self.hardware_numbers]
+            random = self._random("speed")
+            return self.speed.draw(random, self.size)
+        speeds = np.array([hardware.speed for hardware in self.hardware])
+        return speeds[self.hardware_numbers]
 
     @cached_property
     def hardware_numbers(self) -> NDArray[np.int64]:
         """The place of each client's class in ``hardware`` (size,)."""
-        return self._placed("hardware", [each.share for each in self.hardware])
+        shares = [hardware.share for hardware in self.hardware]
+        return self._placed("hardware", shares)
 
     @cached_property
     def link_numbers(self) -> NDArray[np.int64]:
         """The place of each client's link in ``links`` (size,)."""
         if self.paired:
             return self.hardware_numbers
-        return self._placed("link", [each.share for each in self.links])
+        shares = [link.share for link in self.links]
+        return self._placed("link", shares)
 
     @cached_property
     def sample_counts(self) -> NDArray[np.int64]:
         """The number of training samples of each client, at least 1 (size,)."""
-        return np.maximum(np.rint(self.samples.draw(self._random("samples"), self.size)), 1).astype(np.int64)
+        drawn = self.samples.draw(self._random("samples"), self.size)
+        return np.maximum(np.rint(drawn), 1).astype(np.int64)
 
     def hardware_name(self, client: int) -> str | None:
         """The class of a client's hardware; None if its speed was drawn from a distribution."""
         if self.speed is not None:
             return None
-        return self.hardware[int(self.hardware_numbers[client])].name
+        number = int(self.hardware_numbers[client])
+        return self.hardware[number].name
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: what was drawn from, and quantiles of what was drawn."""
-        name = next(kind.name for kind in SELECTIONS.values() if kind.params is type(self.selection))
-        drawn = {"speed": self.speeds, "samples": self.sample_counts}
+        speed = None
+        if self.speed is not None:
+            speed = self.speed.to_json()
+        name = kind_of(self.selection).name
         return {
             "size": self.size,
             "asynchronous": self.asynchronous,
@@ -133,32 +141,36 @@ class Population:
             "asked": self.asked,
             "selection": {"name": name, "params": asdict(self.selection)},
             "availability": self.availability.to_json(),
-            "hardware": [asdict(each) for each in self.hardware],
-            "speed": None if self.speed is None else self.speed.to_json(),
-            "links": [
-                {
-                    "name": each.name,
-                    "share": each.share,
-                    "up": each.up.to_mapping(),
-                    "down": each.down.to_mapping(),
-                }
-                for each in self.links
-            ],
+            "hardware": [asdict(hardware) for hardware in self.hardware],
+            "speed": speed,
+            "links": [_link_to_json(link) for link in self.links],
             "samples": self.samples.to_json(),
             "alpha": self.alpha,
-            "quantiles": {
-                what: {f"{part}%": float(np.percentile(numbers, part)) for part in QUANTILES}
-                for what, numbers in drawn.items()
-            },
+            "quantiles": {"speed": _quantiles(self.speeds), "samples": _quantiles(self.sample_counts)},
         }
 
     def _random(self, purpose: str) -> np.random.Generator:
-        return np.random.default_rng(derive_seed(self.seed, "clients", purpose))
+        seed = derive_seed(self.seed, "clients", purpose)
+        return np.random.default_rng(seed)
 
     def _placed(self, purpose: str, shares: Sequence[float]) -> NDArray[np.int64]:
         """For each client a place in ``shares``, drawn with these chances."""
         limits = np.cumsum(shares)[:-1]
-        return np.searchsorted(limits, self._random(purpose).random(self.size), side="right")
+        drawn = self._random(purpose).random(self.size)
+        return np.searchsorted(limits, drawn, side="right")
+
+
+def _link_to_json(link: LinkShare) -> dict[str, Any]:
+    return {
+        "name": link.name,
+        "share": link.share,
+        "up": link.up.to_mapping(),
+        "down": link.down.to_mapping(),
+    }
+
+
+def _quantiles(numbers: NDArray[Any]) -> dict[str, float]:
+    return {f"{percent}%": float(np.percentile(numbers, percent)) for percent in QUANTILES}
 
 
 def client_name(client: int) -> str:

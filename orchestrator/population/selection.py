@@ -1,4 +1,4 @@
-"""Who takes part: a function of the seed, the round, who is there, and what was seen of each client.
+"""Selection of the clients of a round: a function of the seed, the round, who is available, and the clients' history.
 
 Oort. F. Lai, X. Zhu, H. V. Madhyastha, M. Chowdhury, "Oort: Efficient Federated Learning via Guided Participant
 Selection", OSDI 2021, Algorithm 1, and equation 1 of section 4.
@@ -62,7 +62,8 @@ class ClientHistory:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The facts about each client, by name; to be changed in place."""
-        return {name: getattr(self, name) for name in ("there", "asked", "latest", "utility", "duration")}
+        names = ("there", "asked", "latest", "utility", "duration")
+        return {name: getattr(self, name) for name in names}
 
     def look(self, there: NDArray[np.bool_]) -> None:
         """Note who is there when clients are selected."""
@@ -77,10 +78,17 @@ class ClientHistory:
             self.duration[client] = seconds
             if utility is not None and math.isfinite(utility):
                 self.utility[client] = utility
-        answered = [(seconds, utility) for _, seconds, utility in outcomes if utility is not None]
-        self.gained.append(sum(utility for _, utility in answered if math.isfinite(utility)))
-        if answered and not self.first:
-            self.first = [seconds for seconds, _ in answered]
+        durations = []
+        gained = []
+        for _, seconds, utility in outcomes:
+            if utility is None:
+                continue
+            durations.append(seconds)
+            if math.isfinite(utility):
+                gained.append(utility)
+        self.gained.append(sum(gained))
+        if durations and not self.first:
+            self.first = durations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +149,9 @@ def uniform(_: UniformSelection, question: Question) -> Clients:
 def least_available(_: LeastAvailable, question: Question) -> Clients:
     """Clients with the least share of times when they were there; equal shares in random order."""
     candidates = question.random.permutation(np.flatnonzero(question.there))
-    return candidates[np.argsort(question.seen.there[candidates], kind="stable")][: question.count]
+    times_available = question.seen.there[candidates]
+    least_first = np.argsort(times_available, kind="stable")
+    return candidates[least_first][: question.count]
 
 
 def oort(p: Oort, question: Question) -> Clients:
@@ -155,16 +165,18 @@ def oort(p: Oort, question: Question) -> Clients:
         allowed = question.there & (seen.asked < p.most)
     if int(allowed.sum()) < count:  # too few are left of those that were not selected too often
         allowed = question.there
-    known, others = (np.flatnonzero(allowed & which) for which in (seen.asked > 0, seen.asked == 0))
-    epsilon = exploration(p, round)
-    exploring = min(len(others), max(math.floor(epsilon * count + 1e-9), count - len(known)))
+    known = np.flatnonzero(allowed & (seen.asked > 0))
+    others = np.flatnonzero(allowed & (seen.asked == 0))
+    wanted = math.floor(exploration(p, round) * count + 1e-9)
+    least = count - len(known)
+    exploring = min(len(others), max(wanted, least))
     exploiting = min(len(known), count - exploring)
     chosen = [np.empty(0, np.int64)]
     if exploiting:
-        found = utilities(p, seen, known, round)
-        last = np.sort(found)[-exploiting]
-        admitted = found >= min(p.cutoff * last, last)  # a loss, and so a utility, may be negative
-        chosen.append(drawn(question.random, known[admitted], found[admitted], exploiting))
+        util = utilities(p, seen, known, round)
+        last = np.sort(util)[-exploiting]
+        admitted = util >= min(p.cutoff * last, last)  # a loss, and so a utility, may be negative
+        chosen.append(drawn(question.random, known[admitted], util[admitted], exploiting))
     if exploring:
         chosen.append(drawn(question.random, others, question.speed[others], exploring))
     return np.concatenate(chosen)
@@ -172,7 +184,9 @@ def oort(p: Oort, question: Question) -> Clients:
 
 def exploration(p: Oort, round: int) -> float:
     """ε of a round, which counts from 1."""
-    return max(min(p.exploration, p.exploration_least), p.exploration * p.exploration_decay ** (round - 1))
+    least = min(p.exploration, p.exploration_least)
+    decayed = p.exploration * p.exploration_decay ** (round - 1)
+    return max(least, decayed)
 
 
 def utilities(
@@ -182,14 +196,15 @@ def utilities(
     round: int,
 ) -> NDArray[np.float64]:
     """Util(i) of clients that were asked before."""
-    found = seen.utility[clients]
-    found = np.minimum(found, np.quantile(found, p.clip))
-    found = found + np.sqrt(0.1 * math.log(max(round, 1)) / np.maximum(seen.latest[clients], 1))
+    util = seen.utility[clients]
+    util = np.minimum(util, np.quantile(util, p.clip))
+    last_round = np.maximum(seen.latest[clients], 1)
+    util = util + np.sqrt(0.1 * math.log(max(round, 1)) / last_round)
     preferred = preferred_duration(p, seen)
     durations = seen.duration[clients]
     late = durations > preferred
-    found[late] *= (preferred / durations[late]) ** p.alpha
-    return found
+    util[late] *= (preferred / durations[late]) ** p.alpha
+    return util
 
 
 def preferred_duration(p: Oort, seen: ClientHistory) -> float:
@@ -202,9 +217,12 @@ def preferred_duration(p: Oort, seen: ClientHistory) -> float:
         step = math.inf
     duration = step
     for end in range(2 * p.window, len(seen.gained) + 1, p.window):
-        before = seen.gained[end - 2 * p.window : end - p.window]
-        after = seen.gained[end - p.window : end]
-        duration += step if sum(before) > sum(after) else 0.0
+        middle = end - p.window
+        start = middle - p.window
+        before = seen.gained[start:middle]
+        after = seen.gained[middle:end]
+        if sum(before) > sum(after):
+            duration += step
     return duration
 
 
@@ -217,8 +235,12 @@ def drawn(
     """Draw clients one after the other without replacement, each in proportion to its weight. Clients without weight
     come last. By exponential keys: P. Efraimidis, P. Spirakis, Information Processing Letters 97 (2006)."""
     waiting = random.exponential(size=len(clients))
-    keys = np.where(weights > 0, waiting / np.where(weights > 0, weights, 1.0), 1e300 * (1 + waiting))
-    return clients[np.argsort(keys, kind="stable")[:count]]
+    has_weight = weights > 0
+    divisors = np.where(has_weight, weights, 1.0)
+    last = 1e300 * (1 + waiting)
+    keys = np.where(has_weight, waiting / divisors, last)
+    order = np.argsort(keys, kind="stable")
+    return clients[order[:count]]
 
 
 Select = Callable[[Any, Question], Clients]
@@ -234,16 +256,17 @@ class SelectionKind:
     summary: str
 
 
-SELECTIONS: dict[str, SelectionKind] = {
-    kind.name: kind
-    for kind in (
-        SelectionKind("uniform", UniformSelection, uniform, "every available client has the same chance"),
-        SelectionKind(
-            "least-available", LeastAvailable, least_available, "clients that were seldom available come first"
-        ),
-        SelectionKind("oort", Oort, oort, "clients of high utility that are fast enough (Oort)"),
-    )
-}
+_KINDS = (
+    SelectionKind("uniform", UniformSelection, uniform, "every available client has the same chance"),
+    SelectionKind("least-available", LeastAvailable, least_available, "clients that were seldom available come first"),
+    SelectionKind("oort", Oort, oort, "clients of high utility that are fast enough (Oort)"),
+)
+SELECTIONS: dict[str, SelectionKind] = {kind.name: kind for kind in _KINDS}
+
+
+def kind_of(params: Parameters) -> SelectionKind:
+    """The way to select clients that has these parameters."""
+    return next(kind for kind in SELECTIONS.values() if kind.params is type(params))
 
 
 def select(
@@ -257,8 +280,18 @@ def select(
     draw: int = 0,
 ) -> list[int]:
     """The clients of a round, ascending: ``count``, or all ``there``. ``draw`` counts its selections from 0."""
-    kind = next(each for each in SELECTIONS.values() if each.params is type(params))
-    purpose = ("selection", str(round)) if draw == 0 else ("selection", str(round), str(draw))
+    purpose = ["selection", str(round)]
+    if draw > 0:
+        purpose.append(str(draw))
     random = np.random.default_rng(derive_seed(seed, *purpose))
-    chosen = kind.select(params, Question(round, min(count, int(there.sum())), there, speed, seen, random))
+    available = int(there.sum())
+    question = Question(
+        round=round,
+        count=min(count, available),
+        there=there,
+        speed=speed,
+        seen=seen,
+        random=random,
+    )
+    chosen = kind_of(params).select(params, question)
     return sorted(chosen.tolist())

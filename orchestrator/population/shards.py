@@ -33,19 +33,21 @@ class ClientShards:
         """The ascending indices of a client's samples."""
         random = np.random.default_rng(derive_seed(self.seed, "shard", str(client)))
         if self.alpha is None:
-            return np.sort(random.choice(len(self.labels), samples, replace=False, shuffle=False))
+            chosen = random.choice(len(self.labels), samples, replace=False, shuffle=False)
+            return np.sort(chosen)
         mix = random.dirichlet(np.full(len(self._pools), self.alpha))
         counts = taken_by_mix(mix, samples, self._sizes, random)
-        chosen = [
-            pool[random.choice(len(pool), count, replace=False, shuffle=False)]
-            for pool, count in zip(self._pools, counts.tolist(), strict=True)
-            if count
-        ]
-        return np.sort(np.concatenate(chosen))
+        of_classes = []
+        for pool, count in zip(self._pools, counts.tolist(), strict=True):
+            if count:
+                places = random.choice(len(pool), count, replace=False, shuffle=False)
+                of_classes.append(pool[places])
+        return np.sort(np.concatenate(of_classes))
 
     @cached_property
     def _pools(self) -> list[Indices]:
-        return [np.flatnonzero(self.labels == label) for label in range(int(self.labels.max()) + 1)]
+        classes = int(self.labels.max()) + 1
+        return [np.flatnonzero(self.labels == label) for label in range(classes)]
 
     @cached_property
     def _sizes(self) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The trace of when devices are there: a CSV file with a row for each stay.
+"""The trace of when devices are available: a CSV file with a row for each stay.
 
     device,from,until,period
     0,3600,28800,86400
@@ -57,8 +57,10 @@ class AvailabilityTable:
 
     def stays(self, device: int) -> list[tuple[float, float]]:
         """The stays of a device as (from, until)."""
-        own = slice(*np.searchsorted(self.device, [device, device + 1]))
-        return list(zip(self.begin[own].tolist(), self.end[own].tolist(), strict=True))
+        first, last = np.searchsorted(self.device, [device, device + 1])
+        begins = self.begin[first:last].tolist()
+        ends = self.end[first:last].tolist()
+        return list(zip(begins, ends, strict=True))
 
     @classmethod
     def read(cls, text: str, name: str, repeat: float | None = None) -> AvailabilityTable:
@@ -66,7 +68,8 @@ class AvailabilityTable:
         rows = read_rows(text, name)
         first, header = next(rows)
         columns = [cell.lower() for cell in header]
-        if columns[:1] not in [[each] for each in NAMES] or columns[1:] not in (HEADER[1:3], HEADER[1:]):
+        device_first = len(columns) > 0 and columns[0] in NAMES
+        if not device_first or columns[1:] not in (HEADER[1:3], HEADER[1:]):
             raise ValueError(f"{name}:{first}: the first row must be {','.join(HEADER)}; period may be left out")
         lines: dict[str, int] = {}  # the first of each device
         numbers: dict[str, int] = {}
@@ -79,7 +82,8 @@ class AvailabilityTable:
                 device = _device(cells, numbers, periods)
                 lines.setdefault(cells[0], line)
                 if cells[1] or cells[2]:
-                    stays.extend((device, line, *_stay(cells)))
+                    begin_and_end = _stay(cells)
+                    stays.extend((device, line, *begin_and_end))
                 else:
                     absent.add(device)
                 if again and device in absent:
@@ -90,15 +94,17 @@ class AvailabilityTable:
                 raise ValueError(f"{name}:{line}: {error}") from None
         if not stays:
             raise ValueError(f"{name}: has no stays: no device would ever be there")
-        found = np.array(stays).reshape(-1, 4)
-        owner, place, begin, end = found[np.lexsort((found[:, 2], found[:, 0]))].T
+        table_of_stays = np.array(stays).reshape(-1, 4)
+        by_device_and_begin = np.lexsort((table_of_stays[:, 2], table_of_stays[:, 0]))
+        owner, place, begin, end = table_of_stays[by_device_and_begin].T
         default = _default(name, repeat, float(end.max()), len(numbers), periods)
+        period = [periods.get(number, default or 0.0) for number in range(len(numbers))]
         table = cls(
             name=name,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             names=tuple(numbers),
             repeat=default,
-            period=np.array([periods.get(number, default or 0.0) for number in range(len(numbers))]),
+            period=np.array(period),
             device=owner.astype(np.int64),
             begin=begin.copy(),
             end=end.copy(),
@@ -110,7 +116,7 @@ class AvailabilityTable:
 
 
 def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]) -> int:
-    """The number of a row's device, whose period is noted."""
+    """The number of a row's device. Its period is kept in ``periods``."""
     if not cells[0]:
         raise ValueError(EXAMPLE)
     device = numbers.setdefault(cells[0], len(numbers))
@@ -130,7 +136,9 @@ def _default(
 ) -> float | None:
     """The period of devices without one of their own."""
     if len(periods) < devices:
-        return last if repeat is None else repeat
+        if repeat is None:
+            return last
+        return repeat
     if repeat is not None and {*periods.values()} != {repeat}:
         raise ValueError(f"{name}: has a period for each device: leave out repeat")
     return None
@@ -139,14 +147,18 @@ def _default(
 def _check(table: AvailabilityTable, line: NDArray[np.int64], own: Container[int]) -> None:
     """Refuse stays that overlap, or that end after their period. ``line``: that of each stay."""
     device = table.device
-    overlapping = (device[1:] == device[:-1]) & (table.begin[1:] < table.end[:-1])
+    same_device = device[1:] == device[:-1]
+    overlapping = same_device & (table.begin[1:] < table.end[:-1])
     if overlapping.any():
         stay = int(np.flatnonzero(overlapping)[0]) + 1
         other = f"the stay of {table.names[device[stay]]} in line {line[stay - 1]}"
         raise ValueError(f"{table.name}:{line[stay]}: overlaps {other}")
-    if (late := table.end > table.period[device]).any():
+    late = table.end > table.period[device]
+    if late.any():
         stay = int(np.flatnonzero(late)[0])
-        limit = f"the {'period' if int(device[stay]) in own else 'repeat'} of {table.period[device[stay]]:.15g} s"
+        number = int(device[stay])
+        setting = "period" if number in own else "repeat"
+        limit = f"the {setting} of {table.period[number]:.15g} s"
         raise ValueError(f"{table.name}:{line[stay]}: ends at {table.end[stay]:.15g} s, after {limit}")
 
 
@@ -175,7 +187,12 @@ def _stay(cells: list[str]) -> tuple[float, float]:
 
 def since_1970(seconds: float) -> str:
     """The message for a time that is no time of a training, with both readings."""
-    unit, moment = ("seconds", seconds) if seconds < 1000 * SINCE_1970 else ("milliseconds", seconds / 1000)
+    if seconds < 1000 * SINCE_1970:
+        unit = "seconds"
+        moment = seconds
+    else:
+        unit = "milliseconds"
+        moment = seconds / 1000
     years = f"{seconds / (365.25 * 86400):,.0f} years"
     try:
         date = f" ({datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC)"

@@ -39,8 +39,9 @@ def scenario_text(file: Path, where: str = "", path: str = "") -> str:
             return text_of(file, MAX_CHARACTERS, too_long())
         return piped
     except ValueError as error:
-        message = f"{f'{file} ' * bool(where)}cannot be read: {error}"
-        raise ScenarioError([Problem(where or str(file), path, message)]) from None
+        subject = f"{file} " if where else ""
+        problem = Problem(where or str(file), path, f"{subject}cannot be read: {error}")
+        raise ScenarioError([problem]) from None
 
 
 def overridden(text: str, name: str, overrides: Sequence[str]) -> Document:
@@ -59,9 +60,11 @@ def placed(
     try:
         yield
     except PlanError as error:
-        text = scenario_text(path) if text is None else text
+        if text is None:
+            text = scenario_text(path)
         source = overridden(text, str(path), overrides)
-        raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
+        problem = Problem(source.place(error.path), dotted(error.path), error.message)
+        raise ScenarioError([problem]) from None
 
 
 def parse(
@@ -73,21 +76,25 @@ def parse(
 ) -> Scenario:
     """Like `load`, from text.
 
-    ``name`` stands for the file in messages. Relative paths begin at its folder, and it is the default for the
+    ``name`` stands for the file in messages. Relative paths start at its folder, and it is the default for the
     scenario's name. ``files`` maps files that the scenario names to their texts; these files are not read. ``plugins``:
     the sources of the scenario's plug-ins, which are otherwise found by their names.
     """
+    folder = Path(name).parent
     source = overridden(text, name, overrides)
-    if "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}:
+    is_sweep = "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}
+    if is_sweep:
         raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:
-        make_known(source, Path(name).parent)
+        make_known(source, folder)
     else:
         use(plugins)
-    source = with_client_files(source, Path(name).parent, files)
+    source = with_client_files(source, folder, files)
     data = {"name": name_from(Path(name).stem, "scenario")} | source.data
-    scenario = validated(Scenario, source, data, {DIRECTORY: Path(name).parent, FILES: files})
-    found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]
-    if found:
-        raise ScenarioError(found)
+    scenario = validated(Scenario, source, data, {DIRECTORY: folder, FILES: files})
+    problems = []
+    for path, message in check(scenario):
+        problems.append(Problem(source.place(path), dotted(path), message))
+    if problems:
+        raise ScenarioError(problems)
     return scenario

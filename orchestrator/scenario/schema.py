@@ -81,9 +81,13 @@ class HardwareSpec(Strict):
     def resolve(self) -> HardwareClass:
         """The hardware class; with overrides, its name is ``custom``. Raises KeyError for an unknown class."""
         base = HARDWARE[self.class_]
-        given = {key: value for key in ("speed", "cores", "memory") if (value := getattr(self, key)) is not None}
-        if given:
-            return replace(base, name=CUSTOM, **given)
+        own = {}
+        for key in ("speed", "cores", "memory"):
+            value = getattr(self, key)
+            if value is not None:
+                own[key] = value
+        if own:
+            return replace(base, name=CUSTOM, **own)
         return base
 
 
@@ -292,7 +296,9 @@ class Scenario(Strict):
         """The share of each edge's own test set that is set apart for personalisation."""
         if self.data.personalisation is not None:
             return self.data.personalisation
-        return DEFAULT_PERSONALISATION if self.scheme.personalises else 0.0
+        if self.scheme.personalises:
+            return DEFAULT_PERSONALISATION
+        return 0.0
 
     @property
     def mesh(self) -> bool:
@@ -331,13 +337,13 @@ class Scenario(Strict):
 
     @cached_property
     def parameters(self) -> LocalTraining:
-        """The algorithm's parameters, including those given in ``data``."""
-        own = self.data.evaluate_samples
-        if self.algorithm is None:
-            given = {}
-        else:
-            given = self.algorithm.params
-        return read_parameters(self.scheme.params, given | ({} if own is None else {"evaluate_samples": own}))
+        """The algorithm's parameters, including those that ``data`` sets."""
+        params: dict[str, Any] = {}
+        if self.algorithm is not None:
+            params |= self.algorithm.params
+        if self.data.evaluate_samples is not None:
+            params["evaluate_samples"] = self.data.evaluate_samples
+        return read_parameters(self.scheme.params, params)
 
     @cached_property
     def ranks(self) -> dict[str, int]:
@@ -345,14 +351,21 @@ class Scenario(Strict):
         lora = self.model.lora
         if lora is None or not self.scheme.ranked:
             return {}
-        clients = [(member.name, member.tier) for member in self.members if member.parent is not None]
-        return {name: lora.ranks.get(self.hardware_of(name, tier).class_, lora.rank) for name, tier in clients}
+        ranks = {}
+        for member in self.members:
+            if member.parent is not None:
+                hardware = self.hardware_of(member.name, member.tier)
+                ranks[member.name] = lora.ranks.get(hardware.class_, lora.rank)
+        return ranks
 
     def adapters(self, node: str) -> dict[str, Any]:
         """The further parameter of a node's model if it has adapters. The leader of clients with different ranks has
         the largest, and their ``ranks``."""
         ranks = self.ranks
-        return self.model.adapters(ranks.get(node) or max(ranks.values(), default=None), {} if node in ranks else ranks)
+        if node in ranks:
+            return self.model.adapters(ranks[node])
+        largest = max(ranks.values(), default=None)
+        return self.model.adapters(largest, ranks)
 
     @property
     def leaders(self) -> list[str]:
@@ -383,18 +396,23 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["data"]["personalisation"] = format_fraction(scenario.personalisation)
     if scenario.population is None:
         data.pop("clients")
-        data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
+        topology = data["topology"]
+        data["topology"] = {key: value for key, value in topology.items() if key not in OF_POPULATIONS}
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
     data = {key: value for key, value in data.items() if value or key not in RARE}
-    drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
-    if drawn:
-        used = set()
-    else:
-        used = {pair.link_class for pair in scenario.pairs}
-    missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
-    data["links"] |= {link_class: {"profile": DEFAULT_PROFILE} for link_class in missing}
+    for link_class in _unset_links(scenario):
+        data["links"][link_class] = {"profile": DEFAULT_PROFILE}
     return data
+
+
+def _unset_links(scenario: Scenario) -> list[str]:
+    """The classes of links that the scenario has and does not set."""
+    if scenario.population is not None and scenario.population.links:  # then clients have no link in common
+        return []
+    used = {pair.link_class for pair in scenario.pairs}
+    unset = used - scenario.links.keys()
+    return [link_class for link_class in LINK_CLASSES if link_class in unset]
 
 
 def json_schema() -> dict[str, Any]:
@@ -402,8 +420,9 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema(by_alias=True)
     links = schema["properties"]["links"]
     link = links.pop("additionalProperties")
+    classes = {name: link | {"description": text} for name, text in LINK_CLASSES.items()}
     links |= {
-        "properties": {name: link | {"description": text} for name, text in LINK_CLASSES.items()},
+        "properties": classes,
         "patternProperties": {r"^\S+ <?-> \S+$": link},
         "additionalProperties": False,
     }
@@ -412,4 +431,5 @@ def json_schema() -> dict[str, Any]:
         "patternProperties": {r"^\S+ <-> \S+$": routes["additionalProperties"]},
         "additionalProperties": False,
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "edgebed-scenario"} | schema
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "edgebed-scenario"}
+    return head | schema

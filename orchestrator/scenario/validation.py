@@ -14,7 +14,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
-from orchestrator.scenario.catalogue import AlgorithmSpec
+from orchestrator.scenario.catalogue import AlgorithmSpec, LoraSpec
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.media.validation import check_media
@@ -37,8 +37,13 @@ def check(scenario: Scenario) -> list[Mistake]:
     if too_many:
         return [(("topology",), too_many)]
     links = scenario.resolved_links
+    link_classes = {pair.link_class for pair in scenario.pairs}
+    if scenario.algorithm is None:
+        of_nodes = _programs(scenario)
+    else:
+        of_nodes = _algorithm(scenario, scenario.algorithm)
     return [
-        *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
+        *of_nodes,
         *check_population(scenario),
         *_hardware(scenario),
         *_stack(scenario),
@@ -52,7 +57,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         *_waiting(scenario, links),
         *_quorum(scenario),
         *check_faults(scenario, links, scenario.leaders),
-        *_expectations(scenario, {pair.link_class for pair in scenario.pairs}),
+        *_expectations(scenario, link_classes),
     ]
 
 
@@ -81,7 +86,11 @@ def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
         yield ("programs",), f"the nodes run {spec.name} already: leave out either programs or algorithm"
     topology = scenario.topology
     algorithm = scenario.scheme
-    reason = algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count)
+    reason = algorithm.problem(
+        cloud=topology.cloud,
+        edges=topology.edges,
+        devices=topology.device_count,
+    )
     if reason:
         yield ("topology",), reason
     if topology.device_count and 0 in topology.per_edge:
@@ -105,49 +114,65 @@ def _model(scenario: Scenario) -> Iterator[Mistake]:
     lora = scenario.model.lora
     if algorithm.ranked and lora is None:
         yield ("model", "lora"), f"is missing, and {algorithm.name} averages adapters: give rank, alpha and targets"
-    if lora is not None and lora.ranks and not algorithm.ranked:
-        able = ", ".join(each.name for each in ALGORITHMS.values() if each.ranked)
+    if lora is not None:
+        yield from _ranks(scenario, lora)
+    if model in MODEL_GROUPS and lora is not None:
+        yield ("model", "lora"), f"the models of {model} have different layers: take one model"
+    if model in MODEL_GROUPS and not algorithm.personal:
+        able = ", ".join(other.name for other in ALGORITHMS.values() if other.personal)
+        yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
+
+
+def _ranks(scenario: Scenario, lora: LoraSpec) -> Iterator[Mistake]:
+    """Check the ranks of adapters of single hardware classes."""
+    algorithm = scenario.scheme
+    if lora.ranks and not algorithm.ranked:
+        able = ", ".join(other.name for other in ALGORITHMS.values() if other.ranked)
         yield (
             ("model", "lora", "ranks"),
             f"{algorithm.name} averages adapters of one rank: leave it out, or take {able}",
         )
-    classes = {scenario.hardware_of(member.name, member.tier).class_ for member in scenario.members if member.parent}
-    for key in lora.ranks if lora is not None else ():
-        if key not in classes:
-            if key in HARDWARE:
-                why = "no client has this hardware"
-            else:
-                why = unknown("hardware class", key, HARDWARE)
-            yield ("model", "lora", "ranks", key), why
-    if model in MODEL_GROUPS and lora is not None:
-        yield ("model", "lora"), f"the models of {model} have different layers: take one model"
-    if model in MODEL_GROUPS and not algorithm.personal:
-        able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
-        yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
+    classes = set()
+    for member in scenario.members:
+        if member.parent is not None:
+            classes.add(scenario.hardware_of(member.name, member.tier).class_)
+    for name in lora.ranks:
+        if name in classes:
+            continue
+        if name in HARDWARE:
+            why = "no client has this hardware"
+        else:
+            why = unknown("hardware class", name, HARDWARE)
+        yield ("model", "lora", "ranks", name), why
 
 
 def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     data = scenario.data
-    scheme = PARTITIONS[data.partition.name]
+    partition = data.partition
+    scheme = PARTITIONS[partition.name]
     names = {entry.name for entry in fields(scheme.params)}
     if data.samples_per_client is not None:
-        if "samples_per_client" in data.partition.params:
+        if "samples_per_client" in partition.params:
             yield ("data", "samples_per_client"), "given twice, here and in data.partition"
         elif "samples_per_client" in names:
             try:
                 read_parameters(scheme.params, data.partition_params)
             except ValueError as error:
                 yield ("data", "samples_per_client"), str(error).removeprefix("samples_per_client: ")
-    if data.columns is not None and not any(name.partition(":")[0] in TABLES for name in data.dataset):
+    if data.columns is not None and not any(map(_is_table, data.dataset)):
         yield ("data", "columns"), f"names columns of hf:PATH or csv:PATH: {data.dataset[0]} has none"
     if data.evaluate_samples is not None and "evaluate_samples" in spec.params:
         yield ("data", "evaluate_samples"), "given twice, here and in algorithm"
-    if data.partition.name == "labels-per-edge" and scenario.topology.edges == 0:
+    if partition.name == "labels-per-edge" and scenario.topology.edges == 0:
         yield ("data", "partition"), "labels-per-edge gives labels to edges: the topology has none"
     anonymous = [name for name in data.dataset if name in DATASETS and not DATASETS[name].subjects]
-    if PARTITIONS[data.partition.name].subjects and anonymous:
-        name = data.partition.name
-        yield ("data", "partition"), f"{name} needs a data set that names people: {anonymous[0]} does not"
+    if scheme.subjects and anonymous:
+        yield ("data", "partition"), f"{partition.name} needs a data set that names people: {anonymous[0]} does not"
+
+
+def _is_table(dataset: str) -> bool:
+    kind, _, _ = dataset.partition(":")
+    return kind in TABLES
 
 
 def _hardware(scenario: Scenario) -> Iterator[Mistake]:
@@ -155,11 +180,13 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
         yield from _node_or_tier(scenario, "hardware", key)
         if spec.class_ not in HARDWARE:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
-        elif scenario.algorithm is None and (quota := spec.resolve().quota) is not None and quota < LEAST_QUOTA:
-            yield (
-                ("hardware", key),
-                f"programs would get {quota:g} of a core (speed × cores): Linux gives at least {LEAST_QUOTA}",
-            )
+        elif scenario.algorithm is None:
+            quota = spec.resolve().quota
+            if quota is not None and quota < LEAST_QUOTA:
+                yield (
+                    ("hardware", key),
+                    f"programs would get {quota:g} of a core (speed × cores): Linux gives at least {LEAST_QUOTA}",
+                )
         if spec.accelerator is not None and scenario.algorithm is None:
             yield ("hardware", key, "accelerator"), "is for an algorithm: programs find accelerators by themselves"
 
@@ -168,8 +195,11 @@ def _stack(scenario: Scenario) -> Iterator[Mistake]:
     simulated = DRIVERS[scenario.driver].simulated
     for key, spec in scenario.stack.items():
         yield from _node_or_tier(scenario, "stack", key)
-        for name in spec.model_fields_set if simulated else ():
-            if not spec.settings(name).items() <= DEFAULTS.items():
+        if not simulated:
+            continue
+        for name in spec.model_fields_set:
+            settings = spec.settings(name)
+            if not settings.items() <= DEFAULTS.items():
                 others = listed(programs=True)
                 yield (
                     ("stack", key, name),
@@ -194,7 +224,8 @@ def _real(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     if kind.simulated:
         others = listed(several_hosts=True)
         why = f"the driver {scenario.driver} computes all links, none is real: give it a profile, or use {others}"
-    yield from ((path, why) for path in dict.fromkeys(links.real.values()))
+    for entry in dict.fromkeys(links.real.values()):
+        yield entry, why
 
 
 def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
@@ -202,14 +233,14 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     if not links.nats:
         return
     kind = DRIVERS[scenario.driver]
-    others = " or ".join(each.name for each in DRIVERS.values() if not each.simulated and not each.several_hosts)
     why = ""
     if kind.simulated:
         why = f"the driver {kind.name} computes transfers and has no flows that a NAT could forget"
     elif kind.several_hosts:
         why = f"a NAT needs both directions of a link on one host, and the driver {kind.name} may spread them"
     if why:
-        yield ("driver",), f"{why}: leave nat_timeout out, or use {others}"
+        able = [other.name for other in DRIVERS.values() if not other.simulated and not other.several_hosts]
+        yield ("driver",), f"{why}: leave nat_timeout out, or use {' or '.join(able)}"
     elif scenario.engine == "kernel":
         yield ("engine",), "kernel has no NAT: leave nat_timeout out, or take userspace or auto"
     for direction in links.nats.keys() & links.real.keys():
@@ -218,8 +249,8 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
 
 def _mtus(links: Resolved) -> Iterator[Mistake]:
     """Refuse an MTU of real links."""
-    real = {entry: None for direction, entry in links.real.items() if direction in links.mtus}
-    for entry in real:
+    with_mtu = [entry for direction, entry in links.real.items() if direction in links.mtus]
+    for entry in dict.fromkeys(with_mtu):
         yield (*entry, "mtu"), "a real link is as it is and takes no settings"
 
 
@@ -238,19 +269,15 @@ def _mesh(scenario: Scenario) -> Iterator[Mistake]:
 
 def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     timeouts = scenario.timeouts
-    slowest = {direction: max(profile.latency for profile in found) for direction, found in links.extremes.items()}
-    round_trips = [slowest[a, b] + slowest[b, a] for a, b in slowest]
-    for name in scenario.population.links if scenario.population is not None else ():
-        round_trips.append(sum(profile.latency for profile in LinkSpec(profile=name).directions(level=False)))
-    round_trip = max(round_trips, default=0.0)
+    round_trip = _longest_round_trip(scenario, links)
     if timeouts.lost_after != "auto" and timeouts.lost_after <= 4 * round_trip:
         least = format_duration(round(4 * round_trip, 6))
         yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
     if timeouts.beat < SHORTEST_BEAT:
         yield ("timeouts", "beat"), f"must be at least {format_duration(SHORTEST_BEAT)}"
     for name in ("lost_after", "lease"):
-        given = getattr(timeouts, name)
-        if given != "auto" and given < 2 * timeouts.beat:
+        duration = getattr(timeouts, name)
+        if duration != "auto" and duration < 2 * timeouts.beat:
             least = format_duration(2 * timeouts.beat)
             yield ("timeouts", name), f"must be at least two beats, {least}, or one late sign of life ends it"
     for name in ("deadline", "cloud_deadline"):
@@ -258,45 +285,69 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
             yield ("gathering", name), "must be above 0s"
 
 
+def _longest_round_trip(scenario: Scenario, links: Resolved) -> float:
+    """The latency of a link both ways, in seconds, at most."""
+    slowest = {}
+    for direction, profiles in links.extremes.items():
+        slowest[direction] = max(profile.latency for profile in profiles)
+    longest = 0.0
+    for source, target in slowest:
+        round_trip = slowest[source, target] + slowest[target, source]
+        longest = max(longest, round_trip)
+    if scenario.population is not None:
+        for name in scenario.population.links:
+            up, down = LinkSpec(profile=name).directions(level=False)
+            longest = max(longest, up.latency + down.latency)
+    return longest
+
+
 def _quorum(scenario: Scenario) -> Iterator[Mistake]:
     """Check that each gathering node asks at least as many peers as must answer; yields the first that does not."""
     count = scenario.gathering.quorum.count
     topology = scenario.topology
-    algorithm = scenario.scheme
     if count is None:
         return
-    if topology.selected is not None and count > topology.selected:
-        yield ("gathering", "quorum"), f"cloud cannot wait for {count} answers: a round ends with {topology.selected}"
     if topology.selected is not None:
+        if count > topology.selected:
+            selected = topology.selected
+            yield ("gathering", "quorum"), f"cloud cannot wait for {count} answers: a round ends with {selected}"
         return
     share = float(getattr(scenario.parameters, "participation", 1.0))
-    below: dict[str, list[Tier]] = {}
-    for member in scenario.members:
-        if member.parent is not None and not (member.parent == "cloud" and algorithm.leader == "edge"):
-            below.setdefault(member.parent, []).append(member.tier)
-    for node, tiers in below.items():
+    for node, tiers in _gathered_tiers(scenario).items():
+        asks = len(tiers)
         if tiers[0] == "device" or topology.device_count == 0:
             asks = needed(share, len(tiers))
-        else:
-            asks = len(tiers)
         if count > asks:
             has = text.count(len(tiers), tiers[0])
             whom = f"it has {has}" if asks == len(tiers) else f"it asks {asks} of its {has} in a round"
             yield ("gathering", "quorum"), f"{node} cannot wait for {count} answers: {whom}"
             return
-    if algorithm.levels and count > topology.edges - 1:
+    if scenario.scheme.levels and count > topology.edges - 1:
         others = text.count(topology.edges - 1, "other edge")
         yield ("gathering", "quorum"), f"edge-0 cannot wait for {count} answers: it asks {others} too"
 
 
+def _gathered_tiers(scenario: Scenario) -> dict[str, list[Tier]]:
+    """The tiers of the nodes below each node that collects answers."""
+    leads_at_edges = scenario.scheme.leader == "edge"
+    below: dict[str, list[Tier]] = {}
+    for member in scenario.members:
+        parent = member.parent
+        if parent is None or (parent == "cloud" and leads_at_edges):
+            continue
+        below.setdefault(parent, []).append(member.tier)
+    return below
+
+
 def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistake]:
     expect = scenario.expect
+    rounds = scenario.rounds
     names = {member.name for member in scenario.members}
-    if expect.rounds is not None and scenario.rounds is not None and expect.rounds > scenario.rounds:
-        yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
+    if expect.rounds is not None and rounds is not None and expect.rounds > rounds:
+        yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {rounds}"
     for key in expect.bytes.given():
         if key not in link_classes | {"total"}:
-            classes = ", ".join(each for each in LINK_CLASSES if each in link_classes)
+            classes = ", ".join(name for name in LINK_CLASSES if name in link_classes)
             yield ("expect", "bytes", key), f"the topology has no such links; it has {classes}"
     for index, metric in enumerate(expect.metrics):
         if metric.node is not None and metric.node not in names:

@@ -40,6 +40,7 @@ from orchestrator.scenario.language.strict import Strict, unknown
 from orchestrator.scenario.sections.schedules import ScheduleSpec
 
 Direction = Literal["up", "down"]
+_PROFILE_SCHEMA = {"type": "string", "enum": sorted(MEDIA)}
 BUFFER = 0.1  # s, the default
 FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as that of a link
 
@@ -112,7 +113,7 @@ class MediumSpec(Strict):
 
     short: ClassVar[str | None] = "profile"
 
-    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(MEDIA)})] = Field(
+    profile: Annotated[str | None, WithJsonSchema(_PROFILE_SCHEMA)] = Field(
         default=None, description="the named medium to start from; the keys next to it change it"
     )
     rate: Rate | None = Field(

@@ -143,11 +143,14 @@ def _hour(value: str) -> str:
     return value
 
 
+_Hours = Annotated[str, AfterValidator(_hour)]
+
+
 class DayAndNightSpec(Strict):
     """Clients are available while they charge and have Wi-Fi: most of them at night by their own clock, some by day."""
 
     start: Duration = Field(default=DayAndNight.start, description="time of day, in UTC, at which training starts")
-    time_zones: Annotated[dict[Annotated[str, AfterValidator(_hour)], Fraction], AfterValidator(_shares)] = Field(
+    time_zones: Annotated[dict[_Hours, Fraction], AfterValidator(_shares)] = Field(
         default={"-6h": 0.25, "1h": 0.35, "8h": 0.4},
         description="shares of clients per time zone, in hours east of UTC",
     )

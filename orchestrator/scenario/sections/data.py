@@ -82,7 +82,8 @@ class DataSpec(Strict):
         if not name:
             raise ValueError("partition: file: name a file: {file: clients.json}")
         try:
-            self._lists = ClientLists.read(named_text(name, info.context), name)
+            text = named_text(name, info.context)
+            self._lists = ClientLists.read(text, name)
         except ValueError as error:
             raise ValueError(f"partition: file: {error}") from None
         return self
@@ -94,9 +95,8 @@ class DataSpec(Strict):
 
     @property
     def partition_params(self) -> dict[str, Any]:
-        """The given parameters of the partition, with ``samples_per_client``."""
-        if self.samples_per_client is None:
-            own = {}
-        else:
-            own = {"samples_per_client": self.samples_per_client}
-        return dict(self.partition.params) | own
+        """The parameters that are set for the partition, with ``samples_per_client``."""
+        params = dict(self.partition.params)
+        if self.samples_per_client is not None:
+            params["samples_per_client"] = self.samples_per_client
+        return params

@@ -67,7 +67,11 @@ ones are the network between hosts, of which nothing was asked."""
 
 def link_kind(driver: str, *, real: bool) -> LinkKind:
     """The kind of a link under a driver."""
-    return "real" if real else "modelled" if kind_of(driver).simulated else "emulated"
+    if real:
+        return "real"
+    if kind_of(driver).simulated:
+        return "modelled"
+    return "emulated"
 
 
 def listed(
@@ -78,14 +82,17 @@ def listed(
     several_hosts: bool = False,
 ) -> str:
     """The names of the drivers with these capabilities, for messages; empty if there is none."""
-    return " or ".join(
-        kind.name
-        for kind in DRIVERS.values()
-        if kind.simulated >= simulated
-        and kind.images >= images
-        and kind.programs >= programs
-        and kind.several_hosts >= several_hosts
-    )
+    names = []
+    for kind in DRIVERS.values():
+        lacks = (
+            simulated and not kind.simulated,
+            images and not kind.images,
+            programs and not kind.programs,
+            several_hosts and not kind.several_hosts,
+        )
+        if not any(lacks):
+            names.append(kind.name)
+    return " or ".join(names)
 
 
 ENGINES: dict[str, tuple[str, ...]] = {
@@ -107,7 +114,10 @@ def candidate_engines(
     userspace, which has every rule, and whose checks of media were calibrated."""
     if engine == "auto" and media:
         return ("userspace",)
-    return tuple(name for name in ENGINES[engine] if not (beyond_kernel and name == "kernel"))
+    candidates = ENGINES[engine]
+    if beyond_kernel:
+        return tuple(name for name in candidates if name != "kernel")
+    return candidates
 
 
 if TYPE_CHECKING:

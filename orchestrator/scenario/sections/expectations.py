@@ -52,10 +52,22 @@ FORMER_NAMES = {
 }
 """Names of checks in scenarios of version 0.1.0, with those of today."""
 
+
+def _read_check_name(name: Any) -> Any:
+    return FORMER_NAMES.get(str(name), name)
+
+
+def _read_number(value: Any) -> Any:
+    if isinstance(value, str) and "%" in value:
+        return parse_fraction(value)
+    return value
+
+
+_PERCENTAGE = {"type": "string", "pattern": FRACTION_SCHEMA["pattern"]}
 Number = Annotated[
     float,
-    BeforeValidator(lambda value: parse_fraction(value) if isinstance(value, str) and "%" in value else value),
-    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": FRACTION_SCHEMA["pattern"]}]}),
+    BeforeValidator(_read_number),
+    WithJsonSchema({"anyOf": [{"type": "number"}, _PERCENTAGE]}),
 ]
 
 
@@ -77,8 +89,13 @@ class BytesSpec(Strict):
     )
 
     def given(self) -> dict[str, int]:
-        """The given limits by key: "total" or a class of links."""
-        return {key: size for name, key in self.key_names().items() if (size := getattr(self, name)) is not None}
+        """The limits that are set, by key: "total" or a class of links."""
+        limits = {}
+        for name, key in self.key_names().items():
+            size = getattr(self, name)
+            if size is not None:
+                limits[key] = size
+        return limits
 
 
 class TargetSpec(Strict):
@@ -132,7 +149,7 @@ class ExpectSpec(Strict):
         description="maximum share of rounds that a node abandons because too few peers answered; default: 50%",
     )
     metrics: list[MetricSpec] = Field(default=[], description="bounds of metrics that nodes report")
-    checks: list[Annotated[CheckName, BeforeValidator(lambda name: FORMER_NAMES.get(str(name), name))]] = Field(
+    checks: list[Annotated[CheckName, BeforeValidator(_read_check_name)]] = Field(
         default=[], description="checks that must pass; a check without a result (unknown) does not count as passed"
     )
 

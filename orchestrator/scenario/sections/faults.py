@@ -64,15 +64,21 @@ class RandomTimes(Strict):
 def _sides(value: Any) -> list[list[str]]:
     """The two sides as lists of names and groups, from ``[edge-0, cloud]`` or ``[[edge-0, edge-1], cloud]``."""
     message = "write the two sides, each a name, a group or a list of names, like [edge-0, cloud]"
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{message}, not {describe(value) if not isinstance(value, list) else f'{len(value)} sides'}")
-    sides = [side if isinstance(side, list) else [side] for side in value]
-    if not all(side and all(isinstance(name, str) for name in side) for side in sides):
-        raise ValueError(message)
+    if not isinstance(value, list):
+        raise ValueError(f"{message}, not {describe(value)}")
+    if len(value) != 2:
+        raise ValueError(f"{message}, not {len(value)} sides")
+    sides = []
+    for side in value:
+        names = side if isinstance(side, list) else [side]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError(message)
+        sides.append(names)
     return sides
 
 
-_NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_NAME = {"type": "string"}
+_NAMES = {"anyOf": [_NAME, {"type": "array", "items": _NAME, "minItems": 1}]}
 
 
 class FaultSpec(LinkKeys):
@@ -163,10 +169,10 @@ class FaultSpec(LinkKeys):
 
     def _only(self, names: tuple[str, ...], question: str) -> str:
         given = [name for name in names if self._has(name)]
-        if len(given) != 1:
-            found = f"here are {' and '.join(given)}" if given else "here is none"
-            raise ValueError(f"a fault says {question} with exactly one of {', '.join(names)}; {found}")
-        return given[0]
+        if len(given) == 1:
+            return given[0]
+        here = f"here are {' and '.join(given)}" if given else "here is none"
+        raise ValueError(f"a fault says {question} with exactly one of {', '.join(names)}; {here}")
 
     def _check_count(self, when: str, whom: str) -> None:
         counted = [name for name in ("fraction", "count") if self._has(name)]
@@ -177,8 +183,10 @@ class FaultSpec(LinkKeys):
                 raise ValueError("every_round: is a share of a group: add of: devices or of: edges")
             if counted:
                 raise ValueError(f"{counted[0]}: every_round already says how many")
-        elif whom == "of" and len(counted) != 1 and not (when == "random" and not counted):
-            raise ValueError(f"of: say how many of the {self.of}, with either fraction or count")
+        elif whom == "of":
+            one_at_a_time = when == "random" and not counted
+            if len(counted) != 1 and not one_at_a_time:
+                raise ValueError(f"of: say how many of the {self.of}, with either fraction or count")
 
     def _check_action(self, when: str, whom: str) -> None:
         if self.action == "partition" and whom != "between":
@@ -188,26 +196,39 @@ class FaultSpec(LinkKeys):
         self._check_medium(whom)
         if self._has("program") and self.action not in OF_PROGRAMS:
             raise ValueError(f"program: goes with {' and '.join(OF_PROGRAMS)}, not with {self.action}")
-        if self.action in ("join", "leave", MOVE) and when not in ("at", "round"):
-            raise ValueError(f"action: {self.action} happens once: say when with at or round")
-        if self.action in ("join", "leave") and self._has("for_"):
-            raise ValueError(f"for: {self.action} has no end; a node that comes back is a crash or a disconnect")
-        if self.action == MOVE and whom not in ("node", "nodes"):
-            raise ValueError(f"{whom}: name the devices that move with node or nodes, since each needs a link there")
-        if self.action == MOVE and self._has("for_"):
-            raise ValueError("for: a move has no end; let the device move back with another fault")
-        if self.action == NEW_ADDRESS and (self._has("for_") or when == "every_round"):
-            key = "for" if self._has("for_") else "every_round"
-            raise ValueError(f"{key}: a new address stays; say when the node gets it with at, round or random")
-        if self.action == "degrade" and not self.changes():
-            raise ValueError("action: degrade needs a profile or keys of one, e.g. loss: 10%")
-        if self.action != "degrade" and (stray := list(self.changes())):
-            raise ValueError(f"{stray[0] if self.profile is None else 'profile'}: goes with degrade, not {self.action}")
+        self._check_once(when, whom)
+        self._check_degrade()
         if self.action == "slow" and not self._has("factor"):
             raise ValueError("action: slow needs a factor; factor: 4 makes steps last four times as long")
         for key, actions in (("factor", ("slow",)), ("to", TO)):
             if self.action not in actions and self._has(key):
                 raise ValueError(f"{key}: goes with {' and '.join(actions)}, not {self.action}")
+
+    def _check_once(self, when: str, whom: str) -> None:
+        """Check the actions that happen once, or that have no end."""
+        has_end = self._has("for_")
+        joins_or_leaves = self.action in ("join", "leave")
+        if (joins_or_leaves or self.action == MOVE) and when not in ("at", "round"):
+            raise ValueError(f"action: {self.action} happens once: say when with at or round")
+        if joins_or_leaves and has_end:
+            raise ValueError(f"for: {self.action} has no end; a node that comes back is a crash or a disconnect")
+        if self.action == MOVE and whom not in ("node", "nodes"):
+            raise ValueError(f"{whom}: name the devices that move with node or nodes, since each needs a link there")
+        if self.action == MOVE and has_end:
+            raise ValueError("for: a move has no end; let the device move back with another fault")
+        if self.action == NEW_ADDRESS and (has_end or when == "every_round"):
+            key = "for" if has_end else "every_round"
+            raise ValueError(f"{key}: a new address stays; say when the node gets it with at, round or random")
+
+    def _check_degrade(self) -> None:
+        """Check that settings of a link go with degrade, and only with it."""
+        changes = list(self.changes())
+        if self.action == "degrade":
+            if not changes:
+                raise ValueError("action: degrade needs a profile or keys of one, e.g. loss: 10%")
+        elif changes:
+            key = changes[0] if self.profile is None else "profile"
+            raise ValueError(f"{key}: goes with degrade, not {self.action}")
 
     def _check_medium(self, whom: str) -> None:
         if whom == "medium" and self.action not in ("disconnect", "degrade"):
@@ -219,23 +240,23 @@ class FaultSpec(LinkKeys):
         if self.action == MOVE and not self._has("to"):
             raise ValueError("action: move needs to, the name of an edge, like to: edge-1")
         if whom == "medium" and self.action == "degrade":
-            stray = [key for key in ("profile", *self.changes()) if key not in _OF_MEDIUM and self._has(key)]
-            if stray:
-                allowed = " and ".join(_OF_MEDIUM)
-                raise ValueError(
-                    f"{stray[0]}: a medium only has {allowed}: degrade the links of its members for the rest"
-                )
+            for key in ("profile", *self.changes()):
+                if key not in _OF_MEDIUM and self._has(key):
+                    allowed = " and ".join(_OF_MEDIUM)
+                    raise ValueError(
+                        f"{key}: a medium only has {allowed}: degrade the links of its members for the rest"
+                    )
             if "rate" in self.model_fields_set and self.rate is None:
                 raise ValueError("rate: a medium has one: give a number, or use disconnect")
 
 
 def links_by_node(links: Iterable[Ends]) -> dict[str, list[Ends]]:
     """The directions from or to each node."""
-    found: defaultdict[str, list[Ends]] = defaultdict(list)
+    directions: defaultdict[str, list[Ends]] = defaultdict(list)
     for link in links:
         for node in link:
-            found[node].append(link)
-    return found
+            directions[node].append(link)
+    return directions
 
 
 def links_between(
@@ -244,7 +265,13 @@ def links_between(
     links: Iterable[Ends],
 ) -> tuple[Ends, ...]:
     """The directions between the two sides, both ways."""
-    return tuple(link for link in links if (link[0] in a and link[1] in b) or (link[0] in b and link[1] in a))
+    between = []
+    for source, target in links:
+        from_a = source in a and target in b
+        from_b = source in b and target in a
+        if from_a or from_b:
+            between.append((source, target))
+    return tuple(between)
 
 
 def upward(links: Iterable[Ends], topology: Topology) -> tuple[Ends, ...]:
@@ -263,17 +290,24 @@ def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> 
 
 def _is_above(lower: str, upper: str, topology: Topology) -> bool:
     """Whether a link goes from a node to its parent, or from a device to an edge that it moves to."""
-    return topology.parents[lower] == upper or (topology.tiers[lower], topology.tiers[upper]) == ("device", "edge")
+    if topology.parents[lower] == upper:
+        return True
+    return topology.tiers[lower] == "device" and topology.tiers[upper] == "edge"
 
 
 def visits(faults: Iterable[FaultSpec], topology: Topology) -> Iterator[Pair]:
     """The pairs of a device and an edge that it moves to. Those that the topology does not have are left out."""
     tiers = topology.tiers
-    parents = topology.parents
     for fault in faults:
         to = fault.to or ""
-        for node in candidates(fault, topology) if fault.action == MOVE and tiers.get(to) == "edge" else ():
-            if tiers.get(node) == "device" and tiers.get(parents[node] or "") == "edge" and parents[node] != to:
+        if fault.action != MOVE or tiers.get(to) != "edge":
+            continue
+        for node in candidates(fault, topology):
+            if tiers.get(node) != "device":
+                continue
+            parent = topology.parents[node]
+            has_edge = tiers.get(parent or "") == "edge"
+            if has_edge and parent != to:
                 yield Pair(node, to, "device-edge")
 
 
@@ -287,14 +321,18 @@ def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
 def program_label(node: str, program: str) -> str:
     """The label of the program of a node that a fault names: its own by the tier or the name of the node, an additional
     one by its name."""
-    tier = node.partition("-")[0]
-    return node if program in (node, tier) else f"{node}.{program}"
+    tier, _, _ = node.partition("-")
+    if program in (node, tier):
+        return node
+    return f"{node}.{program}"
 
 
 def affected(spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> tuple[Ends, ...]:
     """The directions that a rule may affect, whichever nodes are drawn."""
     if spec.between is not None:
         a, b = (set(topology.expand(side)) for side in spec.between)
-        return in_direction(spec, topology, links_between(a, b, links))
+        between = links_between(a, b, links)
+        return in_direction(spec, topology, between)
     nodes = set(candidates(spec, topology))
-    return in_direction(spec, topology, (link for link in links if not nodes.isdisjoint(link)))
+    touching = [link for link in links if not nodes.isdisjoint(link)]
+    return in_direction(spec, topology, touching)

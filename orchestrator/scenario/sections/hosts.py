@@ -36,20 +36,23 @@ class HostChoice:
     value: str | None = None
 
     def __str__(self) -> str:
-        return self.name if self.value is None else f"{self.name}={self.value}"
+        if self.value is None:
+            return self.name
+        return f"{self.name}={self.value}"
 
     def takes(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether it is a host of this name and these labels."""
         if self.value is None:
             return name == self.name
-        return self.value in (labels.get(self.name), labels.get(PREFIX + self.name))
+        own = labels.get(self.name)
+        of_edgebed = labels.get(PREFIX + self.name)
+        return self.value in (own, of_edgebed)
 
 
 def _read_choice(value: Any) -> HostChoice:
+    match = None
     if isinstance(value, str):
         match = _CHOICE.fullmatch(value)
-    else:
-        match = None
     if match is None:
         raise ValueError(
             "write the name of a host, or a label and its value, like hardware=raspberry-pi-4, without blanks, not"

@@ -19,7 +19,7 @@ profile. It inherits the schedule of the class; its own schedule, or ``schedule:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -42,6 +42,7 @@ SMALLEST_MTU = 576
 536 bytes fits into it (RFC 9293)."""
 LARGEST_MTU = 1500
 """Bytes: that of a node's interface."""
+_PROFILE_SCHEMA = {"type": "string", "enum": [*sorted(PROFILES), REAL]}
 
 
 class DirectionSpec(LinkKeys):
@@ -49,7 +50,7 @@ class DirectionSpec(LinkKeys):
 
     can_be_real: ClassVar[bool] = True
 
-    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": [*sorted(PROFILES), REAL]})] = Field(
+    profile: Annotated[str | None, WithJsonSchema(_PROFILE_SCHEMA)] = Field(
         default=None,
         description="the named profile to start from; the keys next to it change it. real: the network between the "
         "hosts is the link, and edgebed does not shape it",
@@ -61,7 +62,10 @@ class DirectionSpec(LinkKeys):
     def changes(self, *, upward: bool = False) -> dict[str, Any]:
         if self.profile == REAL:
             return UNIMPAIRED | {"real": True} | self.given()
-        return ({} if self.profile is None else {"real": False}) | super().changes(upward=upward)
+        changes = super().changes(upward=upward)
+        if self.profile is None:
+            return changes
+        return {"real": False} | changes
 
     @property
     def has_schedule(self) -> bool:
@@ -95,20 +99,26 @@ class LinkSpec(DirectionSpec):
         contradictions."""
         up = self.changes(upward=not level)
         down = self.changes()
-        up |= self.up.changes() if self.up is not None else {}
-        down |= self.down.changes() if self.down is not None else {}
+        if self.up is not None:
+            up |= self.up.changes()
+        if self.down is not None:
+            down |= self.down.changes()
         return LinkProfile.from_mapping(up), LinkProfile.from_mapping(down)
 
     def schedules(self, *, level: bool) -> tuple[Schedule | None, Schedule | None]:
         """The schedules up and down of a class of links; ``level`` as in `directions`."""
-        return self._schedule(self.up, upward=not level), self._schedule(self.down, upward=False)
+        up = self._schedule(self.up, upward=not level)
+        down = self._schedule(self.down, upward=False)
+        return up, down
 
     def _schedule(self, side: DirectionSpec | None, *, upward: bool) -> Schedule | None:
         if side is not None and side.has_schedule:
             spec = side.schedule
         else:
             spec = self.schedule
-        return None if spec is None else spec.made(upward=upward)
+        if spec is None:
+            return None
+        return spec.made(upward=upward)
 
 
 Mistake = tuple[KeyPath, str]
@@ -118,8 +128,8 @@ _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 
 @dataclass
 class Resolved:
-    """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
-    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, the time-outs of ``nats``, the
+    """The links of a scenario, by direction: ``profiles`` at the start and before training, ``schedules`` if any,
+    ``extremes`` (the profiles to assume), the entries that made links ``real``, the time-outs of ``nats``, the
     ``mtus`` of links that have one, and the ``mistakes`` that were found."""
 
     profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
@@ -170,7 +180,8 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
             _for_class(link_class, LinkSpec(), pairs, resolved)  # the links exist, so other entries can be checked
     upward = {(pair.lower, pair.upper) for pair in pairs if pair.link_class != "edge-edge"}
     for key, spec in links.items():
-        if key in used and not (key == "edge-edge" and (spec.up or spec.down)):
+        has_sides_between_edges = key == "edge-edge" and (spec.up or spec.down)
+        if key in used and not has_sides_between_edges:
             continue
         try:
             _for_two_nodes(key, spec, resolved, used.keys(), upward)
@@ -187,25 +198,32 @@ def _for_class(
     resolved: Resolved,
 ) -> None:
     level = link_class == "edge-edge"
-    up, down = spec.directions(level=level)
+    profile_up, profile_down = spec.directions(level=level)
     if level:
         _refuse_sides(spec.schedule, "between edges; name one file")
         _refuse_nat(spec, _BETWEEN_EDGES)
-    schedules = spec.schedules(level=level)
-    written: list[KeyPath] = [
-        ("links", link_class, side, "schedule")
-        if given is not None and given.has_schedule
-        else ("links", link_class, "schedule")
-        for side, given in (("up", spec.up), ("down", spec.down))
-    ]
+    schedule_up, schedule_down = spec.schedules(level=level)
+    path_up = _schedule_path(link_class, "up", spec.up)
+    path_down = _schedule_path(link_class, "down", spec.down)
+    entry = ("links", link_class)
     for pair in pairs:
         if pair.link_class == link_class:
-            directions = (pair.lower, pair.upper), (pair.upper, pair.lower)
-            for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
-                resolved.assign(direction, profile, ("links", link_class))
-                resolved.schedule(direction, schedule, place)
-                resolved.limit(direction, spec.mtu)
-            resolved.translate((pair.upper, pair.lower), spec.nat_timeout)
+            up = (pair.lower, pair.upper)
+            down = (pair.upper, pair.lower)
+            resolved.assign(up, profile_up, entry)
+            resolved.assign(down, profile_down, entry)
+            resolved.schedule(up, schedule_up, path_up)
+            resolved.schedule(down, schedule_down, path_down)
+            resolved.limit(up, spec.mtu)
+            resolved.limit(down, spec.mtu)
+            resolved.translate(down, spec.nat_timeout)
+
+
+def _schedule_path(link_class: str, side: str, spec: DirectionSpec | None) -> KeyPath:
+    """The path of the schedule of one side of a class."""
+    if spec is not None and spec.has_schedule:
+        return ("links", link_class, side, "schedule")
+    return ("links", link_class, "schedule")
 
 
 def _for_two_nodes(
@@ -216,24 +234,24 @@ def _for_two_nodes(
     upward: Set[Ends],
 ) -> None:
     """Apply the entry ``a -> b`` or ``a <-> b``. Raises ValueError for any other key."""
-    match = _pair(key, spec, used)
-    directions = [(match[1], match[3])] + ([(match[3], match[1])] if match[2] == "<->" else [])
+    first, arrow, second = _pair(key, spec, used).groups()
+    both = arrow == "<->"  # for one direction, the profile's name is taken literally, without its -up partner
+    directions = [(first, second)]
+    if both:
+        directions.append((second, first))
     profiles = resolved.profiles
-    if directions[0] not in profiles:
-        names = {name for direction in profiles for name in direction}
-        for name in directions[0]:
-            if name not in names:
-                raise ValueError(unknown_node(name, names))
-        raise ValueError(f"{match[1]} and {match[3]} have no link")
-    both = len(directions) == 2  # for one direction, the profile's name is taken literally, without its -up partner
+    if (first, second) not in profiles:
+        raise ValueError(_no_link(first, second, profiles))
     if not both or upward.isdisjoint(directions):
         _refuse_sides(spec.schedule, "here; name one file")
-        _refuse_nat(spec, _BETWEEN_EDGES if both else f"write '{match[1]} <-> {match[3]}', it needs both directions")
+        why = _BETWEEN_EDGES if both else f"write '{first} <-> {second}', it needs both directions"
+        _refuse_nat(spec, why)
     if not both and spec.mtu is not None:
-        raise ValueError(f"mtu: write '{match[1]} <-> {match[3]}', both directions have the same")
+        raise ValueError(f"mtu: write '{first} <-> {second}', both directions have the same")
     for direction in directions:
         up = both and direction in upward
-        resolved.assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key))
+        changes = spec.changes(upward=up)
+        resolved.assign(direction, profiles[direction].merged(changes), ("links", key))
         if spec.has_schedule or spec.profile is not None:
             if spec.schedule is None:
                 schedule = None
@@ -244,6 +262,17 @@ def _for_two_nodes(
             resolved.translate(direction, spec.nat_timeout)
         if both and "mtu" in spec.model_fields_set:
             resolved.limit(direction, spec.mtu)
+
+
+def _no_link(first: str, second: str, directions: Iterable[Ends]) -> str:
+    """The message that two nodes have no link, or that there is no such node."""
+    names: set[str] = set()
+    for direction in directions:
+        names.update(direction)
+    for name in (first, second):
+        if name not in names:
+            return unknown_node(name, names)
+    return f"{first} and {second} have no link"
 
 
 def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
@@ -275,24 +304,26 @@ def _lay_over(resolved: Resolved) -> None:
     known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
     for direction, profile in resolved.profiles.items():
         schedule = resolved.schedules.get(direction)
-        found = [profile]
+        extremes = [profile]
         if schedule is not None and profile.real:
             _mistake(resolved, direction, "a real link is as it is and follows no schedule")
         elif schedule is not None:
             key = id(schedule), profile
             try:
                 if key in known:
-                    found = known[key]
+                    extremes = known[key]
                 else:
-                    found = schedule.extremes(profile)
+                    extremes = schedule.extremes(profile)
             except ProfileError as error:
                 _mistake(resolved, direction, str(error))
-            known[key] = found
-        resolved.extremes[direction] = found
+            known[key] = extremes
+        resolved.extremes[direction] = extremes
 
 
 def _mistake(resolved: Resolved, direction: Ends, message: str) -> None:
     """Note a mistake once for each entry."""
     path = resolved.places[direction]
-    if path not in (noted for noted, _ in resolved.mistakes):
-        resolved.mistakes.append((path, f"on the link {direction[0]} -> {direction[1]}: {message}"))
+    noted = [mistaken for mistaken, _ in resolved.mistakes]
+    if path not in noted:
+        source, target = direction
+        resolved.mistakes.append((path, f"on the link {source} -> {target}: {message}"))

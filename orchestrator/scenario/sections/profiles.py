@@ -28,6 +28,7 @@ from orchestrator.scenario.language.strict import Strict, unknown
 REAL = "real"
 """Takes the place of a profile's name: the network between the hosts is the link, and edgebed does not shape it."""
 
+_PROFILE_SCHEMA = {"type": "string", "enum": sorted(PROFILES)}
 UNIMPAIRED: dict[str, Any] = {
     "latency": "0s",
     "jitter": "0s",
@@ -58,7 +59,7 @@ class LinkKeys(Strict):
     short: ClassVar[str | None] = "profile"
     can_be_real: ClassVar[bool] = False
 
-    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(PROFILES)})] = Field(
+    profile: Annotated[str | None, WithJsonSchema(_PROFILE_SCHEMA)] = Field(
         default=None, description="the named profile to start from; the keys next to it change it"
     )
     latency: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(
@@ -98,7 +99,9 @@ class LinkKeys(Strict):
     def _check_name(cls, value: str | None) -> str | None:
         if value == REAL and not cls.can_be_real:
             raise ValueError("a link is real for the whole run: say so in `links`")
-        known = [*PROFILES, *[REAL] * cls.can_be_real]
+        known = [*PROFILES]
+        if cls.can_be_real:
+            known.append(REAL)
         if value is not None and value not in known:
             raise ValueError(unknown("named profile", value, known))
         return value
@@ -117,8 +120,11 @@ class LinkKeys(Strict):
     @model_serializer(mode="wrap")
     def _only_what_was_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Serialize only the keys that were given: an absent key must stay absent."""
-        absent = {key for name, key in self.key_names().items() if name not in self.model_fields_set}
-        return {key: value for key, value in handler(self).items() if key not in absent}
+        data: dict[str, Any] = handler(self)
+        for name, key in self.key_names().items():
+            if name not in self.model_fields_set:
+                data.pop(key, None)
+        return data
 
     def given(self) -> dict[str, Any]:
         """The profile keys that were given, without ``profile``."""
@@ -129,6 +135,8 @@ class LinkKeys(Strict):
         for the direction to the cloud, for which a name may have a partner (``lte``, ``lte-up``)."""
         if self.profile is None:
             return self.given()
-        partner = f"{self.profile}-up"
-        named = PROFILES[partner if upward and partner in PROFILES else self.profile]
-        return UNIMPAIRED | named.to_mapping() | self.given()
+        name = self.profile
+        partner = f"{name}-up"
+        if upward and partner in PROFILES:
+            name = partner
+        return UNIMPAIRED | PROFILES[name].to_mapping() | self.given()

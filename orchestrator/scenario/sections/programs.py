@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, ClassVar
@@ -33,7 +33,11 @@ _PLACEHOLDER = re.compile(r"(\$?)(\{+)([a-z][a-z0-9-]*)(\}+)")
 """A name in braces, as in a format string of Python: {name} is a placeholder, {{name}} the text {name}. Other braces,
 such as those of JSON, stay as they are, and so does ${name}, a variable of a shell."""
 
-OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
+SELF = "self"
+OWN_NAME = "name"
+INDEX = "index"
+FILES = "files"
+OWN = (SELF, OWN_NAME, INDEX, FILES)
 """The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
 LONGEST_WORD = 100_000  # bytes of a word of a command or of a variable; the kernel takes 131,071 with {files} replaced
@@ -60,14 +64,23 @@ def _read_command(value: Any) -> list[str]:
 
 def _read_environment(value: Any) -> Any:
     """Check names and sizes of variables. Types are checked afterwards."""
-    for name, text in value.items() if isinstance(value, dict) else ():
-        if isinstance(name, str) and (not name or "=" in name or "\0" in name):
+    if not isinstance(value, dict):
+        return value
+    for name, text in value.items():
+        if isinstance(name, str) and not _can_be_variable(name):
             raise ValueError(f"{name!r} cannot be the name of a variable: it is empty, or has = or a null character")
-        if isinstance(text, str) and "\0" in text:
+        if not isinstance(text, str):
+            continue
+        if "\0" in text:
             raise ValueError(f"{name} has a null character, which no variable can have")
-        if isinstance(text, str) and (size := _bytes(text)) > LONGEST_WORD:
+        size = _bytes(text)
+        if size > LONGEST_WORD:
             raise ValueError(f"{name} has {size} bytes, at most {LONGEST_WORD} are possible: write it to a file")
     return value
+
+
+def _can_be_variable(name: str) -> bool:
+    return name != "" and "=" not in name and "\0" not in name
 
 
 def _bytes(text: str) -> int:
@@ -81,12 +94,19 @@ def _read_after(value: Any) -> list[str]:
     return names
 
 
-_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+def _write_after(names: list[str]) -> Any:
+    if len(names) == 1:
+        return names[0]
+    return names
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 Command = Annotated[list[str], BeforeValidator(_read_command), WithJsonSchema(_TEXTS)]
 After = Annotated[
     list[str],
     BeforeValidator(_read_after),
-    PlainSerializer(lambda names: names[0] if len(names) == 1 else names),
+    PlainSerializer(_write_after),
     WithJsonSchema(_TEXTS),
 ]
 
@@ -103,7 +123,8 @@ class ReadySpec(Strict):
 
     @model_validator(mode="after")
     def _check_one(self) -> ReadySpec:
-        if sum(each is not None for each in (self.port, self.line, self.delay)) > 1:
+        conditions = [condition for condition in (self.port, self.line, self.delay) if condition is not None]
+        if len(conditions) > 1:
             raise ValueError("give one of port, line and delay")
         return self
 
@@ -154,34 +175,40 @@ class Placed:
 
 def placed(programs: Mapping[str, ProgramSpec], members: Sequence[Member]) -> list[Placed]:
     """The programs of each node, in the order of nodes; a node's own program comes first."""
-    found = []
+    on_nodes = []
     counted: Counter[str] = Counter()  # nodes of each tier
     for member in members:
         index = counted[member.tier]
         counted[member.tier] += 1
         own = member.name if member.name in programs else member.tier
         if own in programs:
-            found.append(Placed(member.name, index, own, member.tier, programs[own]))
+            on_nodes.append(Placed(member.name, index, own, member.tier, programs[own]))
         for key, spec in programs.items():
             if spec.on in (member.name, member.tier):
-                found.append(Placed(member.name, index, key, key, spec))
-    return found
+                on_nodes.append(Placed(member.name, index, key, key, spec))
+    return on_nodes
 
 
 def placeholders(text: str) -> list[str]:
-    return [found[3] for found in _PLACEHOLDER.finditer(text) if _is_placeholder(found)]
+    names = []
+    for match in _PLACEHOLDER.finditer(text):
+        if _is_placeholder(match):
+            names.append(match[3])
+    return names
 
 
 def replaced(text: str, values: Mapping[str, str]) -> str:
     """A text with these placeholders replaced. Others, and doubled braces, stay."""
 
-    def value(found: re.Match[str]) -> str:
-        if not _is_placeholder(found) or found[3] not in values:
-            return found[0]
-        pairs = min(len(found[2]), len(found[4]))
-        left = len(found[2]) - pairs + pairs // 2
-        right = len(found[4]) - pairs + pairs // 2
-        return f"{found[1]}{'{' * left}{values[found[3]]}{'}' * right}"
+    def value(match: re.Match[str]) -> str:
+        dollar, opening, name, closing = match.groups()
+        if not _is_placeholder(match) or name not in values:
+            return match[0]
+        pairs = min(len(opening), len(closing))
+        doubled = pairs // 2  # an odd number of pairs: one is of the placeholder
+        left = "{" * (len(opening) - pairs + doubled)
+        right = "}" * (len(closing) - pairs + doubled)
+        return f"{dollar}{left}{values[name]}{right}"
 
     return _PLACEHOLDER.sub(value, text)
 
@@ -189,16 +216,19 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
 def undoubled(text: str) -> str:
     """A text in which {{name}} has become {name}: the last step, when all placeholders are replaced."""
 
-    def half(found: re.Match[str]) -> str:
-        pairs = min(len(found[2]), len(found[4])) // 2
-        return f"{found[1]}{found[2][pairs:]}{found[3]}{found[4][pairs:]}"
+    def half(match: re.Match[str]) -> str:
+        dollar, opening, name, closing = match.groups()
+        doubled = min(len(opening), len(closing)) // 2
+        return f"{dollar}{opening[doubled:]}{name}{closing[doubled:]}"
 
     return _PLACEHOLDER.sub(half, text)
 
 
-def _is_placeholder(found: re.Match[str]) -> bool:
-    pairs = min(len(found[2]), len(found[4]))
-    return pairs % 2 == 1 and not (found[1] and pairs == 1)
+def _is_placeholder(match: re.Match[str]) -> bool:
+    dollar, opening, _, closing = match.groups()
+    pairs = min(len(opening), len(closing))
+    is_variable = dollar and pairs == 1
+    return pairs % 2 == 1 and not is_variable
 
 
 def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
@@ -216,11 +246,12 @@ def check_programs(
             yield ("programs", key, *place), message
         if driver.images and spec.image is None:
             yield ("programs", key, "image"), f"the driver {driver.name} needs the image that has the program"
-    there = placed(programs, members)
-    idle = [member.name for member in members if member.name not in {each.node for each in there}]
+    on_nodes = placed(programs, members)
+    busy = {program.node for program in on_nodes}
+    idle = [member.name for member in members if member.name not in busy]
     if idle:
         yield ("programs",), f"{idle[0]} has no program: give one to its tier or to the node itself"
-    circle = _circle(there)
+    circle = _circle(on_nodes)
     if circle:
         yield ("programs",), f"each waits for the next, so none can start: {' → '.join(circle)}"
 
@@ -234,41 +265,65 @@ def _of_one(
     """Yield the mistakes of one program, with the path below its key."""
     names = {member.name for member in members}
     places = names | {member.tier for member in members}
-    if spec.on is None and key not in places:
-        yield (), f"'{key}' is no node and no tier here, and a further program needs `on`{nearest(key, places)}"
-    elif spec.on is not None and key in {*names, *TIERS}:
+    if spec.on is None:
+        if key not in places:
+            yield (), f"'{key}' is no node and no tier here, and a further program needs `on`{nearest(key, places)}"
+    elif key in {*names, *TIERS}:
         yield ("on",), f"{key} is a node or a tier: give this further program a name of its own"
-    elif spec.on is not None and spec.on not in places:
+    elif spec.on not in places:
         yield ("on",), f"'{spec.on}' is no node and no tier here{nearest(spec.on, places)}"
-    groups = {*places, *(name for name, other in programs.items() if other.on is not None)}
+    further = [name for name, program in programs.items() if program.on is not None]
+    groups = {*places, *further}
     for name in spec.after:
         if name not in groups:
             yield ("after",), f"there is no program '{name}'{nearest(name, groups)}"
     known = {*names, *OWN}
-    for where, words in (("command", spec.command), ("environment", spec.environment.values())):
-        for found in (name for word in words for name in placeholders(word)):
-            if found not in known:
-                others = ", ".join(f"{{{name}}}" for name in OWN)
-                literal = f"; for the text {{{found}}} itself write {{{{{found}}}}}"
-                yield (where,), f"{{{found}}} is no node, and not one of {others}{literal}{nearest(found, known)}"
+    for message in _unknown_placeholders(spec.command, known):
+        yield ("command",), message
+    for message in _unknown_placeholders(spec.environment.values(), known):
+        yield ("environment",), message
 
 
-def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:
+def _unknown_placeholders(words: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """A message for each placeholder that is not known."""
+    own = ", ".join(f"{{{name}}}" for name in OWN)
+    for word in words:
+        for name in placeholders(word):
+            if name not in known:
+                literal = f"; for the text {{{name}}} itself write {{{{{name}}}}}"
+                yield f"{{{name}}} is no node, and not one of {own}{literal}{nearest(name, known)}"
+
+
+def waits_for(program: Placed, programs: Sequence[Placed]) -> list[Placed]:
     """The programs that must be ready before this one starts."""
-    return [
-        each
-        for name in program.spec.after
-        for each in there
-        if each is not program and (each.group == name or (each.node == name and each.group in TIERS))
-    ]
+    waited_for = []
+    for name in program.spec.after:
+        for other in programs:
+            if other is not program and _is_called(other, name):
+                waited_for.append(other)
+    return waited_for
 
 
-def _circle(there: Sequence[Placed]) -> list[str]:
+def _is_called(program: Placed, name: str) -> bool:
+    """Whether ``after`` calls a program by this name: that of its group or, for a node's own program, of the node."""
+    if program.group == name:
+        return True
+    return program.node == name and program.group in TIERS
+
+
+def _circle(programs: Sequence[Placed]) -> list[str]:
     """The programs that wait for one another in a circle: keys, or nodes of one key; else empty."""
-    waits = {(each.node, each.key): [(other.node, other.key) for other in waits_for(each, there)] for each in there}
+    waits = {}
+    for program in programs:
+        waited_for = waits_for(program, programs)
+        waits[program.node, program.key] = [(other.node, other.key) for other in waited_for]
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:
-        nodes, keys = zip(*reversed(error.args[1]), strict=True)
-        return list(nodes if len(set(keys)) == 1 else keys)
+        circle = error.args[1][::-1]
+        nodes = [node for node, _ in circle]
+        keys = [key for _, key in circle]
+        if len(set(keys)) == 1:
+            return nodes
+        return keys
     return []

@@ -13,6 +13,7 @@ Times count from the start of training, like those of faults. File paths are rel
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.sections.profiles import LinkKeys
 
+_TAKE_A_PART = "; take a part of it, traces repeat"  # if a file is too large
 Column = Literal["t", "latency", "rate", "loss", "jitter"]
 
 
@@ -132,10 +134,11 @@ class ScheduleSpec(Strict):
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> ScheduleSpec:
         written = bool(self.steps or self.ramp or self.handover)
-        if sum((written, self.trace is not None, self.csv is not None)) != 1:
+        forms = (written, self.trace is not None, self.csv is not None)
+        if sum(forms) != 1:
             raise ValueError("say how the link changes: either steps, ramp and handover, or a trace, or a csv")
-        form = TableForm(_plain(self.columns), _plain(self.units), self.half_rtt, self.start)
-        if form != TableForm() and self.csv is None:
+        table_form = TableForm(_plain(self.columns), _plain(self.units), self.half_rtt, self.start)
+        if table_form != TableForm() and self.csv is None:
             raise ValueError("columns, units, half_rtt and start go with csv")
         if self.window is not None and self.trace is None:
             raise ValueError("window: goes with trace")
@@ -143,19 +146,17 @@ class ScheduleSpec(Strict):
             raise ValueError("repeat: a trace repeats by itself when it ends")
         if written:
             self._written(upward=False)
-        for kind in ("trace", "csv"):
-            files: FilesSpec | None = getattr(self, kind)
-            for key, path in files.given() if files is not None else ():
-                try:
-                    text = named_text(path, info.context, "; take a part of it, traces repeat")
-                    if kind == "trace":
-                        self._files[key] = Trace.read(text, path, WINDOW if self.window is None else self.window)
-                    else:
-                        self._files[key] = TraceTable.read(text, path, self.repeat, form)
-                except ValueError as error:
-                    inside = str(error).startswith(("window: ", "repeat: "))
-                    place = "" if inside else f"{kind}: " if key == "file" else f"{kind}: {key}: "
-                    raise ValueError(f"{place}{error}") from None
+        if self.trace is not None:
+            window = WINDOW if self.window is None else self.window
+            for key, path in self.trace.given():
+                with _in_file("trace", key):
+                    text = named_text(path, info.context, _TAKE_A_PART)
+                    self._files[key] = Trace.read(text, path, window)
+        if self.csv is not None:
+            for key, path in self.csv.given():
+                with _in_file("csv", key):
+                    text = named_text(path, info.context, _TAKE_A_PART)
+                    self._files[key] = TraceTable.read(text, path, self.repeat, table_form)
         return self
 
     @property
@@ -165,27 +166,48 @@ class ScheduleSpec(Strict):
 
     def made(self, *, upward: bool) -> Schedule | None:
         """The schedule of one direction; ``upward``: the one towards the cloud."""
-        if self._files:
-            return self._files.get("up" if upward else "down", self._files.get("file"))
-        return self._written(upward=upward)
+        if not self._files:
+            return self._written(upward=upward)
+        side = "up" if upward else "down"
+        for_both = self._files.get("file")
+        return self._files.get(side, for_both)
 
     def _written(self, *, upward: bool) -> Steps:
-        steps = [Step(at=each.at, settings=each.changes(upward=upward)) for each in self.steps]
-        steps += [
-            Step(
-                at=each.at,
-                over=each.over,
-                pace=each.step,
-                start={} if each.from_ is None else each.from_.changes(upward=upward),
-                settings=each.to.changes(upward=upward),
+        steps = []
+        for step in self.steps:
+            settings = step.changes(upward=upward)
+            steps.append(Step(at=step.at, settings=settings))
+        for ramp in self.ramp:
+            start = {} if ramp.from_ is None else ramp.from_.changes(upward=upward)
+            steps.append(
+                Step(
+                    at=ramp.at,
+                    over=ramp.over,
+                    pace=ramp.step,
+                    start=start,
+                    settings=ramp.to.changes(upward=upward),
+                )
             )
-            for each in self.ramp
-        ]
-        steps += [
-            Step(at=each.at, interruption=each.interruption, settings=each.changes(upward=upward))
-            for each in self.handover
-        ]
+        for handover in self.handover:
+            settings = handover.changes(upward=upward)
+            steps.append(Step(at=handover.at, interruption=handover.interruption, settings=settings))
         return Steps(tuple(steps), self.repeat)
+
+
+@contextlib.contextmanager
+def _in_file(kind: str, key: str) -> Iterator[None]:
+    """Add the keys that name a file to a ValueError, unless it is about another key."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        if message.startswith(("window: ", "repeat: ")):
+            place = ""
+        elif key == "file":
+            place = f"{kind}: "
+        else:
+            place = f"{kind}: {key}: "
+        raise ValueError(f"{place}{message}") from None
 
 
 def _plain(named: Mapping[Any, str]) -> dict[str, str]:

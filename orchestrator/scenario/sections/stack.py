@@ -89,7 +89,7 @@ class StackSpec(Strict):
     def settings(self, key: str | None = None) -> dict[str, str]:
         """The settings that this, or one of its keys, makes: by their names below /proc/sys/net/ipv4."""
         keepalive = None if self.keepalive is None else f"{self.keepalive:.0f}"
-        found: dict[str, dict[str, str | int | None]] = {
+        by_key: dict[str, dict[str, str | int | None]] = {
             "congestion": {CONGESTION: self.congestion},
             "syn_retries": {"tcp_syn_retries": self.syn_retries},
             "keepalive": {"tcp_keepalive_time": keepalive, "tcp_keepalive_intvl": keepalive},
@@ -97,9 +97,15 @@ class StackSpec(Strict):
             "rmem": {RMEM: _buffer(RMEM, self.rmem)},
             "wmem": {WMEM: _buffer(WMEM, self.wmem)},
         }
-        kept = found.values() if key is None else [found[key]]
-        return {name: str(value) for each in kept for name, value in each.items() if value is not None}
+        values: dict[str, str | int | None] = {}
+        for name, of_key in by_key.items():
+            if key in (None, name):
+                values |= of_key
+        return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _buffer(name: str, most: int | None) -> str | None:
-    return None if most is None else f"{LEAST} {min(INITIAL[name], most)} {most}"
+    if most is None:
+        return None
+    initial = min(INITIAL[name], most)
+    return f"{LEAST} {initial} {most}"

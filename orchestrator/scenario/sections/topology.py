@@ -7,6 +7,7 @@ in a round (`orchestrator.population`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,9 +55,8 @@ class Pair:
 def unknown_node(name: str, names: Iterable[str]) -> str:
     """The error message for a node that does not exist."""
     names = sorted(names)
-    if len(names) <= 8:
-        listed = names
-    else:
+    listed = names
+    if len(names) > 8:
         listed = [*names[:4], "...", *names[-3:]]
     return f"there is no node '{shortened(name)}'{nearest(name, names)} (nodes: {', '.join(listed)})"
 
@@ -76,9 +76,11 @@ _COUNT_SCHEMA = {"type": "integer", "minimum": 0, "maximum": MAX_NODES}
 
 def _per_edge(value: Any) -> int | list[int] | None:
     """One number for every edge, or a list with one number per edge."""
+    if value is None:
+        return None
     if isinstance(value, list):
         return [_count(item) for item in value]
-    return None if value is None else _count(value)
+    return _count(value)
 
 
 class Topology(Strict):
@@ -131,8 +133,9 @@ class Topology(Strict):
     @model_validator(mode="after")
     def _check_sense(self) -> Topology:
         self._check_population()
+        per_edge = self.devices_per_edge
         if self.edges == 0:
-            if self.devices_per_edge:
+            if per_edge:
                 raise ValueError("devices_per_edge: there are no edges; give devices to attach devices to the cloud")
             if self.devices is None and self.population is None:
                 raise ValueError("edges: without edges give devices, the number of devices below the cloud")
@@ -140,11 +143,11 @@ class Topology(Strict):
                 raise ValueError("cloud: without edges and without a cloud nothing connects the devices")
         elif self.devices is not None:
             raise ValueError("devices: devices attach to the cloud only without edges; give devices_per_edge")
-        if isinstance(self.devices_per_edge, list) and len(self.devices_per_edge) != self.edges:
-            found = len(self.devices_per_edge)
-            raise ValueError(f"devices_per_edge: the list has {found} numbers for {self.edges} edges")
+        if isinstance(per_edge, list) and len(per_edge) != self.edges:
+            raise ValueError(f"devices_per_edge: the list has {len(per_edge)} numbers for {self.edges} edges")
         if self.mesh and self.edges < 2:
-            raise ValueError(f"mesh: takes two edges or more, here {'is' if self.edges == 1 else 'are'} {self.edges}")
+            verb = "is" if self.edges == 1 else "are"
+            raise ValueError(f"mesh: takes two edges or more, here {verb} {self.edges}")
         total = int(self.cloud) + self.edges + self.device_count
         if total > MAX_NODES:
             raise ValueError(f"edges: {total} nodes are more than the addresses of a run, {MAX_NODES}")
@@ -190,38 +193,50 @@ class Topology(Strict):
     @cached_property
     def _groups(self) -> dict[str, list[str]]:
         members = self.members()
-        return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}
+        groups = {}
+        for name, tier in GROUPS.items():
+            groups[name] = [member.name for member in members if member.tier == tier]
+        return groups
 
     def members(self) -> list[Member]:
         """All nodes from the cloud down, in the order of their addresses."""
         cloud = "cloud" if self.cloud else None
+        members = []
         if self.cloud:
-            members = [Member("cloud", "cloud", None)]
-        else:
-            members = []
-        members += [Member(f"edge-{edge}", "edge", cloud) for edge in range(self.edges)]
-        members += [
-            Member(f"device-{edge}-{device}", "device", f"edge-{edge}")
-            for edge, count in enumerate(self.per_edge)
-            for device in range(count)
-        ]
-        members += [Member(f"device-{device}", "device", cloud) for device in range(self.devices or 0)]
-        return members + [Member(POPULATION, "device", cloud)] * (self.population is not None)
+            members.append(Member("cloud", "cloud", None))
+        for edge in range(self.edges):
+            members.append(Member(f"edge-{edge}", "edge", cloud))
+        for edge, count in enumerate(self.per_edge):
+            for device in range(count):
+                members.append(Member(f"device-{edge}-{device}", "device", f"edge-{edge}"))
+        for device in range(self.devices or 0):
+            members.append(Member(f"device-{device}", "device", cloud))
+        if self.population is not None:
+            members.append(Member(POPULATION, "device", cloud))
+        return members
 
     def group(self, name: str) -> list[str]:
         """The nodes of a group (``devices``, ``edges``), or the one node of that name; empty for an unknown name."""
         if name in GROUPS:
             return self._groups[name]
-        return [name] if name in self.names else []
+        if name in self.names:
+            return [name]
+        return []
 
     def expand(self, names: Iterable[str]) -> list[str]:
         """Nodes and groups as nodes, without duplicates."""
-        return list(dict.fromkeys(node for name in names for node in self.group(name)))
+        nodes: dict[str, None] = {}
+        for name in names:
+            nodes |= dict.fromkeys(self.group(name))
+        return list(nodes)
 
     def too_many_pairs(self, mesh: bool) -> str | None:
         """The error message if there are more pairs than a run can hold, computed without making the pairs."""
-        pairs = self.device_count + (self.edges if self.cloud else 0)
-        pairs += self.edges * (self.edges - 1) // 2 if mesh else 0
+        pairs = self.device_count
+        if self.cloud:
+            pairs += self.edges
+        if mesh:
+            pairs += self.edges * (self.edges - 1) // 2
         if pairs <= MAX_PAIRS:
             return None
         return f"{pairs} pairs of nodes would talk, at most {MAX_PAIRS} may: take fewer edges in the mesh"
@@ -230,14 +245,13 @@ class Topology(Strict):
         """All pairs that may communicate: each node with the node above it and, in a mesh, every two edges."""
         members = self.members()
         tiers = {member.name: member.tier for member in members}
-        pairs = [
-            Pair(member.name, member.parent, f"{member.tier}-{tiers[member.parent]}")
-            for member in members
-            if member.parent is not None
-        ]
+        pairs = []
+        for member in members:
+            if member.parent is not None:
+                link_class = f"{member.tier}-{tiers[member.parent]}"
+                pairs.append(Pair(member.name, member.parent, link_class))
         if mesh:
             edges = [member.name for member in members if member.tier == "edge"]
-        else:
-            edges = []
-        pairs += [Pair(a, b, "edge-edge") for position, a in enumerate(edges) for b in edges[position + 1 :]]
+            for lower, upper in itertools.combinations(edges, 2):
+                pairs.append(Pair(lower, upper, "edge-edge"))
         return pairs

@@ -62,7 +62,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         found = loss_audit.look(rows, history.link_classes)
     with contextlib.closing(sqlite3.connect(run / DATABASE)) as database:
-        look = (40.0, None, loss_audit.EVENT, 10, None, json.dumps(found))
+        look = (40.0, None, found.NAME, 10, None, json.dumps(found.to_json()))
         database.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", look)
         database.commit()
     return run

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-RATE = 500.0  # lines a second
-BURST = 10_000.0  # lines at the same time
+from orchestrator.record.events.nodes import LINES_A_SECOND, LINES_AT_ONCE
+
 LINE = 100  # characters; a longer line counts as several
 REPORT_EVERY = 1.0  # s between two reports of dropped lines
 FLOOD = 50.0  # lines, below which what is left is not worth reading a long output for
@@ -17,7 +17,7 @@ class Allowance:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._left = BURST
+        self._left = LINES_AT_ONCE
         now = clock()
         self._filled = now
         self._reported = now
@@ -56,5 +56,5 @@ class Allowance:
     def _fill(self) -> None:
         now = self._clock()
         elapsed = now - self._filled
-        self._left = min(BURST, self._left + RATE * elapsed)
+        self._left = min(LINES_AT_ONCE, self._left + LINES_A_SECOND * elapsed)
         self._filled = now

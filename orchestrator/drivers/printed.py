@@ -18,12 +18,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from node.messaging.wire import LAST_ROUND
+from orchestrator.record.events.nodes import RESERVED, RoundReached
 
 MARK = "::edgebed "
-ENDED = "program ended"  # an event: a program has ended before the run was asked to end: {program, code}
-KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
-DROPPED = "lines dropped"  # an event of a node whose programs print more than its allowance: {lines}
-RESERVED = (ENDED, KILLED, DROPPED)  # events that no program can print, since checks trust them
 LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
 
@@ -133,7 +130,7 @@ class Printed:
             self._started = round
         yield {
             "type": "event",
-            "name": "round",
+            "name": RoundReached.NAME,
             "round": round,
             "phase": "start",
         }
@@ -154,7 +151,7 @@ class Printed:
             self._ended = round
         yield {
             "type": "event",
-            "name": "round",
+            "name": RoundReached.NAME,
             "round": round,
             "phase": "end",
         }

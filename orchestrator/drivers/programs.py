@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator import text
 from orchestrator.drivers.allowance import Allowance
 from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
-from orchestrator.drivers.printed import DROPPED, ENDED, KILLED, MARK, Lines, Printed
+from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.drivers.program_state import PIECE, RUNS, Phase, Program, awaited, piece, shown
 from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.base import NodeHandle
@@ -25,6 +25,7 @@ from orchestrator.host import tail
 from orchestrator.host.kernel.ports import is_loopback
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.nodes import KilledAtEnd, LinesDropped, ProgramEnded
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
@@ -203,13 +204,8 @@ class Programs:
             return
         for program in late:
             await self._read_last(program, cut=True)
-        killed = {
-            "type": "event",
-            "name": KILLED,
-            "programs": [program.plan.label for program in late],
-            "grace": grace,
-        }
-        self._tell(node, killed)
+        killed = KilledAtEnd(programs=[program.plan.label for program in late], grace=grace)
+        self._tell(node, killed.to_message())
         with contextlib.suppress(OrchestratorError):
             await self._driver.release(node)
 
@@ -333,7 +329,7 @@ class Programs:
 
     def _report_dropped(self, node: str, lines: int) -> None:
         if lines:
-            self._tell(node, {"type": "event", "name": DROPPED, "lines": lines})
+            self._tell(node, LinesDropped(lines).to_message())
 
     async def _read_last(self, program: Program, *, cut: bool) -> None:
         """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
@@ -390,13 +386,8 @@ class Programs:
         if fault is not None:
             self._killed_by_fault(program)
             return
-        ended = {
-            "type": "event",
-            "name": ENDED,
-            "program": plan.label,
-            "code": end.code,
-        }
-        self._tell(node, ended)
+        ended = ProgramEnded(plan.label, end.code)
+        self._tell(node, ended.to_message())
         if end.code == 0:
             self._start_what_can()
             self._finish_if_over()

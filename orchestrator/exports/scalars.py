@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from orchestrator.record.events.nodes import Overrun
 from orchestrator.record.rows import Round
 from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter
@@ -132,7 +133,7 @@ def _totals(history: History) -> Iterator[Scalar]:
     values: dict[str, float] = {
         "rounds": rounds,
         "seconds": seconds,
-        "overruns": len(history.events("overrun")),
+        "overruns": len(history.events(Overrun.NAME)),
     }
     if outcome.wall is not None:
         values["wall_seconds"] = outcome.wall

@@ -1,63 +1,12 @@
-"""Readings of the network between the hosts of a run, the underlay, while the run goes on."""
+"""The network between the hosts of a run, the underlay, as the run can measure it while it trains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
-
-from pydantic import TypeAdapter
+from typing import Protocol
 
 from orchestrator.planning.plan import LinkPlan
-
-Pair = tuple[str, str]  # the names of two hosts in alphabetical order
-EVENT = "network measured"
-
-
-@dataclass(frozen=True)
-class PairReading:
-    """Echoes between two hosts: half of the median round trip (``delay``, s) and of the shortest (``fastest``), the
-    number of ``echoes``, and how many of them were ``lost``."""
-
-    hosts: Pair
-    delay: float | None
-    echoes: int = 0
-    lost: int = 0
-    fastest: float | None = None
-
-
-@dataclass(frozen=True)
-class FramesReading:
-    """Frames between two hosts since the start of training: the ``sent`` ones, and those certainly ``missing``."""
-
-    source: str
-    target: str
-    sent: int
-    missing: int
-
-
-@dataclass(frozen=True)
-class NetworkReading:
-    """One reading. ``first``: of before the run; it is deducted from the links. ``away``: lost hosts. ``strangers``: by
-    host, the packets of unknown senders that were dropped so far."""
-
-    pairs: tuple[PairReading, ...]
-    frames: tuple[FramesReading, ...] = ()
-    away: tuple[str, ...] = ()
-    first: bool = False
-    strangers: Mapping[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Data of the event in the record."""
-        data = asdict(self)
-        for pair in data["pairs"]:
-            pair |= {key: round(pair[key], 6) for key in ("delay", "fastest") if pair[key] is not None}
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        reading: Self = TypeAdapter(cls).validate_python(data)
-        return reading
+from orchestrator.record.events.network import NetworkReading, Pair, pair_of
 
 
 class HostsNetwork(Protocol):
@@ -73,12 +22,6 @@ class HostsNetwork(Protocol):
 
     async def measure(self) -> NetworkReading:
         """Measure for some seconds. HostError if a host cannot take part."""
-
-
-def pair_of(one: str, other: str) -> Pair:
-    if one < other:
-        return (one, other)
-    return (other, one)
 
 
 def crossed(links: Iterable[LinkPlan], homes: Mapping[str, str]) -> list[Pair]:

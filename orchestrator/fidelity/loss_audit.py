@@ -13,29 +13,17 @@ from typing import Any
 
 from netem.measurement.losses import Losses
 from orchestrator.fabric.base import ChannelRow, LinkRow
+from orchestrator.record.events.links import LossAudit
 
-EVENT = "links looked at"
 CHANCE = 1e-5  # probability of a false alarm in one check of correct links
 MOST = 20  # maximum number of links astray listed individually
 
 
 def look(
     rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str], channels: Sequence[ChannelRow] = ()
-) -> dict[str, Any]:
-    """Check the counters of all links; returns the event's data. ``channels``: the counters of shared media whose drops
-    are not among those of links.
-
-    links, packets   number of directions used, and of their packets
-    told             number of those directions with enough packets for a verdict
-    astray           links whose losses differ from the asked ones, in the form of `_figures`; at most MOST
-    astray_count     the number of all of these
-    classes          the same for each class of links, with the sums over its links
-    overflowed       packets that found no room in a buffer, over all links and channels
-    most_overflowed  the ``link`` or channel with most of these ``packets``; None without any
-    cut_dropped      packets that met a link that was cut, over all links
-    nat_expired      packets that NATs dropped, because their flow had been idle for too long
-    most_nat_expired the ``link`` with most of these ``packets``; None without any
-    """
+) -> LossAudit:
+    """Check the counters of all links. ``channels``: the counters of shared media with drops that are not among those
+    of links. The links with deviating losses have the form of `_figures`, and at most MOST of them are listed."""
     used = {(str(row["source"]), str(row["target"])): losses for row in rows if (losses := losses_of(row)).packets}
     chance = CHANCE / max(1, len(used))
     together: dict[str, tuple[int, Losses]] = {}
@@ -43,18 +31,18 @@ def look(
         number, before = together.get(classes[pair], (0, Losses(0, 0, 0.0, 0.0)))
         together[classes[pair]] = number + 1, before.plus(losses)
     astray = [pair for pair, losses in used.items() if not losses.as_asked(chance)]
-    return {
-        "links": len(used),
-        "packets": sum(_sent(row) for row in rows),
-        "told": sum(losses.tells(chance) for losses in used.values()),
-        "astray_count": len(astray),
-        "astray": [{"link": " → ".join(pair), **_figures(used[pair], chance)} for pair in astray[:MOST]],
-        "classes": [
+    return LossAudit(
+        links=len(used),
+        packets=sum(_sent(row) for row in rows),
+        told=sum(losses.tells(chance) for losses in used.values()),
+        astray_count=len(astray),
+        astray=[{"link": " → ".join(pair), **_figures(used[pair], chance)} for pair in astray[:MOST]],
+        classes=[
             {"class": name, "links": number, **_figures(losses, chance)}
             for name, (number, losses) in sorted(together.items())
         ],
         **_other_drops(rows, channels),
-    }
+    )
 
 
 def _sent(row: LinkRow) -> int:

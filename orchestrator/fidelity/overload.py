@@ -8,28 +8,24 @@ readings show both for the time between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 from orchestrator import text
 from orchestrator.fabric.base import Counted
 from orchestrator.host.kernel.load import HostLoad
+from orchestrator.record.events.overload import (
+    FULL_BACKLOG,
+    FULL_HOST,
+    LATE_PACKETS,
+    LOST_PACKETS,
+    SATURATED,
+    SHORTEST,
+    Overload,
+)
 
-EVENT = "overload"
 FULL_SWITCH = 0.9  # of a processor; the switch has one thread
-FULL_HOST = 0.95  # of the processors' time
 WAITING = 0.5  # of the time, during which some task waits for a processor while all are busy
-SHORTEST = 0.25  # s; counters of processors move in steps of 10 ms, so less says nothing about a rate
 LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is not lost with the run
-
-LATE_PACKETS = "packets left late"
-LOST_PACKETS = "packets lost beyond the profile"
-FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
-SATURATED = "processors saturated"
-LOAD = "this host's processors were "
-BUSY_MEANWHILE = f"{LOAD}saturated at that time"
-"""What the figure of a link says that is not as asked, if the host had too much work when the link was measured."""
 
 
 class LoadReading(NamedTuple):
@@ -38,55 +34,6 @@ class LoadReading(NamedTuple):
     t: float
     counted: Counted
     host: HostLoad
-
-
-@dataclass
-class Overload:
-    """An interval of overload.
-
-    effects    effects on packets, or SATURATED if there are none
-    cause      the cause, in words
-    late       number of packets later than `netem.userspace.switch.LATE`; `late_max` maximum lateness in seconds
-    held_up    seconds for which packets were delayed: the maximum lateness of each reading, at most the time since
-               the reading before, summed
-    lost       packets lost, by place
-    processors, switch, waiting   busy share of the host's processors, share of one that the switch used, share of the
-               time during which some task waited for a processor (None: unknown); the maxima of the readings
-    """
-
-    start: float
-    end: float
-    effects: tuple[str, ...]
-    cause: str
-    late: int = 0
-    late_max: float = 0.0
-    held_up: float = 0.0
-    lost: Mapping[str, int] = field(default_factory=dict)
-    processors: float = 0.0
-    switch: float = 0.0
-    waiting: float | None = None
-
-    def followed_by(self, other: Overload) -> bool:
-        return (self.effects, self.cause, self.end) == (other.effects, other.cause, other.start)
-
-    def extend(self, other: Overload) -> None:
-        self.end = other.end
-        self.late += other.late
-        self.late_max = max(self.late_max, other.late_max)
-        self.held_up += other.held_up
-        self.lost = Counter(self.lost) + Counter(other.lost)
-        self.processors, self.switch = max(self.processors, other.processors), max(self.switch, other.switch)
-        if other.waiting is not None:
-            self.waiting = max(self.waiting or 0.0, other.waiting)
-
-    def to_json(self) -> dict[str, Any]:
-        """Data of the event "overload" in the record."""
-        data = vars(self) | {"effects": list(self.effects), "lost": dict(self.lost)}
-        return {key: round(value, 6) if isinstance(value, float) else value for key, value in data.items()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**{**data, "effects": tuple(data["effects"])})
 
 
 def overload(before: LoadReading, now: LoadReading) -> Overload | None:
@@ -171,7 +118,7 @@ class Overloads:
         if self._open is not None and (found is None or not self._open.followed_by(found)):
             over += self.end()
         if self._open is not None and found is not None:
-            self._open.extend(found)
+            self._open = self.known[-1] = self._open.joined(found)
         else:
             self._open = found
             self.known += [] if found is None else [found]
@@ -184,14 +131,3 @@ class Overloads:
         going = self._open
         self._open = None
         return [] if going is None else [going]
-
-
-def merged(recorded: Iterable[Mapping[str, Any]]) -> list[Overload]:
-    """The complete intervals, from the pieces in the record."""
-    stretches: list[Overload] = []
-    for each in map(Overload.from_json, recorded):
-        if stretches and stretches[-1].followed_by(each):
-            stretches[-1].extend(each)
-        else:
-            stretches.append(each)
-    return stretches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestrator import text
 
@@ -30,6 +30,18 @@ class Event(NamedTuple):
         parts = {key: f"{key} {_brief(value)}" for key, value in values.items() if value not in (None, "")}
         said = [parts.pop(self.name, _brief(self.name)), *parts.values()]
         return f"{self.t:8.2f} s  {self.node or 'run'}: {', '.join(said)}"
+
+
+E = TypeVar("E")
+
+
+class Recorded(NamedTuple, Generic[E]):
+    """A typed event, as it was recorded at a node, or at the orchestrator (None)."""
+
+    t: float
+    node: str | None
+    round: int | None
+    event: E
 
 
 class Metric(NamedTuple):

@@ -25,6 +25,8 @@ from typing import Any
 
 from node.resources import processors
 from orchestrator.errors import RecordError
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.run import Continued
 from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import (
     APPLICATION_ID,
@@ -38,14 +40,6 @@ from orchestrator.record.schema import (
 )
 
 DATABASE = "run.db"
-# Events of the orchestrator.
-HOST_LOAD = "host load"  # the use of this host's processors during training: {seconds, busy, idle, own}
-CONTINUED = "continued"  # an ended run is resumed
-PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
-HOST = "host"  # a host of several was lost, or is back: {host, state, reason}
-MOVED = "moved"  # a node whose host is lost starts on another: {node, from, to (null: on none), reason, checkpoint s}
-INJECTED = "injected"  # a fault was made manually: {fault, user, uid, via, written, planned}
-GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--track`: others may read the record
@@ -100,7 +94,9 @@ class Record:
             connection = _begun(directory)
             make_tables(connection)
             connection.execute("DELETE FROM outcome")
-            connection.execute(INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
+            continued = Continued(ended)
+            data = _json(continued.to_json())
+            connection.execute(INSERT["event"], (t, None, continued.NAME, round, None, data))
             connection.commit()
         except sqlite3.Error as error:
             raise _refused(directory, error) from error
@@ -124,9 +120,20 @@ class Record:
         round: int | None,
         data: Row,
     ) -> None:
-        """Record an event at a node, or the orchestrator (None). ``edge_round`` in the data has its own column."""
+        """Record an event that a node reports, or the orchestrator (None). ``edge_round`` in the data has its own
+        column."""
         rest = {key: value for key, value in data.items() if key != "edge_round"}
         self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
+
+    def add_event(
+        self,
+        t: float,
+        event: RecordedEvent,
+        round: int | None = None,
+        node: str | None = None,
+    ) -> None:
+        """Record an event of the run, or of one of its nodes."""
+        self.event(t, node, event.NAME, round, event.to_json())
 
     def metric(
         self,

@@ -17,6 +17,7 @@ from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.planning.copies.trace_files import find_file
 from orchestrator.planning.plan import LinkPlan, MediumPlan
+from orchestrator.record.events.links import ScheduleStep
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
 from orchestrator.results.courses import Course, courses
@@ -55,11 +56,11 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
         return None
     times = [change.at for change in requested] + [max(seconds, requested[-1].at)]
     values = [None if change.cut else value(change.profile) for change in requested]
-    made = [event.data for event in history.events("schedule") if event.data["links"] == course.name]
+    steps = [recorded.event for recorded in history.recorded(ScheduleStep) if recorded.event.links == course.name]
     at = {change.at: height for change, height in zip(requested, values, strict=True)}
-    marks = [(float(each["at"] + each["late"]), at[each["at"]], each) for each in made if each["at"] in at]
+    marks = [(float(step.at + step.late), at[step.at], step) for step in steps if step.at in at]
     requested_line = line(f"configured for {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
-    notes = [f"{each['became']}, {text.duration(each['late'])} late" for *_, each in marks]
+    notes = [f"{step.became}, {text.duration(step.late)} late" for *_, step in marks]
     made_points = points(
         "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes
     )

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator import text
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import SATURATED, Overload, merged
+from orchestrator.record.events.links import LossAudit
+from orchestrator.record.events.nodes import Late, Overrun
+from orchestrator.record.events.overload import SATURATED
 from orchestrator.record.rows import ProbeResult
 from orchestrator.report.figures import MANY_SERIES
 from orchestrator.report.marks import Figure, axis, bars, figure, points
+from orchestrator.results.checks.links import overloads
 from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.history import History
 
@@ -39,7 +40,7 @@ MOST = 200  # overloads in the table, the longest ones; the record has all
 
 def overload_rows(history: History) -> list[dict[str, str]]:
     """The periods in which the link engine or the host was overloaded, in words."""
-    stretches = _stretches(history)
+    stretches = overloads(history)
     began = history.training_began or 0.0
     longest = sorted(stretches, key=lambda each: each.start - each.end)[:MOST]
     return [
@@ -68,7 +69,7 @@ def mark_overloads(timeline: Figure, history: History) -> Figure:
             "x1": round(each.end - began, 3),
             "colour": HARMLESS if each.effects == (SATURATED,) else HARMFUL,
         }
-        for each in _stretches(history)
+        for each in overloads(history)
     ]
     return timeline | ({"shades": shades} if shades else {})
 
@@ -93,11 +94,11 @@ def probe_rows(history: History) -> list[dict[str, Any]]:
 
 def look_rows(history: History) -> list[dict[str, str]]:
     """The losses during the run: of each class of links, and of each link that deviated from its profile."""
-    looks = history.events(LOOKED)
+    looks = history.recorded(LossAudit)
     if not looks:
         return []
-    found = looks[-1].data
-    astray = [{**each, "class": each["link"], "links": 1} for each in found["astray"]]
+    found = looks[-1].event
+    astray = [{**each, "class": each["link"], "links": 1} for each in found.astray]
     return [
         {
             "links": f"{each['class']}" if each["links"] == 1 else f"{each['class']}, {each['links']} directions",
@@ -109,18 +110,14 @@ def look_rows(history: History) -> list[dict[str, str]]:
             "high": "any" if each["high"] is None else text.loss(each["high"]),
             "verdict": each["verdict"],
         }
-        for each in (*astray, *found["classes"])
+        for each in (*astray, *found.classes)
     ]
-
-
-def _stretches(history: History) -> list[Overload]:
-    return merged(event.data for event in history.events(OVERLOAD))
 
 
 def late_rows(history: History) -> list[dict[str, Any]]:
     """Abandoned rounds and late answers, by coordinator."""
     tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
-    for event in history.events("late"):
+    for event in history.events(Late.NAME):
         tally[event.node or ""]["late"] += 1
     for each in history.rounds():
         if each.abandoned:
@@ -134,8 +131,8 @@ def late_rows(history: History) -> list[dict[str, Any]]:
 def overrun_rows(history: History) -> list[dict[str, Any]]:
     """The steps that took longer than the node's hardware needs, by node."""
     by_node: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for event in history.events("overrun"):
-        by_node[event.node or ""].append((event.data.get("asked") or 0.0, event.data.get("taken") or 0.0))
+    for _, node, _, overrun in history.recorded(Overrun):
+        by_node[node or ""].append((overrun.asked or 0.0, overrun.taken or 0.0))
     rows = []
     for node, steps in sorted(by_node.items()):
         requested, taken = max(steps, key=lambda step: step[1] - step[0])

@@ -13,12 +13,13 @@ import yaml
 
 from orchestrator import text
 from orchestrator.errors import RecordError
-from orchestrator.fabric.namespaces.tcp import SETTINGS
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.record.directory import write_whole
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.links import LossAudit, ScheduleEnded
+from orchestrator.record.events.nodes import Inversion, Overrun, PeerShares, RoundReached
+from orchestrator.record.events.run import HostChanged, Injected, NodeMoved, Note
 from orchestrator.record.rows import FaultSpan
 from orchestrator.record.schema import COUNTERS
-from orchestrator.record.writer import HOST, INJECTED, MOVED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import course
 from orchestrator.report.clients import client_figures, client_rows
@@ -27,7 +28,6 @@ from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
 from orchestrator.report.marks import Figure
 from orchestrator.report.media import media_figure, media_rows
-from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, timeline
@@ -36,20 +36,31 @@ from orchestrator.results.checks.network import real_networks
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.results.checks.verdicts import MARKS, Verdict
-from orchestrator.results.evaluation.inversion import EVENT as INVERTED
 from orchestrator.results.evaluation.personalisation import edge_rows, personalisation
 from orchestrator.results.evaluation.privacy import METRICS, measured, statement
 from orchestrator.results.facts import CUT_OFF, DEVICE_SCOPES, IN_ROUND
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
-from orchestrator.results.presence import in_words, lost_hosts, nodes_by_host, notes
+from orchestrator.results.presence import lost_hosts, nodes_by_host, notes
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
+from orchestrator.scenario.sections.stack import DEFAULTS as SETTINGS
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
 LOG_LIMIT = 3000  # rows of the log on the page; the record has all
 FAULT_LIMIT = 1000  # rows of the table of faults
 
+
+SHOWN_ELSEWHERE = (
+    RoundReached.NAME,
+    Note.NAME,
+    LossAudit.NAME,
+    PeerShares.NAME,
+    Inversion.NAME,
+    Injected.NAME,
+)
+"""Events that are not in the log."""
+_SENTENCES: dict[str, type[RecordedEvent]] = {HostChanged.NAME: HostChanged, NodeMoved.NAME: NodeMoved}
 
 LogRow = tuple[float, str, str, int | None, str]  # time, node, what happened, round, detail
 
@@ -115,7 +126,7 @@ def context(history: History) -> dict[str, Any]:
         "media": media_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
-        "schedules": [event.data for event in history.events("schedule ended")],
+        "schedules": [event.data for event in history.events(ScheduleEnded.NAME)],
         "courses": list(courses),
         "calibration": list(calibration),
         "placement": placement_rows(history),
@@ -223,7 +234,7 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
         ("nodes", f"{tiers.total():,}", ", ".join(text.count(number, tier) for tier, number in tiers.items())),
         ("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
         ("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
-        ("overruns", str(len(history.events("overrun"))), "steps slower than configured"),
+        ("overruns", str(len(history.events(Overrun.NAME))), "steps slower than configured"),
         ("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
     ]
 
@@ -336,9 +347,10 @@ def _log(history: History) -> list[tuple[str, str, str, int | None, str]]:
 
 def _event_rows(history: History) -> Iterable[LogRow]:
     for event in history.events():
-        if event.name in (HOST, MOVED):
-            yield event.t, "orchestrator", event.name, event.round, in_words(event.name, event.data)
-        elif event.name not in ("round", "note", LOOKED, MET, INVERTED, INJECTED):
+        if event.name in _SENTENCES:
+            sentence = str(_SENTENCES[event.name].from_json(event.data))
+            yield event.t, "orchestrator", event.name, event.round, sentence
+        elif event.name not in SHOWN_ELSEWHERE:
             if event.edge_round is None:
                 values = event.data
             else:

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator import text
+from orchestrator.record.events.nodes import PeerShares
 from orchestrator.record.rows import Event, Metric
 from orchestrator.report.figures import GLOBAL, LEAST, MANY_SERIES, SERIES
 from orchestrator.report.marks import Figure, Mark, axis, bars, figure, line, rounded
 from orchestrator.results.history import History
 
-EVENT = "peers"
 ROWS = 16  # with more edges, the figure is a table of all against all, without time
 HEIGHT = 0.82  # of a row, for a share of 100 %
 COLOURS = (*SERIES, GLOBAL, MANY_SERIES)  # the first ones are the edges' colours in the other figures
@@ -27,7 +27,7 @@ Piece = tuple[str, Sequence[float], str]  # an edge, the box of its share, and a
 def meetings(history: History) -> dict[str, list[Event]]:
     """The meetings of each edge that had any, in order; only the last one of a round that a restart repeated."""
     rounds: defaultdict[str, dict[int | None, Event]] = defaultdict(dict)
-    for event in history.events(EVENT):
+    for event in history.events(PeerShares.NAME):
         if event.node is not None:
             rounds[event.node][event.round] = event
     return {node: list(rounds[node].values()) for node in history.nodes if node in rounds}

@@ -14,6 +14,7 @@ from typing import Any
 from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
 from orchestrator.planning.plan import LinkPlan, MediumPlan
+from orchestrator.record.events.links import ScheduleEnded
 from orchestrator.scenario.media.section import link_like
 from orchestrator.scenario.sections.topology import Ends
 
@@ -48,18 +49,19 @@ class Course:
                 return change.at
         return None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "links": self.name,
-            "count": len(self.pairs),
-            "schedule": self.schedule.describe(),
-            "changes": self.changes,
-            "first": self.first,
-            "overtaken": self.overtaken,
-            "failures": self.failures,
-            "late_p99": self.lateness.quantile(0.99),
-            "late_max": self.lateness.maximum,
-        }
+    def ended(self) -> ScheduleEnded:
+        """The event of its end, for the record."""
+        return ScheduleEnded(
+            links=self.name,
+            count=len(self.pairs),
+            schedule=self.schedule.describe(),
+            changes=self.changes,
+            first=self.first,
+            overtaken=self.overtaken,
+            failures=self.failures,
+            late_p99=self.lateness.quantile(0.99),
+            late_max=self.lateness.maximum,
+        )
 
 
 def courses(links: Sequence[LinkPlan], media: Iterable[MediumPlan] = ()) -> list[Course]:

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from node.catalogue.datasets import CLIENTS, MAIN_METRIC
-from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.record.writer import CONTINUED
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.nodes import Overrun, Resumed, RoundAbandoned, RoundReached
+from orchestrator.record.events.run import Continued, Training
+from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Recorded, Round, State
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.sections.topology import POPULATION
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report
+
+
+E = TypeVar("E", bound=RecordedEvent)
 
 
 class Facts(Protocol):
@@ -59,6 +64,12 @@ class Facts(Protocol):
     def packets(self) -> int | None: ...
 
     def events(self, *names: str) -> list[Event]: ...
+
+    def recorded(self, kind: type[E]) -> list[Recorded[E]]:
+        """The events of a kind in the order of recording."""
+        return [
+            Recorded(event.t, event.node, event.round, kind.from_json(event.data)) for event in self.events(kind.NAME)
+        ]
 
     def states(self) -> list[State]: ...
 
@@ -144,7 +155,7 @@ class Facts(Protocol):
     @property
     def training_began(self) -> float | None:
         """The time at which training started. Fault times in the scenario count from it."""
-        began = self.events("training")
+        began = self.events(Training.NAME)
         if began:
             return began[0].t
         return min((each.start for each in self.rounds()), default=None)
@@ -156,9 +167,9 @@ class Facts(Protocol):
 
     def rounds_done(self) -> int:
         """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
-        kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
+        kept = max((event.round or 0 for event in self.events(Continued.NAME)), default=0)
         done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
-        for event in self.events("resumed"):
+        for event in self.events(Resumed.NAME):
             done[event.node or ""].update(range(1, (event.round or 0) + 1))
         for each in self.rounds():
             if each.end is not None:
@@ -227,11 +238,13 @@ class Facts(Protocol):
         return {name: series[name] for name, node in self.nodes.items() if name in series and node["tier"] == tier}
 
 
-def add_overrun(found: dict[str, tuple[int, float]], event: Event) -> None:
-    """Take an event ``overrun`` into what `Facts.overruns` returns."""
-    steps, seconds = found.get(node := event.node or "?", (0, 0.0))
-    late = (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
-    found[node] = steps + 1, seconds + late
+def add_overrun(overruns: dict[str, tuple[int, float]], event: Event) -> None:
+    """Take an event `Overrun` into what `Facts.overruns` returns."""
+    node = event.node or "?"
+    steps, seconds = overruns.get(node, (0, 0.0))
+    overrun = Overrun.from_json(event.data)
+    late = (overrun.taken or 0.0) - (overrun.asked or 0.0)
+    overruns[node] = steps + 1, seconds + late
 
 
 DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown
@@ -240,7 +253,7 @@ DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the firs
 class Rounds:
     """The rounds of all coordinators in order of their start. One that a restart repeats is listed again."""
 
-    EVENTS = ("round", "round_abandoned")
+    EVENTS = (RoundReached.NAME, RoundAbandoned.NAME)
 
     def __init__(self) -> None:
         self.all: list[Round] = []
@@ -251,9 +264,9 @@ class Rounds:
         if event.node is None or event.round is None:
             return
         index = self.latest.get(event.node)
-        if event.name == "round" and event.data.get("phase") == "start":
+        if event.name == RoundReached.NAME and event.data.get("phase") == "start":
             self.latest[event.node] = len(self.all)
             self.all.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
         elif index is not None and self.all[index].number == (event.round, event.edge_round):
-            changed: Mapping[str, Any] = {"end": event.t} if event.name == "round" else {"abandoned": True}
+            changed: Mapping[str, Any] = {"end": event.t} if event.name == RoundReached.NAME else {"abandoned": True}
             self.all[index] = self.all[index]._replace(**changed)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator import text
+from orchestrator.record.events.run import Injected
 from orchestrator.record.rows import FaultSpan
-from orchestrator.record.writer import INJECTED
 from orchestrator.results.facts import Facts
 
 
@@ -20,10 +20,10 @@ def fault_spans(facts: Facts, phases: Iterable[tuple[float, int, str, str, str, 
         by_fault[fault].setdefault(phase, (t, action, target, round, detail))
     known = {fault["id"]: fault for fault in facts.plan.get("faults", ())}
     by = {}
-    for event in facts.events(INJECTED):
-        if event.node is None:
-            known[event.data["fault"]] = event.data["planned"]
-            by[event.data["fault"]] = str(event.data["user"])
+    for _, node, _, injected in facts.recorded(Injected):
+        if node is None:
+            known[injected.fault] = injected.planned
+            by[injected.fault] = str(injected.user)
     order = {name: place for place, name in enumerate(facts.nodes)}
     media = facts.plan.get("media", ())
     members = {name: each["members"] for each in media for name in (each["name"], *each["channels"])}

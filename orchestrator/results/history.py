@@ -21,6 +21,7 @@ from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.record.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.nodes import Overrun
 from orchestrator.record.rows import (
     Event,
     FaultSpan,
@@ -243,7 +244,7 @@ class History(Facts):
 
     def overruns(self) -> dict[str, tuple[int, float]]:
         found: dict[str, tuple[int, float]] = {}
-        for event in self.events("overrun"):
+        for event in self.events(Overrun.NAME):
             add_overrun(found, event)
         return found
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import text
+from orchestrator.record.events.run import ProcessorUse
 from orchestrator.record.rows import SensorReading
-from orchestrator.record.writer import HOST_LOAD
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History, processor_seconds
 from orchestrator.results.presence import host_of
@@ -271,8 +271,11 @@ def slow_because(history: Facts, too_much: str) -> str:
     own_fault = f"this host is too slow for {too_much}"
     if not isinstance(history, History):  # the load is recorded at the end
         return f"{own_fault}, or other processes used its processors"
-    loads = [event.data for event in history.events(HOST_LOAD)]
-    seconds, busy, idle, own = (sum(float(load[key]) for load in loads) for key in ("seconds", "busy", "idle", "own"))
+    loads = [recorded.event for recorded in history.recorded(ProcessorUse)]
+    seconds = sum(float(load.seconds) for load in loads)
+    busy = sum(float(load.busy) for load in loads)
+    idle = sum(float(load.idle) for load in loads)
+    own = sum(float(load.own) for load in loads)
     if not loads or seconds <= 0 or busy + idle <= 0:
         return f"{own_fault}, or other processes used its processors"
     used = processor_seconds(history.resources(), history.training_began or 0.0)

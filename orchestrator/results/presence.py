@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from orchestrator import text
-from orchestrator.record.writer import CONTINUED, HOST, MOVED
+from orchestrator.record.events.run import Continued, HostChanged, NodeMoved, Note
 from orchestrator.results.facts import Facts
 
 THERE = "there"
 NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that moved
-_SAID = {
-    "lost": "the host {host} is lost: {reason}",
-    "back": "the host {host} is there again",
-    "unusable": "the host {host} cannot be used again: {reason}",
-}
 
 
 class Stay(NamedTuple):
@@ -38,30 +33,17 @@ class Move(NamedTuple):
     words: str
 
 
-def in_words(name: str, data: Mapping[str, Any]) -> str:
-    """What became of a host or of a node of it, from an event's name and data."""
-    if name == MOVED:
-        return _moved_in_words(data)
-    said = _SAID.get(str(data.get("state")), "the host {host} is {state}: {reason}")
-    return said.format(**{"host": "", "state": "", "reason": ""} | dict(data))
-
-
-def _moved_in_words(data: Mapping[str, Any]) -> str:
-    node, source, target, reason, age = (data.get(key) for key in ("node", "from", "to", "reason", "checkpoint"))
-    if target is None:
-        return f"{node} cannot move from {source}: {reason}"
-    known = isinstance(age, int | float)
-    checkpoint = f"its checkpoint of {text.duration(age)} before" if known else "no checkpoint"
-    return f"{node} moves from {source} to {target}, with {checkpoint}: {reason}"
-
-
 def notes(history: Facts) -> list[str]:
     """The notes of a run, and what became of its hosts and of their nodes, in the order of the record."""
-    return [
-        str(event.data.get("text", "")) if event.name == "note" else in_words(event.name, event.data)
-        for event in history.events("note", HOST, MOVED)
-        if event.name != MOVED or event.node is None
-    ]
+    sentences = []
+    for event in history.events(Note.NAME, HostChanged.NAME, NodeMoved.NAME):
+        if event.name == Note.NAME:
+            sentences.append(str(Note.from_json(event.data).text))
+        elif event.name == HostChanged.NAME:
+            sentences.append(str(HostChanged.from_json(event.data)))
+        elif event.node is None:
+            sentences.append(str(NodeMoved.from_json(event.data)))
+    return sentences
 
 
 def moves(history: Facts) -> list[Move]:
@@ -69,16 +51,19 @@ def moves(history: Facts) -> list[Move]:
     planned = {name: str(node.get("host") or "") for name, node in history.nodes.items()}
     found = []
     homes = dict(planned)
-    for event in history.events(MOVED, CONTINUED):
+    for event in history.events(NodeMoved.NAME, Continued.NAME):
         if event.node is not None:
             continue
         changed = {}
         words = "the run is continued on its planned hosts"
-        if event.name == CONTINUED:
+        if event.name == Continued.NAME:
             changed = {node: host for node, host in planned.items() if homes[node] != host}
-        elif (node := str(event.data.get("node"))) in homes and event.data.get("to") is not None:
-            changed = {node: str(event.data["to"])}
-            words = in_words(MOVED, event.data)
+        else:
+            moved = NodeMoved.from_json(event.data)
+            node = str(moved.node)
+            if node in homes and moved.target is not None:
+                changed = {node: str(moved.target)}
+                words = str(moved)
         found += [Move(event.t, node, homes[node], host, words) for node, host in changed.items()]
         homes |= changed
     return found
@@ -118,15 +103,17 @@ def stays(history: Facts) -> list[Stay]:
             found.append(Stay(host, before, start, t, why))
             since[host] = state, t, reason
 
-    for event in history.events(HOST, CONTINUED):
+    for event in history.events(HostChanged.NAME, Continued.NAME):
         if event.node is not None:
             continue
-        if event.name == CONTINUED:
+        if event.name == Continued.NAME:
             for host in hosts:
                 turn(host, THERE, event.t, "")
-        elif (host := str(event.data.get("host"))) in hosts:
-            state = str(event.data.get("state"))
-            turn(host, THERE if state == "back" else state, event.t, str(event.data.get("reason", "")))
+            continue
+        changed = HostChanged.from_json(event.data)
+        if changed.host in hosts:
+            state = THERE if changed.state == "back" else str(changed.state)
+            turn(changed.host, state, event.t, str(changed.reason))
     for host in hosts:
         turn(host, "", history.seconds, "")
     return [each for each in found if each.end > each.start]

@@ -18,14 +18,20 @@ from typing import Any, Literal, Self
 
 from netem.units import parse_duration
 from node.catalogue.datasets import CLIENTS
-from orchestrator.drivers.printed import DROPPED, ENDED
-from orchestrator.fabric.namespaces.tcp import STACK
-from orchestrator.fabric.underlay import EVENT as NETWORK
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.record.events.links import LossAudit
+from orchestrator.record.events.network import NetworkReading
+from orchestrator.record.events.nodes import (
+    BadMessage,
+    Frozen,
+    LinesDropped,
+    Overrun,
+    ProgramEnded,
+    Resumed,
+    RoundReached,
+)
+from orchestrator.record.events.overload import Overload
+from orchestrator.record.events.run import Continued, Gap, HostChanged, Injected, NodeMoved, StackInForce, Training
 from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
-from orchestrator.record.writer import CONTINUED, GAP, HOST, INJECTED, MOVED
-from orchestrator.results.checks.failures import FROZEN
 from orchestrator.results.facts import (
     CUT_OFF,
     DEVICE_SCOPES,
@@ -47,11 +53,24 @@ CURVES = ("accuracy", "loss")
 MOST_CURVES = 24  # metrics, which may have any name
 PACE = 5  # rounds by which the time left is estimated
 KEPT = (
-    *("training", "resumed", CONTINUED, HOST, MOVED, INJECTED, GAP, FROZEN, OVERLOAD, LOOKED, NETWORK, STACK),
-    *("bad_message", ENDED, DROPPED),
+    Training.NAME,
+    Resumed.NAME,
+    Continued.NAME,
+    HostChanged.NAME,
+    NodeMoved.NAME,
+    Injected.NAME,
+    Gap.NAME,
+    Frozen.NAME,
+    Overload.NAME,
+    LossAudit.NAME,
+    NetworkReading.NAME,
+    StackInForce.NAME,
+    BadMessage.NAME,
+    ProgramEnded.NAME,
+    LinesDropped.NAME,
 )
 """The names of the events that the checks of a running run read. Others may be many."""
-_FOLDED = frozenset(("overrun", *Rounds.EVENTS))
+_FOLDED = frozenset((Overrun.NAME, *Rounds.EVENTS))
 
 
 class Story(Facts):
@@ -182,7 +201,7 @@ class Story(Facts):
         return self._probes
 
     def faults(self) -> list[FaultSpan]:
-        seen = len(self._phases) + len(self._events[INJECTED]) + 1
+        seen = len(self._phases) + len(self._events[Injected.NAME]) + 1
         if self._spans[0] != seen:
             self._spans = seen, fault_spans(self, self._phases)
         return self._spans[1]
@@ -347,18 +366,20 @@ class Story(Facts):
         self._number += 1
         if name in self._events:
             self._events[name].append((self._number, event))
-        if name == "training" and self._training is None:
+        if name == Training.NAME and self._training is None:
             self._training = t
-        elif name == INJECTED and node is None:
-            self.by_hand[event.data["fault"]] = self._planned[event.data["fault"]] = event.data["planned"]
-        elif name == "overrun":
+        elif name == Injected.NAME and node is None:
+            injected = Injected.from_json(event.data)
+            self.by_hand[injected.fault] = injected.planned
+            self._planned[injected.fault] = injected.planned
+        elif name == Overrun.NAME:
             add_overrun(self._overruns, event)
         elif name in Rounds.EVENTS:
             self._add_round(event)
 
     def _add_round(self, event: Event) -> None:
         self._rounds.add(event)
-        if event.name != "round" or event.node is None or event.round is None:
+        if event.name != RoundReached.NAME or event.node is None or event.round is None:
             return
         self.round = max(self.round, event.round)
         if event.data.get("phase") != "start" and event.node in self.leaders:

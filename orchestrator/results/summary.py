@@ -13,9 +13,10 @@ from rich.text import Text
 
 from node.catalogue.datasets import CLIENTS
 from orchestrator import text
-from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
+from orchestrator.record.events.nodes import Overrun
 from orchestrator.record.rows import FaultSpan
+from orchestrator.results.checks.links import overloads
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import STYLES
@@ -84,8 +85,8 @@ def summary(history: History) -> dict[str, Any]:
         "messages": volumes.messages_by_kind(history),
         "faults": [_fault(span, began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
-        "overruns": len(history.events("overrun")),
-        "overloads": [each.to_json() for each in merged(event.data for event in history.events("overload"))],
+        "overruns": len(history.events(Overrun.NAME)),
+        "overloads": [overload.to_json() for overload in overloads(history)],
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         **{name: found for name, found in about.items() if found is not None},

@@ -9,6 +9,8 @@ from functools import cached_property
 
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.run import Note
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
 from orchestrator.results.story import Story
@@ -61,6 +63,10 @@ class RunContext:
         self.record.subscribers.append(story.add_row)
         return story
 
-    def note(self, event: str, data: dict[str, object]) -> None:
+    def record_event(self, event: RecordedEvent) -> None:
         """Record an event of the run with the present time."""
-        self.record.event(self.clock(), None, event, None, data)
+        self.record.add_event(self.clock(), event)
+
+    def note(self, sentence: str) -> None:
+        """Record a sentence for whoever reads the results."""
+        self.record_event(Note(sentence))

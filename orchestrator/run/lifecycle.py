@@ -21,6 +21,7 @@ from orchestrator.host.process.processes import pids_of
 from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.run import Training
 from orchestrator.record.writer import Record
 from orchestrator.run.context import RunClock, RunContext
 from orchestrator.run.control.commands import accept_commands
@@ -194,7 +195,7 @@ def _note_other_load(run: RunContext, others: Others) -> None:
     own = pids_of(run.directory.run)
     busy = others.busy(own)
     if busy:
-        run.note("note", {"text": f"before the nodes started, {busy}"})
+        run.note(f"before the nodes started, {busy}")
         run.view.line(f"{busy}: nodes and links may be late")
 
 
@@ -206,7 +207,7 @@ def _note_limits(run: RunContext, environment: Environment) -> None:
     notes += environment.driver.notes()
     notes += [*fabric.notes(), *refused]
     for note in notes:
-        run.note("note", {"text": note})
+        run.note(note)
 
 
 async def _train(run: RunContext, session: Session, environment: Environment) -> Ending:
@@ -218,7 +219,7 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
     ):
         if not session.ended.done():
             await session.start_training()
-            run.note("training", {})
+            run.record_event(Training())
             run.record.flush()  # a simulation may pause from now on
             run.view.line("training")
             after = run.plan.stop.after

@@ -13,18 +13,18 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
 from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkRow, since
 from orchestrator.fabric.underlay import HostsNetwork
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
-from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import SHORTEST, LoadReading, Overloads
+from orchestrator.fidelity.overload import LoadReading, Overloads
 from orchestrator.host.kernel.load import HostLoad, read_load
-from orchestrator.record.writer import GAP, HOST_LOAD, PROBED
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.links import Probed
+from orchestrator.record.events.overload import SHORTEST
+from orchestrator.record.events.run import Gap, Note, ProcessorUse
 from orchestrator.results.checks.registry import Check, checks, overall
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import Snapshot
@@ -121,7 +121,7 @@ class Monitor:
             probed[self._classes[ends]] += int(row["delivered_bytes"])
         self._on_media = {_share(row): row for row in counted.channels}
         if probed.total():
-            self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
+            self._record.add_event(self._clock(), Probed(dict(+probed)))
 
     async def sample_forever(self) -> None:
         while True:
@@ -137,8 +137,8 @@ class Monitor:
             late, stood = standstill.since(SAMPLE_EVERY)
             if late < LEAST:
                 continue
-            data = {"since": round(before, 3), "seconds": round(late, 3), "stood_still": round(stood, 3)}
-            self._note(self._clock(), GAP, data)
+            gap = Gap(since=round(before, 3), seconds=round(late, 3), stood_still=round(stood, 3))
+            self._note(self._clock(), gap)
 
     def glance(self) -> None:
         """Sample if a sample is due. Show and flush the record if a round has begun, or if due by the host's clock."""
@@ -179,7 +179,7 @@ class Monitor:
             self._record_overloads(reading, last=last)
             self._look(t, last=last)
             if last and counted.to_groups:
-                self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
+                self._record.add_event(t, Note(_to_groups(counted.to_groups)))
             if last and self._first is not None:
                 first, own = self._first
                 self._note_load(t, counted, first, own)
@@ -216,7 +216,7 @@ class Monitor:
         if last:
             overloads += self._overloads.end()
         for overload in overloads:
-            self._note(reading.t, OVERLOAD, overload.to_json())
+            self._note(reading.t, overload)
 
     def _compute_rates(self, t: float) -> None:
         """Compute the rates since the latest time that they were computed, if it is long enough ago."""
@@ -227,10 +227,10 @@ class Monitor:
         self._last = t
         self._delivered = Counter(dict.fromkeys(self._delivered, 0))
 
-    def _note(self, t: float, name: str, data: Mapping[str, Any]) -> None:
+    def _note(self, t: float, event: RecordedEvent) -> None:
         """Record an event with the present round."""
         round = self._session.progress.round or None
-        self._record.event(t, None, name, round, data)
+        self._record.add_event(t, event, round)
 
     def _check(self) -> None:
         """Make the checks, unless the last ones took so long that more would take too much of a processor."""
@@ -303,21 +303,21 @@ class Monitor:
         if self._load is not None:
             load = self._load()
         own = time.process_time() - own + counted.cpu_seconds - first.counted.cpu_seconds
-        data = {
-            "seconds": round(t - first.t, 3),
-            "busy": round(load.busy - first.host.busy, 3),
-            "idle": round(load.idle - first.host.idle, 3),
-            "own": round(own, 3),
-        }
-        self._note(t, HOST_LOAD, data)
+        use = ProcessorUse(
+            seconds=round(t - first.t, 3),
+            busy=round(load.busy - first.host.busy, 3),
+            idle=round(load.idle - first.host.idle, 3),
+            own=round(own, 3),
+        )
+        self._note(t, use)
 
     def _look(self, t: float, *, last: bool) -> None:
         if not last and t < self._looked + LOOK_EVERY:
             return
         self._looked = t
         emulated = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
-        findings = look(emulated, self._classes, self._channels)
-        self._record.event(t, None, LOOKED, None, findings)
+        audit = look(emulated, self._classes, self._channels)
+        self._record.add_event(t, audit)
 
     def _group(self, ends: Ends) -> tuple[LinkKind, str]:
         return self._kinds[ends], self._classes[ends]

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.host import tail
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.overload import SHORTEST
 from orchestrator.record.rows import Resources
 from orchestrator.report.fidelity import look_rows, probe_figures, probe_rows
 from orchestrator.results.history import History

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator import text
+from orchestrator.record.events.run import Injected
 from orchestrator.record.rows import FaultSpan
-from orchestrator.record.writer import INJECTED
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, thinned
 from orchestrator.report.media import media_so_far
@@ -28,7 +28,8 @@ def faults_of(story: Story) -> dict[str, Any]:
     """The faults: how many were planned, took effect and were made manually, and the rows of their table."""
     spans = story.faults()
     began = story.training_began or 0.0
-    via = {event.data["fault"]: str(event.data.get("via", "")) for event in story.events(INJECTED) if not event.node}
+    injected = [event for _, node, _, event in story.recorded(Injected) if not node]
+    via = {event.fault: str(event.via) for event in injected}
     return {
         "planned": sum(not span.by for span in spans),
         "begun": len(story.begun - story.by_hand.keys()),

@@ -8,7 +8,7 @@ from typing import Any
 from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.record.events.links import LossAudit
 from orchestrator.record.rows import State
 from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
@@ -101,7 +101,7 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
         "handovers": {fault["node"]: fault["to"] for fault in in_force if fault["action"] == "handover"},
         "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
         "probes": len(story.probes()),
-        "looks": len(story.events(LOOKED)),
+        "looks": len(story.events(LossAudit.NAME)),
     }
 
 

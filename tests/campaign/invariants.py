@@ -11,9 +11,9 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from netem.tcp.path import SEGMENT
+from orchestrator.record.events.run import Continued
 from orchestrator.record.rows import COMPLETE, FaultSpan, Round
 from orchestrator.record.schema import COUNTERS
-from orchestrator.record.writer import CONTINUED
 from orchestrator.results.history import History
 from orchestrator.results.traffic.volumes import link_counters, traffic
 from orchestrator.verbs.results.compare import compare, run_overview
@@ -357,7 +357,7 @@ def _summary(trial: Trial) -> dict[str, Any]:
 
 def _parts(history: History) -> list[float]:
     """The times at which the run continued after an interruption."""
-    return [event.t for event in history.events(CONTINUED)]
+    return [event.t for event in history.events(Continued.NAME)]
 
 
 def _lives(history: History) -> defaultdict[str, list[float]]:

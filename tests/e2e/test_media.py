@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.events.links import CrossTraffic
 from orchestrator.record.rows import SHARED
 from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
-from orchestrator.run.links.media import TRAFFIC
 from tests.e2e.harness import up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.netns]
@@ -60,7 +60,7 @@ def test_channels_are_measured_before_training(run: Path) -> None:
 def test_faults_and_cross_traffic_happen_at_their_times(run: Path) -> None:
     with History.open(run) as history:
         began = history.training_began or 0.0
-        traffic = [(event.data["channel"], event.data["phase"], event.t - began) for event in history.events(TRAFFIC)]
+        traffic = [(event.channel, event.phase, t - began) for t, _, _, event in history.recorded(CrossTraffic)]
         assert [each[:2] for each in traffic] == [("cell-0 up", "start"), ("cell-0 up", "end")]
         assert [each[2] for each in traffic] == pytest.approx([0.5, 3.5], abs=0.2)
         spans = {(span.action, span.target): (span.start, span.end) for span in history.faults()}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fidelity.overload import EVENT, LATE_PACKETS, merged
+from orchestrator.record.events.overload import LATE_PACKETS, Overload, merged
 from orchestrator.results.history import History
 from tests.e2e.harness import SMALL, Background
 
@@ -33,7 +33,7 @@ def test_a_switch_that_is_stopped_for_a_moment_is_reported_with_its_time(tmp_pat
     assert check["verdict"] == "fail", check
     assert "more than 50 ms late" in check["detail"]
     with History.open(Path(result.summary["run"])) as history:
-        stretches = merged(event.data for event in history.events(EVENT))
+        stretches = merged(recorded.event for recorded in history.recorded(Overload))
         third = next(each for each in history.rounds() if (each.node, each.round) == ("cloud", 3))
     worst = max(stretches, key=lambda each: each.held_up)
     assert LATE_PACKETS in worst.effects

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.fabric.underlay import EVENT, NetworkReading
 from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.events.network import NetworkReading
 from orchestrator.results.history import History
 from tests.e2e.harness import ROOT, SMALL, THREE, command, traces_of, wait_for
 
@@ -262,7 +262,7 @@ def test_one_run_spreads_over_the_hosts_of_a_job(ordinary: Ordinary) -> None:
         assert history.outcome is not None
         assert (history.outcome.ended, history.rounds_done()) == ("rounds", 6)
         assert [each.target for each in history.faults() if each.start is not None] == ["device-1"]
-        measured = [NetworkReading.from_json(each.data) for each in history.events(EVENT)]
+        measured = [recorded.event for recorded in history.recorded(NetworkReading)]
     assert measured[0].first
     assert [each.hosts for each in measured[-1].pairs] == [("n1", "n2")]
     frames = {(each.source, each.target): each for each in measured[-1].frames}

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
+from orchestrator.record.events.network import FramesReading, NetworkReading, PairReading
+from orchestrator.record.events.run import Injected
 from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import COUNTERS
-from orchestrator.record.writer import INJECTED, Record
+from orchestrator.record.writer import Record
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
@@ -310,7 +311,7 @@ class _Builder:
         pairs = tuple(PairReading((hosts[0], other), delay, 10, lost, delay) for other in hosts[1:])
         frames = tuple(FramesReading(hosts[0], other, 2000 * round, round // 6) for other in hosts[1:])
         reading = NetworkReading(pairs, frames, first=round == 0)
-        self.record.event(SETUP + ROUND * round, None, EVENT, round or None, reading.to_json())
+        self.record.add_event(SETUP + ROUND * round, reading, round or None)
 
     def play_round(self, round: int) -> None:
         start = SETUP + (round - 1) * ROUND
@@ -412,7 +413,7 @@ class _Builder:
         if fault in self.by_hand:
             written = {"at": "12s", "node": fault["node"], "action": "crash", "for": "3s"}
             facts = {"fault": fault["id"], "user": "ada", "uid": 1000, "via": "inject", "written": written}
-            self.record.event(t, None, INJECTED, round, {**facts, "planned": fault})
+            self.record.event(t, None, Injected.NAME, round, {**facts, "planned": fault})
         self.record.fault(t, fault["id"], fault["action"], target, "start", round)
 
     def lift(self, t: float, fault: dict[str, Any]) -> None:

@@ -45,9 +45,9 @@ from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import RunError
 from orchestrator.population.population import Population, client_name
 from orchestrator.population.selection import ClientHistory, UniformSelection, select
+from orchestrator.record.events.nodes import ClientPart
 from orchestrator.together import within
 
-EVENT = "client"
 LOOK = 60.0  # s until the next look, if too few clients are available
 # Arrays of a checkpoint
 _CLIENTS_WITH_LOSS = "clients_with_loss"
@@ -397,7 +397,7 @@ class Crowd:
             self._moved = summed(traffic, self._cloud)
             if self.reporter is not None:
                 fields = part.event_fields(self._population, self._now())
-                self.reporter.event(EVENT, round=part.round, **fields)
+                self.reporter.event(ClientPart.NAME, round=part.round, **fields)
 
     def _utility(self, part: Participation) -> float | None:
         """The utility of its answer, if it counted."""

@@ -17,6 +17,7 @@ from node.messaging.delivery.pair import InFlight
 from node.messaging.memory import FAREWELL, MemoryNetwork, MemoryTransport
 from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.population.population import Population
+from orchestrator.record.events.nodes import ClientPart
 
 COUNTED = "counted"
 SLOW = "slow"
@@ -62,22 +63,24 @@ class Participation:
             moved[row.direction] += row.bytes
         speed = float(population.speeds[self.client])
         link_number = int(population.link_numbers[self.client])
-        event = {
-            "client": self.name,
-            "outcome": self.outcome,
-            "began": round(self.began, 6),
-            "seconds": round(self.seconds(now), 6),
-            "speed": round(speed, 6),
-            "hardware": population.hardware_name(self.client),
-            "link": population.links[link_number].name,
-            "samples": int(population.sample_counts[self.client]),
-            "loss": self.loss,
-            "sent": moved["sent"],
-            "received": moved["received"],
-        }
-        if population.asynchronous:
-            event["staleness"] = self.staleness
-        return event
+        part = ClientPart(
+            client=self.name,
+            outcome=self.outcome,
+            began=round(self.began, 6),
+            seconds=round(self.seconds(now), 6),
+            speed=round(speed, 6),
+            hardware=population.hardware_name(self.client),
+            link=population.links[link_number].name,
+            samples=int(population.sample_counts[self.client]),
+            loss=self.loss,
+            sent=moved["sent"],
+            received=moved["received"],
+            staleness=self.staleness,
+        )
+        fields = part.to_json()
+        if not population.asynchronous:
+            del fields["staleness"]
+        return fields
 
     def seconds(self, now: float) -> float:
         """How long it took until it went away or its answer arrived, or has taken until ``now``."""

@@ -31,7 +31,6 @@ from orchestrator.scenario.sections.stack import DEFAULTS
 SETTINGS = DEFAULTS
 BUFFERS = {name: value for name, value in SETTINGS.items() if name != CONGESTION}
 
-STACK = "stack"  # the orchestrator's event with a ``node`` and the settings of its `stack` that are in force, by name
 REMEDY = "give its kernel CUBIC, as root on that host"
 REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
@@ -113,15 +112,6 @@ async def _introduce(
     await hub.set_up(pid, {}, neighbour_lines([node]) + "".join(lines))
     if CONGESTION in peer.stack:
         await _attempt(hub, pid, path_routes(peer, peer.stack[CONGESTION], [node], mtus))
-
-
-def refused(configured: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
-    """In a few words, each configured setting of a node that is not in force."""
-    return [
-        f"{name} {in_force.get(name, 'unknown')} and not {value}"
-        for name, value in configured.items()
-        if in_force.get(name) != value
-    ]
 
 
 async def in_force(hub: Hub) -> dict[str, str]:

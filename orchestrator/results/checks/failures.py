@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 from node.process.standstill import LEAST
 from orchestrator import text
+from orchestrator.record.events.nodes import Frozen
+from orchestrator.record.events.run import Gap
 from orchestrator.record.rows import AFTER_A_ROUND, State
-from orchestrator.record.writer import GAP
 from orchestrator.results.checks.programs import EndedProgram, early_ends
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import THERE, host_of, lost_hosts, stays
 
-FROZEN = "frozen"  # the event of a node that stood still: {seconds}
 SMALL_SHARE = 0.02  # of the training for which a process may stand still before the check fails
 NEGLIGIBLE_SHARE = 0.01  # of the training for which it may stand still, or not monitor, before the effect is unknown
 BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring in a run of any length
@@ -52,12 +52,12 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     done = history.outcome is not None and history.outcome.ended in AFTER_A_ROUND
     until = history.training_ended if done else math.inf
     nodes = [each for each in node_standstills(history) if each.t > began and each.t - each.seconds < until]
-    gaps = [event for event in history.events(GAP) if event.t > began and event.data["since"] < until]
-    stalls = [StoodStill("the orchestrator", event.t, event.data["stood_still"]) for event in gaps]
+    gaps = [gap for gap in history.recorded(Gap) if gap.t > began and gap.event.since < until]
+    stalls = [StoodStill("the orchestrator", gap.t, gap.event.stood_still) for gap in gaps]
     own = [each for each in stalls if each.seconds >= LEAST]
     training = max(history.training_ended - began, 1e-9)
     busy = max(BUSY, NEGLIGIBLE_SHARE * training)
-    gaps = [event for event in gaps if event.data["seconds"] - event.data["stood_still"] >= busy]
+    gaps = [gap for gap in gaps if gap.event.seconds - gap.event.stood_still >= busy]
     early = early_ends(history)
     said = list(lost)
     if with_host:
@@ -76,10 +76,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     if nodes:
         said.append(f"nodes stalled: {_list(nodes, began)}")
     if gaps:
-        longest = max(gaps, key=lambda each: each.data["seconds"])
+        longest = max(gaps, key=lambda gap: gap.event.seconds)
         said.append(
             f"this host was so busy that the orchestrator took no sample {text.count(len(gaps), 'time')}, at most for "
-            f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
+            f"{text.duration(longest.event.seconds)} until {longest.t - began:.1f} s"
         )
     if not said:
         if any(span.by for span in history.faults()):
@@ -112,12 +112,11 @@ def node_standstills(history: Facts) -> Iterator[StoodStill]:
         if span.action == "pause" and span.start is not None:
             for node in span.nodes:
                 pauses[node].append((span.start, span.end if span.end is not None else history.seconds))
-    for event in history.events(FROZEN):
-        node = event.node or "?"
-        end = event.t
-        start = end - event.data["seconds"] - SLACK
+    for end, name, _, frozen in history.recorded(Frozen):
+        node = name or "?"
+        start = end - frozen.seconds - SLACK
         planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
-        seconds = event.data["seconds"] - planned
+        seconds = frozen.seconds - planned
         if seconds >= LEAST:
             yield StoodStill(node, end, seconds)
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from orchestrator import text
+from orchestrator.record.events.run import Continued, Training
 from orchestrator.record.rows import FaultSpan
-from orchestrator.record.writer import CONTINUED
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
@@ -38,7 +38,7 @@ def faults_took_effect(history: Facts) -> Assessment:
         return "fail", f"{summary}; not possible: {reasons}"
     if missed:
         return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
-    continued = [event.t for event in history.events(CONTINUED)]
+    continued = [event.t for event in history.events(Continued.NAME)]
     over = history if isinstance(history, History) and history.status != "running" else None  # a story has no readings
     if over is not None and (leaks := _leaks(over, (*made, *by_hand), continued)):
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
@@ -144,8 +144,8 @@ def _stops(history: Facts) -> list[tuple[float, float]]:
     """When the run was continued, and how many seconds passed until it trained again. Faults wait for these too."""
     found = []
     continued = None
-    for event in history.events("training", CONTINUED):
-        if event.name == CONTINUED:
+    for event in history.events(Training.NAME, Continued.NAME):
+        if event.name == Continued.NAME:
             continued = event.t
         elif continued is not None:
             found.append((continued, event.t - continued))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.events.nodes import NotFinite, RoundReached
 from orchestrator.record.rows import Event, Metric
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.evaluation.targets import accuracy_series, own_series
@@ -55,12 +56,12 @@ def learned(history: History) -> Assessment | None:
     None if nodes run programs: edgebed does not know what they learn, nor on what they are tested."""
     if history.calibrated or history.plan.get("programs"):
         return None
-    said = diverged(history.events("not_finite"))
+    said = diverged(history.events(NotFinite.NAME))
     if said:
         return "fail", said
     allowed = expectations(history.effective).abandoned
     limit = ABANDONED_SHARE if allowed is None else allowed
-    shares = abandoned(history.events("round"))
+    shares = abandoned(history.events(RoundReached.NAME))
     listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
     if any(of > limit * every for of, every in shares.values()):
         return "fail", f"rounds were abandoned for lack of answers: {listed}; at most {limit:.0%} may"

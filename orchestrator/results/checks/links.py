@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from netem.measurement.judge import WOULD_TAKE
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.link import segments_together
 from orchestrator import text
-from orchestrator.fidelity.loss_audit import EVENT as LOOKED
-from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged
-from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.record.events.links import LossAudit, ScheduleEnded, ScheduleFailed
+from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged
 from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, Verdict, missing
 from orchestrator.results.facts import Facts
@@ -68,28 +67,30 @@ def links_followed(history: History) -> Assessment:
     channels = sum(len(medium.get("schedules", ())) for medium in history.plan.get("media", []))
     if not links + channels:
         return "pass", "no links were planned to change over time"
-    courses = [event.data for event in history.events("schedule ended")]
+    courses = [recorded.event for recorded in history.recorded(ScheduleEnded)]
     if not courses:
         return missing(history, "the run ended before this was recorded")
-    changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
-    latest = max(courses, key=lambda course: course["late_p99"])
+    changes = sum(course.changes for course in courses)
+    overtaken = sum(course.overtaken for course in courses)
+    latest = max(courses, key=lambda course: course.late_p99)
+    late_max = max(course.late_max for course in courses)
     counted = ((links, "link direction"), (channels, "shared channel"))
     of = " and ".join(text.count(number, what) for number, what in counted if number)
     summary = (
         f"{text.count(changes, 'change')} of {of}, 99% of them at most "
-        f"{text.duration(latest['late_p99'])} late, the latest {text.duration(max(c['late_max'] for c in courses))}"
+        f"{text.duration(latest.late_p99)} late, the latest {text.duration(late_max)}"
     )
-    failures = sum(course["failures"] for course in courses)
+    failures = sum(course.failures for course in courses)
     if failures:
-        errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
+        errors = dict.fromkeys(str(failed.event.error) for failed in history.recorded(ScheduleFailed))
         return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
     if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
         why = slow_because(history, "so many changes")
         return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: {why}"
-    if latest["late_p99"] > SCHEDULE_LATE:
-        return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
-    made = {course["links"] for course in courses if course["changes"]}
-    idle = {course["links"]: course.get("first") for course in courses if course["links"] not in made}
+    if latest.late_p99 > SCHEDULE_LATE:
+        return "fail", f"{summary}, in {latest.links}: {slow_because(history, 'so many changes')}"
+    made = {course.links for course in courses if course.changes}
+    idle = {course.links: course.first for course in courses if course.links not in made}
     if idle:
         listed = text.some(
             f"{links} (" + ("its schedule changes nothing)" if at is None else f"first change at {text.duration(at)})")
@@ -103,10 +104,10 @@ def links_on_time(history: Facts) -> Assessment:
     """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
     if history.simulated:
         return LINKS_MODELLED
-    overloads = merged(event.data for event in history.events(OVERLOAD))
-    if overloads:
+    intervals = overloads(history)
+    if intervals:
         began = history.training_began or 0.0
-        return _judge_overloads(overloads, began, history.training_ended - began, history.packets or 0)
+        return _judge_overloads(intervals, began, history.training_ended - began, history.packets or 0)
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:
@@ -114,6 +115,11 @@ def links_on_time(history: Facts) -> Assessment:
     if history.packets is None:
         return missing(history, "the link engine's counters were never read", MEASURED)
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
+
+
+def overloads(history: Facts) -> list[Overload]:
+    """The complete intervals of overload."""
+    return merged(recorded.event for recorded in history.recorded(Overload))
 
 
 def _judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
@@ -162,60 +168,63 @@ def losses_during_the_run(history: Facts) -> Assessment:
         return "pass", "the plan has no links"
     if set(history.link_kinds.values()) == {"real"}:
         return LINKS_REAL
-    looks = history.events(LOOKED)
+    looks = history.recorded(LossAudit)
     if not looks:
         return missing(history, "the links were not sampled during the run", MEASURED)
     began = history.training_began or 0.0
-    return _judge_losses([(look.t - began, look.data) for look in looks])
+    return _judge_losses([(look.t - began, look.event) for look in looks])
 
 
-def _judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
+def _judge_losses(looks: Sequence[tuple[float, LossAudit]]) -> Assessment:
     """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
     found = looks[-1][1]
-    carried = f"{text.count(found['packets'], 'packet')} sent over {text.count(found['links'], 'link direction')}"
-    astray = found["astray"]
+    carried = f"{text.count(found.packets, 'packet')} sent over {text.count(found.links, 'link direction')}"
+    astray = found.astray
     if astray:
-        first = next(seconds for seconds, each in looks if each["astray_count"])
+        first = next(seconds for seconds, each in looks if each.astray_count)
         worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
         return "fail", (
-            f"{carried}; {found['astray_count']} of them did not lose as configured, first seen at {first:.0f} s: "
+            f"{carried}; {found.astray_count} of them did not lose as configured, first seen at {first:.0f} s: "
             f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
             f"configured {text.loss(worst['asked'])}{_other_drops(found)}"
         )
     said = {
         each["class"]: f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
-        for each in found["classes"]
+        for each in found.classes
     }
-    wrong = [said[each["class"]] for each in found["classes"] if each["verdict"] == "fail"]
+    wrong = [said[each["class"]] for each in found.classes if each["verdict"] == "fail"]
     if wrong:
         together = "each link alone may be as configured, but the links of a class together are not"
         return "fail", f"{carried}; {together}: {text.some(wrong)}{_other_drops(found)}"
-    lossy = "; ".join(said[each["class"]] for each in found["classes"] if each["asked"])
-    few = found["links"] - found["told"]
+    lossy = "; ".join(said[each["class"]] for each in found.classes if each["asked"])
+    few = found.links - found.told
     unsure = f"; {few} carried too few packets to be judged alone" if few else ""
     drops = _other_drops(found)
     nothing = "nothing was lost at random, as configured" if drops else "nothing was lost, as configured"
     return "pass", f"{carried}: {lossy or nothing}{drops}{unsure}"
 
 
-def _other_drops(found: Mapping[str, Any]) -> str:
+def _other_drops(audit: LossAudit) -> str:
     """In words, the packets that neither arrived nor were lost at random."""
     words = ""
-    overflowed = found.get("overflowed", 0)
-    if overflowed:
-        link = found["most_overflowed"]["link"]
-        packets = found["most_overflowed"]["packets"]
-        most = f"of {link}" if packets == overflowed else f"most of them ({packets:,}) in that of {link}"
-        words += f"; {text.count(overflowed, 'packet')} found no room in the buffer {most}"
-    expired = found.get("nat_expired", 0)
-    if expired:
-        link = found["most_nat_expired"]["link"]
-        packets = found["most_nat_expired"]["packets"]
-        most = f"on {link}" if packets == expired else f"most of them ({packets:,}) on {link}"
-        words += f"; {text.count(expired, 'packet')} came for flows that a NAT had forgotten, {most}"
-    cut = found.get("cut_dropped", 0)
-    if cut:
-        words += f"; {text.count(cut, 'packet')} met a link that was cut"
+    if audit.overflowed and audit.most_overflowed is not None:
+        link = audit.most_overflowed["link"]
+        packets = audit.most_overflowed["packets"]
+        if packets == audit.overflowed:
+            most = f"of {link}"
+        else:
+            most = f"most of them ({packets:,}) in that of {link}"
+        words += f"; {text.count(audit.overflowed, 'packet')} found no room in the buffer {most}"
+    if audit.nat_expired and audit.most_nat_expired is not None:
+        link = audit.most_nat_expired["link"]
+        packets = audit.most_nat_expired["packets"]
+        if packets == audit.nat_expired:
+            most = f"on {link}"
+        else:
+            most = f"most of them ({packets:,}) on {link}"
+        words += f"; {text.count(audit.nat_expired, 'packet')} came for flows that a NAT had forgotten, {most}"
+    if audit.cut_dropped:
+        words += f"; {text.count(audit.cut_dropped, 'packet')} met a link that was cut"
     return words
 
 

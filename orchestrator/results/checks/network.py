@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from netem.profile import LinkProfile
 from orchestrator import text
-from orchestrator.fabric.underlay import EVENT, NetworkReading, pair_of
+from orchestrator.record.events.network import NetworkReading, pair_of
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, missing
 from orchestrator.results.facts import Facts
 from orchestrator.results.presence import moves
@@ -31,8 +31,8 @@ def real_networks(history: Facts) -> list[RealNetwork]:
     if "real" not in history.link_kinds.values():
         return []
     networks = RealNetworks(_crossing(history))
-    for event in history.events(EVENT):
-        networks.add(NetworkReading.from_json(event.data))
+    for recorded in history.recorded(NetworkReading):
+        networks.add(recorded.event)
     return [networks.found[hosts] for hosts in sorted(networks.found)]
 
 
@@ -72,12 +72,12 @@ def network_held(history: Facts) -> Assessment | None:
         return "measured", f"only real links cross hosts; {networks}"
     findings = NetworkFindings(links)
     moved = deque(moves(history))
-    for event in history.events(EVENT):
-        while moved and moved[0].t <= event.t:
+    for t, _, _, reading in history.recorded(NetworkReading):
+        while moved and moved[0].t <= t:
             move = moved.popleft()
             hosts[move.node] = move.target
             findings.cross(_crossing(history, hosts))
-        findings.add(event.t, NetworkReading.from_json(event.data))
+        findings.add(t, reading)
     if not findings.readings:
         return missing(history, "it was not measured during the run", MEASURED)
     verdict, said = _judge(findings, history.training_began or 0.0)

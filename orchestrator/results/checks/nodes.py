@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from orchestrator import text
-from orchestrator.drivers.allowance import BURST, RATE
-from orchestrator.drivers.printed import DROPPED, KILLED
-from orchestrator.fabric.namespaces.tcp import STACK, refused
-from orchestrator.record.rows import Event, FaultSpan
+from orchestrator.record.events.nodes import LINES_A_SECOND, LINES_AT_ONCE, BadMessage, KilledAtEnd, LinesDropped
+from orchestrator.record.events.run import StackInForce
+from orchestrator.record.rows import FaultSpan
 from orchestrator.results.checks.links import LATE_SHARE
 from orchestrator.results.checks.verdicts import Assessment, missing
 from orchestrator.results.facts import Facts
@@ -61,7 +60,7 @@ def nodes_responded(history: History) -> Assessment:
     if history.clients:
         note += f"; one of them stands for {history.clients:,} clients"
     if silent:
-        killed = {event.node: event.data["grace"] for event in history.events(KILLED)}
+        killed = {node: event.grace for _, node, _, event in history.recorded(KilledAtEnd)}
         listed = text.some(
             f"{name} ({state if name not in killed else STILL_RAN.format(text.duration(killed[name]))})"
             for name, state in silent.items()
@@ -89,27 +88,25 @@ def messages_accepted(history: Facts) -> Assessment | None:
 
 
 def _refused_messages(history: Facts) -> Iterator[str]:
-    last: dict[str, Event] = {}
-    for event in history.events("bad_message"):
-        if event.node is not None and "count" in event.data:  # others are a node's own, about a peer
-            last[event.node] = event
+    last: dict[str, BadMessage] = {}
+    for _, node, _, message in history.recorded(BadMessage):
+        if node is not None and message.count is not None:  # others are a node's own, about a peer
+            last[node] = message
     if last:
-        listed = text.some(
-            f"{event.data['count']} of {node}, the last: {event.data['reason']}" for node, event in last.items()
-        )
+        listed = text.some(f"{message.count} of {node}, the last: {message.reason}" for node, message in last.items())
         yield f"messages were refused and are not in the record: {listed}"
 
 
 def _dropped_lines(history: Facts) -> Iterator[str]:
     dropped: Counter[str] = Counter()
-    for event in history.events(DROPPED):
-        if event.node is not None:
-            dropped[event.node] += int(event.data["lines"])
+    for _, node, _, event in history.recorded(LinesDropped):
+        if node is not None:
+            dropped[node] += int(event.lines)
     if dropped:
         listed = text.some(f"{count:,} of {node}" for node, count in dropped.items())
         yield (
-            f"lines of programs were dropped and are not in the record: {listed}; it takes {RATE:g} a second from each"
-            f" node, {BURST:,.0f} at once: print fewer"
+            f"lines of programs were dropped and are not in the record: {listed}; it takes {LINES_A_SECOND:g} a second"
+            f" from each node, {LINES_AT_ONCE:,.0f} at once: print fewer"
         )
 
 
@@ -120,10 +117,15 @@ def stack_as_configured(history: Facts) -> Assessment | None:
         return None
     if history.simulated:
         return "modelled", "the model of TCP has these settings"
-    in_force = [event.data for event in history.events(STACK) if event.node is None]
+    in_force = [event for _, node, _, event in history.recorded(StackInForce) if node is None]
     if not in_force:
         return missing(history, "no node with settings of its own was started")
-    wrong = [f"{found['node']} has {each}" for found in in_force for each in refused(configured[found["node"]], found)]
+    wrong = []
+    for stack in in_force:
+        wrong += [f"{stack.node} has {setting}" for setting in stack.refused(configured[stack.node])]
     if wrong:
         return "fail", f"the kernel refused a setting of `stack`: {text.some(dict.fromkeys(wrong))}"
-    return "pass", f"the settings of `stack` are in force at {text.count(len({f['node'] for f in in_force}), 'node')}"
+    return (
+        "pass",
+        f"the settings of `stack` are in force at {text.count(len({stack.node for stack in in_force}), 'node')}",
+    )

@@ -16,16 +16,31 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.events.nodes import (
+    BadMessage,
+    Contributed,
+    Joined,
+    Late,
+    Lost,
+    NotFinite,
+    RoundAbandoned,
+    Unanswered,
+    Unreceived,
+)
 from orchestrator.record.rows import Event
 from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.evaluation.population import parts
 from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import POPULATION
 
-CONTRIBUTED = "contributed"
-UNANSWERED = "unanswered"
-UNRECEIVED = "unreceived"
-_AGAINST = ("bad_message", "not_finite", UNANSWERED, "late", "round_abandoned", UNRECEIVED)
+_AGAINST = (
+    BadMessage.NAME,
+    NotFinite.NAME,
+    Unanswered.NAME,
+    Late.NAME,
+    RoundAbandoned.NAME,
+    Unreceived.NAME,
+)
 
 
 Found = tuple[int, int, dict[str, "Reason"]]
@@ -45,8 +60,8 @@ def participation(history: History) -> Assessment | None:
     """Check that every client that was up contributed. None for programs, and if nothing was collected or recorded."""
     if history.plan.get("programs") or history.training_began is None:
         return None
-    known = history.events(CONTRIBUTED, UNANSWERED, UNRECEIVED)
-    known = known or [event for event in history.events("round_abandoned") if "peers" in event.data]
+    known = history.events(Contributed.NAME, Unanswered.NAME, Unreceived.NAME)
+    known = known or [event for event in history.events(RoundAbandoned.NAME) if "peers" in event.data]
     if not known and not history.plan.get(POPULATION):
         return None  # nothing was collected, or an earlier version wrote the record
     found = (_of_population if history.plan.get(POPULATION) else _of_clients)(history)
@@ -80,20 +95,21 @@ def _of_clients(history: History) -> Found:
     }
     uppers = {name: {parent, *history.nodes[name].get("visits", ())} for name, parent in parents.items()}
     used: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
-    collecting = {event.node for event in history.events(UNANSWERED, "round_abandoned")}
-    for event in history.events(CONTRIBUTED):
-        gathered = bool(event.data["gathered"])
-        collecting |= {event.node} if gathered else set()
-        for peer in event.data["peers"]:
-            if event.node in uppers.get(peer, ()):
-                used[gathered][peer].add(event.data["kind"])
+    collecting = {event.node for event in history.events(Unanswered.NAME, RoundAbandoned.NAME)}
+    for _, node, _, contributed in history.recorded(Contributed):
+        gathered = bool(contributed.gathered)
+        if gathered:
+            collecting.add(node)
+        for peer in contributed.peers:
+            if node in uppers.get(peer, ()):
+                used[gathered][peer].add(contributed.kind)
     against: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history.events(*_AGAINST):
         for peer in event.data.get("peers") or [event.data.get("peer")]:
             if event.node in uppers.get(peer, ()):
                 against[peer].append(event)
-    connected = {event.data.get("peer") for event in history.events("joined")}
-    losses = {(event.node, event.data.get("peer")): event.data.get("reason") for event in history.events("lost")}
+    connected = {joined.event.peer for joined in history.recorded(Joined)}
+    losses = {(node, lost.peer): lost.reason for _, node, _, lost in history.recorded(Lost)}
     counted = 0
     reasons = {}
     for client, parent in parents.items():
@@ -119,9 +135,9 @@ def _reasons(history: History, client: str, used: set[str], events: list[Event])
     last: dict[tuple[str, str], Event] = {}
     for event in events:
         kind = str(event.data.get("kind") or "")
-        if kind in used or (used and (not kind or event.name == UNRECEIVED)):
+        if kind in used or (used and (not kind or event.name == Unreceived.NAME)):
             continue
-        if event.name in (UNANSWERED, "late") and _planned(history, client, event):
+        if event.name in (Unanswered.NAME, Late.NAME) and _planned(history, client, event):
             continue
         counts[event.name, kind] += 1
         last[event.name, kind] = event
@@ -138,17 +154,17 @@ def _reason(
 ) -> Reason:
     times = text.count(number, "time")
     match name:
-        case "bad_message":
+        case BadMessage.NAME:
             return Reason(0, "fail", f"refused {times}: {event.data.get('reason')}")
-        case "not_finite":
+        case NotFinite.NAME:
             return Reason(1, "fail", f"left out {times}: NaN or an infinity in its {kind}")
-        case "unreceived":
+        case Unreceived.NAME:
             return Reason(2, "fail", f"{event.node} waited for no messages of kind {kind!r}")
-        case "round_abandoned":
+        case RoundAbandoned.NAME:
             return Reason(5, "unknown", f"it answered in {text.count(number, 'round')}, and too few others did")
     deadline, automatic = _deadline(history, event)
     words = f"no {kind} by the {'automatic ' if automatic else ''}deadline of {text.duration(deadline)}, {times}"
-    return Reason(4 if name == "late" else 3, "fail" if automatic else "unknown", words)
+    return Reason(4 if name == Late.NAME else 3, "fail" if automatic else "unknown", words)
 
 
 def _deadline(history: History, event: Event) -> tuple[float, bool]:
@@ -179,7 +195,7 @@ def _of_population(history: History) -> Found | None:
     selected = {part.client for part in found}
     counted = {part.client for part in found if part.outcome == "counted"}
     refused: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in history.events("bad_message", "not_finite"):
+    for event in history.events(BadMessage.NAME, NotFinite.NAME):
         refused[str(event.data.get("peer"))].append(event)
     reasons = {
         client: min(_reasons(history, client, set(), events))
@@ -195,8 +211,8 @@ def _of_population(history: History) -> Found | None:
 def _never_received(history: History) -> Iterator[str]:
     """Messages that arrived and of whose kind no role ever received one, in words."""
     senders: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
-    for event in history.events(UNRECEIVED):
-        senders[event.node, event.data["kind"]].update(event.data["peers"])
+    for _, node, _, unreceived in history.recorded(Unreceived):
+        senders[node, unreceived.kind].update(unreceived.peers)
     for (node, kind), peers in senders.items():
         came = f"from {text.count(len(peers), 'node')}" if len(peers) > 1 else f"from {min(peers)}"
         yield f"messages of kind {kind!r} arrived at {node} {came} and were never received"

@@ -11,14 +11,17 @@ from typing import Any, NamedTuple
 
 from netem.units import parse_duration
 from orchestrator import text
-from orchestrator.drivers.printed import ENDED, RESERVED
+from orchestrator.record.events.nodes import RESERVED, BadMessage, NodeFailed, OutOfMemory, ProgramEnded
+from orchestrator.record.events.run import Training
 from orchestrator.record.rows import FaultSpan, Round
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
 
 TOLERANCE = 5.0  # s before the end of the run in which a program may end unexpectedly
 STALLED = 3.0  # times the longest round without the end of another one
-_NO_REPORTS = frozenset((*RESERVED, "failed", "bad_message", "out of memory"))  # events of nodes by the orchestrator
+_NO_REPORTS = frozenset(
+    (*RESERVED, NodeFailed.NAME, BadMessage.NAME, OutOfMemory.NAME)
+)  # events of nodes by the orchestrator
 
 
 class EndedProgram(NamedTuple):
@@ -40,11 +43,11 @@ def ended_programs(history: Facts) -> list[EndedProgram]:
     """The programs that ended before the run was asked to end, in the order of time."""
     planned = {program["label"]: program for program in history.plan.get("programs", ())}
     found = []
-    for event in history.events(ENDED):
-        program = planned.get(event.data.get("program"))
-        if program is not None and event.node is not None:
+    for t, node, _, end in history.recorded(ProgramEnded):
+        program = planned.get(end.program)
+        if program is not None and node is not None:
             expected = bool(program.get("expected_to_end") or program.get("ends_the_run"))
-            found.append(EndedProgram(event.t, event.node, program["label"], int(event.data["code"]), expected))
+            found.append(EndedProgram(t, node, program["label"], int(end.code), expected))
     return found
 
 
@@ -59,7 +62,7 @@ def early_ends(history: Facts) -> list[EndedProgram]:
 
 def asked_to_end(history: Facts) -> float:
     """The time at which the nodes were asked to end, in s of the run; its time so far, if they were not."""
-    began = max((event.t for event in history.events("training")), default=0.0)
+    began = max((event.t for event in history.events(Training.NAME)), default=0.0)
     answers = [state.t for state in history.states() if state.state == "done" and state.t >= began]
     return min(answers, default=history.seconds)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Base64Bytes, BaseModel, FiniteFloat, PositiveInt, ValidationError, model_validator
 
+from orchestrator.record.events.nodes import Inversion
 from orchestrator.record.rows import Event
 from orchestrator.results.history import History
 
-EVENT = "inversion"
 GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
 
 
@@ -47,7 +47,7 @@ def inversions(history: History) -> dict[str, Event]:
     """The last comparison of each client between reconstructions and its images. Events with invalid content, for
     example from a node that runs another program, are skipped."""
     found = {}
-    for event in history.events(EVENT):
+    for event in history.events(Inversion.NAME):
         with contextlib.suppress(ValidationError):
             Found.model_validate(event.data)
             found[event.node] = event

@@ -8,11 +8,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.record.events.nodes import ClientPart
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import POPULATION
 
-EVENT = "client"
 OUTCOMES = {
     "counted": "answered in time",
     "slow": "dropped as slow",
@@ -46,16 +46,21 @@ class Kind(NamedTuple):
 def parts(history: History) -> list[Part]:
     """Every part of every client, in the order of the record. Empty without a population."""
     found = []
-    for event in history.events(EVENT):
-        if event.node == POPULATION and event.round is not None:
-            data = event.data
-            if data.get("hardware") is None:
-                kind = ""
-            else:
-                kind = str(data["hardware"])
-            times = float(data["began"]), float(data["seconds"])
-            round = event.round + int(data.get("staleness") or 0)
-            found.append(Part(str(data["client"]), round, str(data["outcome"]), *times, kind, str(data["link"])))
+    for event in history.events(ClientPart.NAME):
+        if event.node != POPULATION or event.round is None:
+            continue
+        part = ClientPart.from_json(event.data)
+        found.append(
+            Part(
+                client=str(part.client),
+                round=event.round + int(part.staleness or 0),
+                outcome=str(part.outcome),
+                began=float(part.began),
+                seconds=float(part.seconds),
+                hardware="" if part.hardware is None else str(part.hardware),
+                link=str(part.link),
+            )
+        )
     return found
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from netem.measurement.judge import RTT_ABSOLUTE, RTT_RELATIVE
 from orchestrator import text
-from orchestrator.fabric.underlay import FramesReading, NetworkReading, Pair, PairReading, pair_of
+from orchestrator.record.events.network import FramesReading, NetworkReading, Pair, PairReading, pair_of
 
 LOST_ECHOES = 2  # in one reading; a network may lose one by chance
 MISSING_FRAMES = 10  # between two readings

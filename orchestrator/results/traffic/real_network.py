@@ -9,7 +9,7 @@ from typing import Any
 
 from netem.measurement.judge import RTT_ABSOLUTE
 from orchestrator import text
-from orchestrator.fabric.underlay import NetworkReading, Pair, pair_of
+from orchestrator.record.events.network import NetworkReading, Pair, pair_of
 from orchestrator.results.traffic.hosts_network import CrossingLink, Direction
 
 NOTABLE = 0.5  # of a round trip, and more than a millisecond: such a change is shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from orchestrator.fidelity.overload import SHORTEST
+from orchestrator.record.events.overload import SHORTEST
 from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
 from orchestrator.results.history import History
 from orchestrator.scenario.sections.topology import Ends

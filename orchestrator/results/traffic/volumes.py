@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from orchestrator import text
+from orchestrator.record.events.links import Probed
 from orchestrator.record.rows import LinkCounters, PeerTraffic
 from orchestrator.record.schema import FLOWS, LINKS, CounterTable
-from orchestrator.record.writer import PROBED
 from orchestrator.results.checks.network import real_networks
 from orchestrator.results.history import History
 from orchestrator.results.traffic.windows import Window
@@ -119,8 +119,8 @@ def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
 def probed_bytes_by_class(history: History) -> dict[str, int]:
     """The bytes that the links of each class delivered in probes, before training began."""
     totals: Counter[str] = Counter()
-    for event in history.events(PROBED):
-        totals.update(event.data["bytes"])
+    for recorded in history.recorded(Probed):
+        totals.update(recorded.event.bytes)
     return dict(totals)
 
 

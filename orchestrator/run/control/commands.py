@@ -34,7 +34,7 @@ async def accept_commands(run: RunContext, operations: Callable[[int], Operation
     try:
         listening = user_socket.listen(path)
     except OSError as error:
-        run.note("note", {"text": f"this run takes no manual faults: {path} cannot be made ({error.strerror})"})
+        run.note(f"this run takes no manual faults: {path} cannot be made ({error.strerror})")
         yield
         return
     connections = Tasks()

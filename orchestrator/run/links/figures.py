@@ -14,8 +14,8 @@ from typing import Self
 from netem.measurement.judge import Judgement, judge_delay, judge_direction, judge_rtt
 from netem.measurement.measure import Measurement, OneWay, ProbePlan, Saturation
 from netem.profile import LinkProfile
-from orchestrator.fidelity.overload import BUSY_MEANWHILE, LOAD
 from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.record.events.overload import BUSY_MEANWHILE, LOAD
 from orchestrator.results.checks.verdicts import Verdict
 
 

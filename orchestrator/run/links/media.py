@@ -13,10 +13,9 @@ from netem.profile import LinkProfile
 from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan, channels_of
+from orchestrator.record.events.links import CrossTraffic
 from orchestrator.run.links.states import Cause
 from orchestrator.scenario.media.section import channel_like
-
-TRAFFIC = "cross traffic"  # the event of its start and end: {channel, phase, kind, rate (the mean, bit/s)}
 
 
 class Media:
@@ -71,7 +70,7 @@ class Media:
         lifted = self._overlays.pop(cause, {})
         await self._share(lifted)
 
-    async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[dict[str, Any]], None]) -> None:
+    async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[CrossTraffic], None]) -> None:
         """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` its ends."""
         assert self._powers is not None
         loop = asyncio.get_running_loop()
@@ -83,19 +82,19 @@ class Media:
         if end is not None and end <= loop.time():
             return
         mean_rate = traffic.traffic.mean_rate(traffic.duration or float("inf"))
-        facts = {"kind": traffic.traffic.kind, "rate": mean_rate}
+        start_event = CrossTraffic(traffic.channel, "start", traffic.traffic.kind, mean_rate)
         await asyncio.sleep(max(0.0, start - loop.time()))
         self._carried[traffic.channel] = traffic
         carried_before = max(0.0, elapsed - traffic.at)  # s, in the part of the run that is continued
         remaining = traffic.traffic.since(carried_before)
         await self._powers.occupy(traffic.channel, remaining, traffic.seed)
-        note({"channel": traffic.channel, "phase": "start", **facts})
+        note(start_event)
         if end is None:
             return
         await asyncio.sleep(max(0.0, end - loop.time()))
         if self._carried[traffic.channel] is traffic:  # the next one may begin at that very time
             await self._powers.occupy(traffic.channel, None)
-        note({"channel": traffic.channel, "phase": "end", **facts})
+        note(replace(start_event, phase="end"))
 
     async def _share(self, channels: Iterable[str]) -> None:
         """Give the engine these channels as they are wanted at that moment."""

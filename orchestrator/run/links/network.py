@@ -7,7 +7,8 @@ judge.
 from __future__ import annotations
 
 from orchestrator import text
-from orchestrator.fabric.underlay import EVENT, HostsNetwork, NetworkReading, Pair
+from orchestrator.fabric.underlay import HostsNetwork
+from orchestrator.record.events.network import NetworkReading, Pair
 from orchestrator.results.checks.network import crossing_links
 from orchestrator.results.traffic.hosts_network import Deviation, NetworkFindings
 from orchestrator.results.traffic.real_network import RealNetworks, notable
@@ -47,7 +48,7 @@ class NetworkWatch:
     def _take(self, reading: NetworkReading) -> None:
         t = self._run.clock()
         round = self._progress.round or None
-        self._run.record.event(t, None, EVENT, round, reading.to_json())
+        self._run.record.add_event(t, reading, round)
         self._findings.add(t, reading)
         for deviation in self._findings.found:
             if deviation.confirmed and not self._is_reported(deviation):

@@ -18,10 +18,11 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.fabric.prober import Prober
-from orchestrator.fabric.underlay import HostsNetwork, pair_of
-from orchestrator.fidelity.overload import BUSY_MEANWHILE
+from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.record.events.network import pair_of
+from orchestrator.record.events.overload import BUSY_MEANWHILE
 from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
@@ -242,7 +243,7 @@ def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, rep
         failed = [_as_measured(figure) for figure in result if figure.verdict == "fail"]
         reason = text.some(failed)
     sentence = f"{what} is measured again ({repetition} of at most {REPETITIONS} repetitions), because {BUSY_MEANWHILE}"
-    run.note("note", {"text": f"{sentence}; not counted: {reason}"})
+    run.note(f"{sentence}; not counted: {reason}")
     run.view.line(sentence)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from netem.schedules.schedule import Change
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.plan import Plan
+from orchestrator.record.events.links import ScheduleFailed, ScheduleStep
 from orchestrator.results.courses import Course, changes_since, courses
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
@@ -26,15 +27,15 @@ AT_ONCE = 16  # links changed at the same time
 
 
 class Schedules:
-    """Runs the schedules on asyncio's clock. ``note(name, data)`` is called with "schedule" or "schedule failed" for
-    each change. ``spawn`` runs a coroutine, handles its errors, and cancels it at the end."""
+    """Runs the schedules on asyncio's clock. ``note`` is called with the event of each change.
+    ``spawn`` runs a coroutine, handles its errors, and cancels it at the end."""
 
     def __init__(
         self,
         plan: Plan,
         links: Links,
         media: Media,
-        note: Callable[[str, dict[str, Any]], None],
+        note: Callable[[ScheduleStep | ScheduleFailed], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.courses = courses(plan.links, plan.media)
@@ -105,8 +106,7 @@ class Schedules:
         course.changes += 1
         if course.changes <= self._events_each:
             became = "cut" if change.cut else change.profile.describe()
-            data = {"links": course.name, "at": change.at, "late": latest, "became": became}
-            self._note("schedule", data)
+            self._note(ScheduleStep(course.name, change.at, latest, became))
 
     async def _make_one(
         self,
@@ -125,8 +125,7 @@ class Schedules:
         except OrchestratorError as error:
             course.failures += 1
             if course.failures <= MOST_RECORDED_EACH:
-                data = {"link": " → ".join(pair), "at": change.at, "error": str(error)}
-                self._note("schedule failed", data)
+                self._note(ScheduleFailed(" → ".join(pair), change.at, str(error)))
         lateness = asyncio.get_running_loop().time() - began - change.at
         late = max(0.0, round(lateness, 9))
         course.lateness.add(late)

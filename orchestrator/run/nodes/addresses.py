@@ -8,7 +8,6 @@ listen on the new address, and reach it again when they have lost the connection
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from orchestrator.drivers.base import Environment, ResolvesNames
 from orchestrator.errors import DriverError
@@ -17,9 +16,8 @@ from orchestrator.fabric.namespaces.wiring import ipv6_address, peers
 from orchestrator.planning.addresses import NETWORK
 from orchestrator.planning.assignments import readdressed
 from orchestrator.planning.plan import NodePlan
+from orchestrator.record.events.run import AddressChanged
 from orchestrator.run.nodes.processes import NodeProcesses
-
-CHANGED = "new address"  # the orchestrator's event, with the data of `Addresses.change`
 
 
 class Addresses:
@@ -33,9 +31,8 @@ class Addresses:
         self._control = environment.control
         self._changes = 0
 
-    async def change(self, name: str) -> dict[str, Any]:
-        """Give a node new addresses. Returns the ``node`` and its addresses: ``from`` and ``to``, ``from_ipv6`` and
-        ``to_ipv6``. OrchestratorError if that is not possible now."""
+    async def change(self, name: str) -> AddressChanged:
+        """Give a node new addresses. OrchestratorError if that is not possible now."""
         state = self._processes.running(name)
         if not isinstance(self._fabric, ChangesAddresses) or state.handle is None:
             raise DriverError(f"the driver {self._driver.name} cannot give {name} another address")
@@ -51,13 +48,13 @@ class Addresses:
         for node in (name, *peer_handles):
             message = {"type": "address", "node": name, "host": after.address}
             await self._control.send(node, message)
-        return {
-            "node": name,
-            "from": before.address,
-            "to": after.address,
-            "from_ipv6": ipv6_address(before.address),
-            "to_ipv6": ipv6_address(after.address),
-        }
+        return AddressChanged(
+            node=name,
+            former=before.address,
+            present=after.address,
+            former_ipv6=ipv6_address(before.address),
+            present_ipv6=ipv6_address(after.address),
+        )
 
     def _handles_of_peers(self, node: NodePlan) -> dict[str, NodeHandle]:
         """The processes of the peers of a node that run, by name."""

@@ -15,7 +15,10 @@ from typing import Any
 
 from node.messaging.control import SHARES
 from node.messaging.wire import LAST_ROUND
-from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
+from orchestrator.record.events import links, run
+from orchestrator.record.events import nodes as reports
+from orchestrator.record.events.network import NetworkReading
+from orchestrator.record.events.overload import Overload
 from orchestrator.record.writer import Record
 
 LONGEST_NAME = 200  # characters
@@ -26,13 +29,14 @@ UNREADABLE = "unreadable"  # type of the message that replaces a message that th
 
 ORCHESTRATORS = frozenset(
     {
-        *{"training", "continued", "overload", "links looked at", "schedule", "schedule failed", "schedule ended"},
-        *{"probed", "gap", "host", "host load", "network measured", "injected", "cross traffic"},
+        *{run.Training.NAME, run.Continued.NAME, run.Gap.NAME, run.HostChanged.NAME, run.ProcessorUse.NAME},
+        *{run.Injected.NAME, links.Probed.NAME, links.LossAudit.NAME, links.CrossTraffic.NAME},
+        *{links.ScheduleStep.NAME, links.ScheduleFailed.NAME, links.ScheduleEnded.NAME},
+        *{Overload.NAME, NetworkReading.NAME},
     }
 )
 """Events that only the orchestrator may record; readers of the record trust them."""
 
-EVENT = "bad_message"
 MOST_SINGLE = 10  # bad messages of one node that are recorded one by one; after that only when their number has doubled
 
 Predicate = Callable[[Any], bool]
@@ -133,34 +137,34 @@ _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
     UNREADABLE: {"reason": _text},
 }
 _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
-    "round": {
+    reports.RoundReached.NAME: {
         "round": _round,
         "phase": _one_of("start", "end"),
         "gatherings": _or_none(_count),
         "abandoned": _or_none(_count),
     },
-    "round_abandoned": {"round": _round, "peers": _or_none(_names)},
-    "unanswered": {"kind": _name, "peers": _names, "deadline": _seconds},
-    "contributed": {"kind": _name, "gathered": _flag, "peers": _names},
-    "unreceived": {"kind": _name, "peers": _names},
-    "resumed": {"round": _round},
-    "selected": {"nodes": _names},
-    "joined": {"peer": _name},
-    "lost": {"peer": _name, "reason": _text},
-    "left": {"peer": _name},
-    "refused": {"peer": _name, "reason": _text},
-    "late": {"peer": _name, "kind": _name},
-    "superseded": {"peer": _name, "kind": _name},
-    "undelivered": {"peer": _name, "messages": _count},
-    "bad_message": {"peer": _name, "reason": _text, "kind": _or_none(_name)},
-    "overrun": {"asked": _seconds, "taken": _seconds},
-    "note": {"text": _text},
-    KILLED: {"grace": _seconds},
-    DROPPED: {"lines": _count},
-    ENDED: {"program": _name, "code": _exit_code},
-    "frozen": {"seconds": _seconds},
-    "not_finite": {"what": _name, "at": _or_none(_text)},
-    "peers": {"shares": _shares, "queue": _queue},
+    reports.RoundAbandoned.NAME: {"round": _round, "peers": _or_none(_names)},
+    reports.Unanswered.NAME: {"kind": _name, "peers": _names, "deadline": _seconds},
+    reports.Contributed.NAME: {"kind": _name, "gathered": _flag, "peers": _names},
+    reports.Unreceived.NAME: {"kind": _name, "peers": _names},
+    reports.Resumed.NAME: {"round": _round},
+    reports.Selected.NAME: {"nodes": _names},
+    reports.Joined.NAME: {"peer": _name},
+    reports.Lost.NAME: {"peer": _name, "reason": _text},
+    reports.Left.NAME: {"peer": _name},
+    reports.Refused.NAME: {"peer": _name, "reason": _text},
+    reports.Late.NAME: {"peer": _name, "kind": _name},
+    reports.Superseded.NAME: {"peer": _name, "kind": _name},
+    reports.Undelivered.NAME: {"peer": _name, "messages": _count},
+    reports.BadMessage.NAME: {"peer": _name, "reason": _text, "kind": _or_none(_name)},
+    reports.Overrun.NAME: {"asked": _seconds, "taken": _seconds},
+    run.Note.NAME: {"text": _text},
+    reports.KilledAtEnd.NAME: {"grace": _seconds},
+    reports.LinesDropped.NAME: {"lines": _count},
+    reports.ProgramEnded.NAME: {"program": _name, "code": _exit_code},
+    reports.Frozen.NAME: {"seconds": _seconds},
+    reports.NotFinite.NAME: {"what": _name, "at": _or_none(_text)},
+    reports.PeerShares.NAME: {"shares": _shares, "queue": _queue},
 }
 _COLUMNS = ("type", "name", "round")  # of an event, which are not among its data
 _ROW: Mapping[str, Predicate] = {
@@ -330,7 +334,7 @@ class MessageRecorder:
                 record.traffic(t, node, message["peers"])
             case "failed":
                 error = message["error"][:LONGEST_TEXT]
-                record.event(t, node, "failed", None, {"error": error})
+                record.add_event(t, reports.NodeFailed(error), node=node)
         return True
 
     def _record_metrics(self, t: float, node: str, message: Mapping[str, Any]) -> None:
@@ -356,5 +360,5 @@ class MessageRecorder:
     def _report(self, node: str) -> None:
         count = self.bad[node]
         self._reported[node] = count
-        data = {"reason": self._reasons[node], "count": count}
-        self._record.event(self._clock(), node, EVENT, None, data)
+        refused = reports.BadMessage(reason=self._reasons[node], count=count)
+        self._record.add_event(self._clock(), refused, node=node)

@@ -15,6 +15,7 @@ from orchestrator.drivers.base import Driver, Reassigns
 from orchestrator.errors import DriverError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
+from orchestrator.record.events.run import EdgeChanged
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.resume import NOTHING, Past
@@ -22,7 +23,6 @@ from orchestrator.scenario.sections.faults import MOVE
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import within
 
-MOVED = "new edge"  # the orchestrator's event, with the data of `Moves.move`
 ELSEWHERE = "elsewhere"  # the cause of the cut of a link between a device and an edge that it is not at
 Work = Coroutine[Any, Any, None]
 GOODBYE = 10.0  # s for a device to end after it was asked to; then it is killed
@@ -71,9 +71,8 @@ class Moves:
         """Whether one end of a link between a device and an edge is now the edge of the other."""
         return target == self._edges[source] or source == self._edges[target]
 
-    async def move(self, device: str, edge: str) -> dict[str, Any]:
-        """Move a device. Returns the ``node`` and its edges, ``from`` and ``to``. OrchestratorError if that is not
-        possible now."""
+    async def move(self, device: str, edge: str) -> EdgeChanged:
+        """Move a device. OrchestratorError if that is not possible now."""
         state = self._processes.running(device)
         former = self._edges[device]
         assert former is not None, "validation lets devices of edges move alone"
@@ -89,7 +88,7 @@ class Moves:
         if not self._plan.programs:
             self._start_later_processes(device, edge)
             self._spawn(self._processes.bring_back(state))  # the time of its start is not the fault's
-        return {"node": device, "from": former, "to": edge}
+        return EdgeChanged(device, former, edge)
 
     def goodbye_received(self, edge: str, device: str) -> None:
         """Note that an edge has received the goodbye of a device."""

@@ -15,14 +15,15 @@ from pathlib import Path
 
 from node.assignment import Assignment
 from node.resources import processors
-from orchestrator.drivers.base import OUT_OF_MEMORY, CanPause, Environment, Exit, UsesHosts
+from orchestrator.drivers.base import CanPause, Environment, Exit, UsesHosts
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import KeepsNetworks, NodeHandle
-from orchestrator.fabric.namespaces import tcp
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
+from orchestrator.record.events.nodes import OutOfMemory
+from orchestrator.record.events.run import Note, StackInForce
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
 from orchestrator.together import Tasks, within
@@ -183,11 +184,11 @@ class NodeProcesses:
         """Record the TCP settings in force at a node with settings of its own, and what its kernel refused."""
         if not stack:
             return
-        in_force = {"node": node.name, **stack}
-        self._record.event(self._clock(), None, tcp.STACK, None, in_force)
-        for refused in tcp.refused(node.stack, stack):
+        in_force = StackInForce(node.name, stack)
+        self._record.add_event(self._clock(), in_force)
+        for refused in in_force.refused(node.stack):
             note = f"TCP of {node.name} has {refused}, which its kernel refuses"
-            self._record.event(self._clock(), None, "note", None, {"text": note})
+            self._record.add_event(self._clock(), Note(note))
 
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:
@@ -280,8 +281,8 @@ class NodeProcesses:
         name = state.plan.name
         detail = self._detail(state, exit)
         if exit.out_of_memory:
-            limit = {"limit": state.plan.hardware.memory}
-            self._record.event(self._clock(), name, OUT_OF_MEMORY, None, limit)
+            out_of_memory = OutOfMemory(state.plan.hardware.memory)
+            self._record.add_event(self._clock(), out_of_memory, node=name)
         self._set(state, "crashed", detail)
         self._show(f"{name} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)

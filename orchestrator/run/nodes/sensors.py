@@ -33,12 +33,9 @@ async def sensed(
     def record(readings: Sequence[Reading]) -> None:
         run.record.sensors(run.clock(), THIS_HOST, readings)
 
-    def note(text: str) -> None:
-        run.note("note", {"text": text})
-
     here = None
     if not virtual and not agent_is_here:
-        here = Sensing(record, note)
+        here = Sensing(record, run.note)
         await here.begin()
         session.spawn(here.forever())
     if agents is not None:

@@ -13,19 +13,19 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.base import Environment, HostChange, HostReadings, NodeMove, UsesHosts
-from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
-from orchestrator.record.writer import HOST, INJECTED, MOVED
-from orchestrator.results.presence import in_words
+from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.links import CrossTraffic, ScheduleFailed, ScheduleStep
+from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
+from orchestrator.record.events.run import HostChanged, Injected, NodeMoved, Note
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.injection import FaultInjector
-from orchestrator.run.links.media import TRAFFIC, Media
+from orchestrator.run.links.media import Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
-from orchestrator.run.nodes.addresses import CHANGED, Addresses
+from orchestrator.run.nodes.addresses import Addresses
 from orchestrator.run.nodes.messages import LONGEST_TEXT, MessageRecorder
-from orchestrator.run.nodes.moves import MOVED as MOVED_TO
 from orchestrator.run.nodes.moves import Moves
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.tasks import Works
@@ -124,26 +124,26 @@ class Session:
         def took_effect() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
-            self._note(INJECTED, {"fault": fault.id, "user": user, **facts, "planned": fault.to_json()})
+            self._note(Injected(fault=fault.id, user=user, **facts, planned=fault.to_json()))
             if first:
                 note = TOUCHED.format(at=fault.at, user=user)
-                self._record.event(self._clock(), None, "note", None, {"text": note})
+                self._record.add_event(self._clock(), Note(note))
 
         await self.faults.make(fault, took_effect)
 
     async def _readdress(self, node: str) -> None:
         changed = await self._addresses.change(node)
-        self._note(CHANGED, changed)
-        self._show(f"{node} has the address {changed['to']} now, and not {changed['from']}")
+        self._note(changed)
+        self._show(f"{node} has the address {changed.present} now, and not {changed.former}")
 
     async def _move(self, device: str, edge: str) -> None:
         moved = await self.moves.move(device, edge)
-        self._note(MOVED_TO, moved)
+        self._note(moved)
 
     async def stop_nodes(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
         for course in self.schedules.end():
-            self._note_schedule("schedule ended", course.to_json())
+            self._note(course.ended())
         await self.processes.stop(grace)
 
     async def close(self) -> None:
@@ -160,24 +160,19 @@ class Session:
                     t = max(0.0, self._clock() - ago)
                     self._record.sensors(t, host, readings)
                 case HostChange() as change:
-                    self._note_host(HOST, change._asdict())
+                    self._note_host(HostChanged(*change))
                 case NodeMove() as move:
                     self._note_node_move(move)
 
     def _note_node_move(self, move: NodeMove) -> None:
         checkpoint = move.checkpoint
-        data = {
-            "node": move.node,
-            "from": move.source,
-            "to": move.target,
-            "reason": move.reason,
-            "checkpoint": None if checkpoint is None else round(checkpoint, 1),
-        }
-        self._note_host(MOVED, data)
+        if checkpoint is not None:
+            checkpoint = round(checkpoint, 1)
+        self._note_host(NodeMoved(move.node, move.source, move.target, move.reason, checkpoint))
 
-    def _note_host(self, name: str, data: dict[str, Any]) -> None:
-        self._note(name, data)
-        self._show(in_words(name, data))
+    def _note_host(self, event: HostChanged | NodeMoved) -> None:
+        self._note(event)
+        self._show(str(event))
 
     # Messages of nodes
 
@@ -208,10 +203,10 @@ class Session:
                     self.round_began(round)
             case {"type": "event", "name": "left", "peer": str(peer)}:
                 self.moves.goodbye_received(name, peer)
-            case {"type": "event", "name": event, "code": 0} if event == ENDED and self.plan.programs:
+            case {"type": "event", "name": event, "code": 0} if event == ProgramEnded.NAME and self.plan.programs:
                 how = text.how_ended(0)
                 self._show(f"program {message['program']} ended ({how})")
-            case {"type": "event", "name": event} if event == DROPPED and name not in self._flooding:
+            case {"type": "event", "name": event} if event == LinesDropped.NAME and name not in self._flooding:
                 self._flooding.add(name)
                 self._show(f"{name} prints too many lines for the record: the rest is dropped")
             case {"type": "done"}:
@@ -255,21 +250,21 @@ class Session:
 
     # The record
 
-    def _note(self, name: str, data: dict[str, Any]) -> None:
+    def _note(self, event: RecordedEvent) -> None:
         """Record an event with the present round."""
         round = self.progress.round or None
-        self._record.event(self._clock(), None, name, round, data)
+        self._record.add_event(self._clock(), event, round)
 
-    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
-        self._note(name, data)
-        if name == "schedule failed":
-            self._show(f"schedule: {data['link']} could not be changed ({data['error']})")
+    def _note_schedule(self, event: ScheduleStep | ScheduleFailed) -> None:
+        self._note(event)
+        if isinstance(event, ScheduleFailed):
+            self._show(f"schedule: {event.link} could not be changed ({event.error})")
 
-    def _note_traffic(self, data: dict[str, Any]) -> None:
-        self._note(TRAFFIC, data)
-        over = " is over" if data["phase"] == "end" else ""
-        rate = text.rate(data["rate"])
-        self._show(f"cross traffic on {data['channel']}{over}: {data['kind']}, {rate}")
+    def _note_traffic(self, event: CrossTraffic) -> None:
+        self._note(event)
+        over = " is over" if event.phase == "end" else ""
+        rate = text.rate(event.rate)
+        self._show(f"cross traffic on {event.channel}{over}: {event.kind}, {rate}")
 
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
         round = self.progress.round or None

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from netem.units import format_duration
 from orchestrator.layout import write, write_table
+from orchestrator.record.events.run import Injected
 from orchestrator.record.rows import FaultSpan
-from orchestrator.record.writer import INJECTED
 from orchestrator.results.history import History
 
 FIRST = ("at", "round", "every_round", "random", "node", "nodes", "of", "fraction", "count", "between", "action", "for")
@@ -38,17 +38,19 @@ def as_rules(history: History, *, by_round: bool = False) -> str:
     """The faults of a run as YAML: `faults` for its scenario. The rules of the scenario come first, then each fault
     that was made manually, at its time of training, or at the start of its round. If nodes joined manually, the rules
     of joins name the other nodes only: a node joins once."""
-    made = [event for event in history.events(INJECTED) if event.node is None]
-    joined = {event.data["planned"]["node"] for event in made if event.data["planned"]["action"] == "join"}
+    made = [recorded for recorded in history.recorded(Injected) if recorded.node is None]
+    planned = [recorded.event.planned for recorded in made]
+    joined = {fault["node"] for fault in planned if fault["action"] == "join"}
     rules = list(history.effective.get("faults", ()))
     if joined:
         rules = [*(rule for rule in rules if rule["action"] != "join"), *_joins(history, joined)]
     lines = [f"  - {_line(rule)}" for rule in rules]
-    for event in made:
-        written = dict(event.data["written"])
-        if by_round and event.round is not None:
-            written = {"round": event.round, **{key: value for key, value in written.items() if key != "at"}}
-        lines.append(f"  - {_line(written)}  # manual: {event.data['user']}, round {event.round or 0}")
+    for _, _, round, injected in made:
+        written = dict(injected.written or {})
+        if by_round and round is not None:
+            written.pop("at", None)
+            written = {"round": round, **written}
+        lines.append(f"  - {_line(written)}  # manual: {injected.user}, round {round or 0}")
     return "\n".join(["faults:" if lines else "faults: []", *lines]) + "\n"
 
 

@@ -30,13 +30,13 @@ from orchestrator.drivers.swarm.starting import dismiss
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Fabric, LinkChange, NodeHandle
 from orchestrator.fabric.namespaces.wiring import wires_of
-from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.hosts.inventory import Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan, channels_of
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.network import NetworkReading, PairReading
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.driver import FakeControl, FakeDriver

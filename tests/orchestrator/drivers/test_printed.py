@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.printed import LONGEST_LINE, MARK, RESERVED, Lines, Printed
+from orchestrator.drivers.printed import LONGEST_LINE, MARK, Lines, Printed
+from orchestrator.record.events.nodes import RESERVED
 from orchestrator.run.nodes.messages import problem
 
 

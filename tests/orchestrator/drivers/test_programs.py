@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers import programs as control
-from orchestrator.drivers.allowance import BURST
-from orchestrator.drivers.printed import DROPPED, ENDED, KILLED
 from orchestrator.drivers.program_state import PIECE, Phase
 from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError
@@ -20,6 +18,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.nodes import LINES_AT_ONCE, KilledAtEnd, LinesDropped, ProgramEnded
 from orchestrator.scenario.reading import parse
 from tests.fakes.driver import FakeProgramsDriver
 
@@ -133,7 +132,7 @@ async def test_the_run_is_over_when_all_programs_have_ended(tmp_path: Path) -> N
         it.print("cloud", "serving")
         await it.until(("run", "device-0"))
         it.driver.end_program("device-0", 0)
-        told = await it.until_heard("device-0", name=ENDED)
+        told = await it.until_heard("device-0", name=ProgramEnded.NAME)
         assert (told["program"], told["code"]) == ("device-0", 0)
         it.driver.end_program("cloud", 0)
         assert await it.programs.over == ("programs", None)
@@ -260,7 +259,7 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until(("release", "cloud", 0))
         assert ("SIGTERM", "cloud") in it.driver.requests
         await it.until_heard("cloud", type="done", reason="stopped")
-        assert ENDED not in [message.get("name") for _, message in it.heard]  # it was asked to end
+        assert ProgramEnded.NAME not in [message.get("name") for _, message in it.heard]  # it was asked to end
         await it.programs.send("device-0", {"type": "stop"})  # its program never started
         await it.until(("release", "device-0", 0))
 
@@ -272,7 +271,7 @@ async def test_a_program_that_does_not_end_is_killed_after_its_grace(tmp_path: P
         await it.until(("run", "cloud"))
         began = asyncio.get_running_loop().time()
         await it.programs.send("cloud", {"type": "stop"})
-        told = await it.until_heard("cloud", name=KILLED)
+        told = await it.until_heard("cloud", name=KilledAtEnd.NAME)
         assert asyncio.get_running_loop().time() - began >= 0.05
         assert (told["programs"], told["grace"]) == (["cloud"], 0.05)
         await it.until(("release", "cloud", 0))
@@ -349,11 +348,11 @@ async def test_of_a_flood_the_record_has_the_allowance_and_the_number_of_the_res
         lines = 200_000
         it.print_bytes("cloud", FLOOD * lines)
         it.driver.end_program("cloud", 0)
-        await it.until_heard("cloud", name=ENDED)
+        await it.until_heard("cloud", name=ProgramEnded.NAME)
         read = sum(message["type"] == "metric" for _, message in it.heard)
-        dropped = sum(message["lines"] for _, message in it.heard if message.get("name") == DROPPED)
+        dropped = sum(message["lines"] for _, message in it.heard if message.get("name") == LinesDropped.NAME)
         assert read + dropped == lines
-        assert read >= BURST
+        assert read >= LINES_AT_ONCE
         assert dropped > 0
 
 
@@ -388,7 +387,7 @@ async def test_a_program_with_a_known_end_is_not_killed_while_its_output_is_read
         assert ("release", "cloud", 0) not in it.driver.requests
         it._hearing = asyncio.create_task(it._hear())
         await it.until(("release", "cloud", 0))
-        assert KILLED not in [message.get("name") for _, message in it.heard]
+        assert KilledAtEnd.NAME not in [message.get("name") for _, message in it.heard]
 
 
 WATCHED = TEXT.replace("  device:", "  watcher: {on: cloud, command: watch}\n  device:")
@@ -407,7 +406,11 @@ async def test_a_fault_kills_one_program_and_it_starts_again(tmp_path: Path) -> 
         it.programs.revive("cloud.watcher")
         await it.until(("run", "cloud.watcher"))
         assert [request for request in it.driver.requests if request[0] == "release"] == []
-        assert [message for _, message in it.heard if message.get("name") == ENDED or message["type"] == "failed"] == []
+        assert [
+            message
+            for _, message in it.heard
+            if message.get("name") == ProgramEnded.NAME or message["type"] == "failed"
+        ] == []
 
 
 async def test_a_fault_that_is_over_before_the_end_is_known_starts_the_program_again(tmp_path: Path) -> None:

@@ -8,18 +8,10 @@ from typing import Any
 import pytest
 
 from orchestrator.fabric.base import Counted
-from orchestrator.fidelity.overload import (
-    FULL_BACKLOG,
-    LATE_PACKETS,
-    LOST_PACKETS,
-    SATURATED,
-    LoadReading,
-    Overloads,
-    merged,
-    was_saturated,
-)
+from orchestrator.fidelity.overload import LoadReading, Overloads, was_saturated
 from orchestrator.fidelity.overload import overload as judged
 from orchestrator.host.kernel.load import HostLoad
+from orchestrator.record.events.overload import FULL_BACKLOG, LATE_PACKETS, LOST_PACKETS, SATURATED, merged
 
 QUIET = HostLoad(busy=100.0, idle=100.0, waiting=10.0, dropped=5)
 BEFORE = LoadReading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7}, cpu_seconds=3.0), QUIET)
@@ -120,7 +112,7 @@ def test_long_ones_are_reported_in_pieces_that_fit_together() -> None:
     overloads = Overloads()
     pieces = [each for t in range(14) for each in overloads.add(at(t, 1))] + overloads.end()
     assert [(each.start, each.end) for each in pieces] == [(0, 5), (5, 10), (10, 13)]
-    (whole,) = merged(each.to_json() for each in pieces)
+    (whole,) = merged(pieces)
     assert (whole.start, whole.end, whole.late) == (0, 13, 13)
     other = replace(pieces[2], cause="another")
-    assert len(merged(each.to_json() for each in (*pieces[:2], other))) == 2
+    assert len(merged([*pieces[:2], other])) == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.fidelity.loss_audit import look
-from orchestrator.fidelity.overload import LATE_PACKETS, SATURATED, Overload
+from orchestrator.record.events.overload import LATE_PACKETS, SATURATED, Overload
 from orchestrator.record.rows import ProbeResult
 from orchestrator.record.writer import Record
 from orchestrator.report import render
@@ -52,11 +52,11 @@ def recorded(directory: Path, *overloads: Overload) -> History:
     record.state(1.0, "cloud", "running")
     record.event(SETUP, None, "training", None, {})
     for each in overloads:
-        record.event(each.end, None, "overload", None, each.to_json())
+        record.add_event(each.end, each)
     rows = [row("a", "b", 10_000, 300, 0.01), row("b", "c", 9000, 8, 0.001)]
-    found = look(rows, CLASSES)
-    found["classes"][1]["high"] = None  # as in records of 0.2
-    record.event(SETUP + 20, None, "links looked at", None, found)
+    audit = look(rows, CLASSES)
+    classes = [audit.classes[0], {**audit.classes[1], "high": None}]  # as in records of 0.2
+    record.add_event(SETUP + 20, replace(audit, classes=classes))
     record.close()
     return History.open(directory)
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from netem.media.profile import ChannelProfile
-from orchestrator.drivers.printed import ENDED
 from orchestrator.errors import RecordError
+from orchestrator.record.events.nodes import ProgramEnded
 from orchestrator.record.writer import Record
 from orchestrator.report import figures, render, write_report
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
@@ -452,7 +452,7 @@ def test_programs_are_shown_and_learning_only_if_they_report_it(tmp_path: Path) 
     plan = json.loads((run / "plan.json").read_text()) | {"programs": [program]}
     (run / "plan.json").write_text(json.dumps(plan))
     with contextlib.closing(sqlite3.connect(run / "run.db")) as record, record:
-        ended = (SETUP + 5, "cloud", ENDED, '{"program": "cloud.control", "code": 0}')
+        ended = (SETUP + 5, "cloud", ProgramEnded.NAME, '{"program": "cloud.control", "code": 0}')
         record.execute("INSERT INTO event (t, node, name, data) VALUES (?, ?, ?, ?)", ended)
     with History.open(run) as history:
         page = render(history)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
-from orchestrator.results.presence import Stay, host_of, in_words, moves, nodes_by_host, notes, stays
+from orchestrator.results.presence import Stay, nodes_by_host, notes, stays
 from tests.orchestrator.example_run import LOST, ROUND, SETUP, Example
 
 STARTED = 0.4  # s: the first node of the example starts
@@ -64,39 +64,3 @@ def test_notes_report_what_became_of_hosts_in_the_order_of_the_record(tmp_path: 
     record.close()
     with History.open(tmp_path) as history:
         assert notes(history) == ["first", "the host b is lost: its agent restarted", "third"]
-
-
-def test_changes_in_words() -> None:
-    assert in_words("host", {"host": "b", "state": "back", "reason": ""}) == "the host b is there again"
-    assert in_words("host", {"host": "b", "state": "unusable", "reason": "no {image}"}) == (
-        "the host b cannot be used again: no {image}"
-    )
-    assert in_words("host", {"host": "b", "state": "new"}) == "the host b is new: "
-    moved = {"node": "edge-0", "from": "b", "to": "a", "reason": "silent; most cores free", "checkpoint": 3.2}
-    assert in_words("moved", moved) == (
-        "edge-0 moves from b to a, with its checkpoint of 3.2 s before: silent; most cores free"
-    )
-    moved |= {"checkpoint": None, "reason": "silent"}
-    assert in_words("moved", moved) == "edge-0 moves from b to a, with no checkpoint: silent"
-    assert in_words("moved", moved | {"to": None}) == "edge-0 cannot move from b: silent"
-    assert in_words("moved", {}) == "None cannot move from None: None"  # of a damaged record
-
-
-def test_moves_until_the_run_is_continued_as_planned(tmp_path: Path) -> None:
-    run = Example(edges=2, devices_per_edge=1, with_faults=False, hosts=2, rounds_made=4, ending=None).build(tmp_path)
-    record = Record.resume(run, 30.0, "killed", 4)
-    data = {"node": "edge-1", "from": "pc-2", "to": "pc-1", "reason": "silent", "checkpoint": None}
-    record.event(41.0, "edge-1", "moved", 5, data)  # a node may not say so
-    record.event(42.0, None, "moved", 5, data)
-    record.event(42.0, None, "moved", 5, data | {"node": "device-1-0", "to": None})
-    record.close()
-    again = Record.resume(run, 50.0, "killed", 5)
-    again.close()
-    with History.open(run) as history:
-        found, home = moves(history), host_of(history)
-    assert [home("edge-1", t) for t in (0.0, 41.9, 42.0, 49.0, 50.0, 99.0)] == [
-        *("pc-2", "pc-2", "pc-1", "pc-1", "pc-2", "pc-2")
-    ]
-    assert home("cloud", 45.0) == "pc-1"
-    assert [each[:4] for each in found] == [(42.0, "edge-1", "pc-2", "pc-1"), (50.0, "edge-1", "pc-1", "pc-2")]
-    assert found[1].words == "the run is continued on its planned hosts"

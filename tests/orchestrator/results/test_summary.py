@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.drivers.printed import ENDED
+from orchestrator.record.events.nodes import ProgramEnded
 from orchestrator.record.writer import Record
 from orchestrator.report.topology import picture
 from orchestrator.results.history import History
@@ -66,7 +66,7 @@ def test_programs_that_ended_before_the_run(tmp_path: Path) -> None:
     program = {"label": "edge-0.watch", "node": "edge-0", "command": ["watch"], "after": [], "expected_to_end": True}
     record = Record.create(tmp_path, json.dumps(plan_of(Example()) | {"programs": [program]}), {})
     record.event(2.0, None, "training", None, {})
-    record.event(6.5, "edge-0", ENDED, None, {"program": "edge-0.watch", "code": 0})
+    record.event(6.5, "edge-0", ProgramEnded.NAME, None, {"program": "edge-0.watch", "code": 0})
     record.close()
     result = summary(History.open(tmp_path))
     assert result["ended_programs"] == [{"program": "edge-0.watch", "node": "edge-0", "code": 0, "at": 4.5}]

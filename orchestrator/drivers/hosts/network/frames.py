@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.fabric.base import Counted
-from orchestrator.fabric.underlay import FramesReading
+from orchestrator.record.events.network import FramesReading
 
 SETTLED = 1.0  # s
 

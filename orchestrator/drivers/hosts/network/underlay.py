@@ -17,12 +17,13 @@ from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.errors import HostError, LostError, PlanError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.underlay import NetworkReading, Pair, PairReading, crossed
+from orchestrator.fabric.underlay import crossed
 from orchestrator.planning.hosts.crossings import crossings
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.planning.hosts.moving import Between
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.plan import Plan
+from orchestrator.record.events.network import NetworkReading, Pair, PairReading
 
 HEADERS = 28  # bytes of IPv4 and UDP
 ECHO_WAIT = 0.2  # s

@@ -21,15 +21,6 @@ def test_a_kernel_without_cubic_keeps_its_own() -> None:
     assert tcp.congestion({**tcp.SETTINGS, "tcp_congestion_control": "reno"}) is None
 
 
-def test_refused_settings_of_a_node_are_named() -> None:
-    wanted = {"tcp_congestion_control": "bbr", "tcp_retries2": "8"}
-    assert tcp.refused(wanted, wanted) == []
-    assert tcp.refused(wanted, {"tcp_congestion_control": "cubic"}) == [
-        "tcp_congestion_control cubic and not bbr",
-        "tcp_retries2 unknown and not 8",
-    ]
-
-
 def test_hosts_that_differ_are_named() -> None:
     hosts = {"pc-1": {"tcp_sack": "1", "tcp_ecn": "2"}, "pi-1": {"tcp_sack": "0", "tcp_ecn": "2"}}
     assert tcp.of_hosts(hosts) == {"tcp_sack": "1 on pc-1, 0 on pi-1", "tcp_ecn": "2"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.record.writer import GAP
+from orchestrator.record.events.run import Gap
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
 
@@ -77,7 +77,7 @@ def test_a_short_standstill_in_a_long_run(tmp_path: Path, seconds: float, verdic
 
 def test_what_stalled_before_the_training_did_not_change_it(run: Run) -> None:
     run.record.event(0.9, "device-0-1", "frozen", None, {"seconds": 0.8})
-    run.record.event(0.9, None, GAP, 1, {"since": 0.0, "seconds": 0.9, "stood_still": 0.8})
+    run.record.event(0.9, None, Gap.NAME, 1, {"since": 0.0, "seconds": 0.9, "stood_still": 0.8})
     assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
 
 
@@ -85,7 +85,7 @@ def test_what_stalled_before_the_training_did_not_change_it(run: Run) -> None:
 def test_what_stalled_after_the_last_round_did_not_change_it(run: Run, ended: str, verdict: str) -> None:
     """Unless the run was ended within a round."""
     run.record.event(21.5, "device-0-1", "frozen", None, {"seconds": 1.4})
-    run.record.event(21.5, None, GAP, 1, {"since": 20.1, "seconds": 1.4, "stood_still": 1.4})
+    run.record.event(21.5, None, Gap.NAME, 1, {"since": 20.1, "seconds": 1.4, "stood_still": 1.4})
     run.ended(ended)
     assert run.verdict(NAME)[0] == verdict
 
@@ -107,7 +107,7 @@ def test_a_standstill_beyond_the_planned_pause_is_reported(run: Run) -> None:
 
 
 def test_an_orchestrator_that_was_stopped(run: Run) -> None:
-    run.record.event(15.0, None, GAP, 1, {"since": 4.0, "seconds": 10.0, "stood_still": 9.9})
+    run.record.event(15.0, None, Gap.NAME, 1, {"since": 4.0, "seconds": 10.0, "stood_still": 9.9})
     verdict, detail = run.verdict(NAME)
     assert verdict == "fail"
     assert detail == "stalled: the orchestrator for 9.9 s until 14.0 s"
@@ -115,5 +115,5 @@ def test_an_orchestrator_that_was_stopped(run: Run) -> None:
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(3.0, "unknown"), (1.0, "pass")])
 def test_an_orchestrator_that_a_busy_host_kept_from_looking(run: Run, seconds: float, verdict: str) -> None:
-    run.record.event(15.0, None, GAP, 1, {"since": 11.0, "seconds": seconds, "stood_still": 0.0})
+    run.record.event(15.0, None, Gap.NAME, 1, {"since": 11.0, "seconds": seconds, "stood_still": 0.0})
     assert run.verdict(NAME)[0] == verdict

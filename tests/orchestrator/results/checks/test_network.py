@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
+from orchestrator.record.events.network import FramesReading, NetworkReading, PairReading
 from orchestrator.record.writer import Record
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.checks.verdicts import Assessment
@@ -45,7 +45,7 @@ def verdict(
             for node, host in (moved or {}).items():
                 data = {"node": node, "from": homes[node], "to": host, "reason": "silent", "checkpoint": None}
                 record.event(13.0, None, "moved", 1, data)
-        record.event(1.0 + 5 * number, None, EVENT, None, reading.to_json())
+        record.add_event(1.0 + 5 * number, reading)
     record.outcome(60.0, {"ended": ended, "error": None})
     record.close()
     with History.open(directory) as history:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.drivers.printed import DROPPED, ENDED
+from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
@@ -24,7 +24,7 @@ def run_of(folder: Path, *programs: dict[str, Any], **plan: Any) -> Run:
 
 
 def ends(run: Run, t: float, label: str, code: int = 0) -> Run:
-    run.record.event(t, label, ENDED, None, {"program": label, "code": code})
+    run.record.event(t, label, ProgramEnded.NAME, None, {"program": label, "code": code})
     return run
 
 
@@ -127,7 +127,7 @@ def test_rounds_that_never_end_leave_the_run_unknown(tmp_path: Path) -> None:
 def test_dropped_lines_are_no_pass(tmp_path: Path) -> None:
     run = run_of(tmp_path, program("cloud"))
     for t, lines in ((2.0, 1500), (3.0, 2500)):
-        run.record.event(t, "cloud", DROPPED, None, {"lines": lines})
+        run.record.event(t, "cloud", LinesDropped.NAME, None, {"lines": lines})
     assert run.ended("after").verdict("messages accepted") == (
         "fail",
         "lines of programs were dropped and are not in the record: 4,000 of cloud; it takes 500 a second from each"

@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import COUNTERS
 from orchestrator.record.writer import Record

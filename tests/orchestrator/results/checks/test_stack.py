@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fabric.namespaces.tcp import STACK
+from orchestrator.record.events.run import StackInForce
 from orchestrator.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import Run
@@ -20,7 +20,7 @@ def run(path: Path) -> Run:
 
 
 def in_force(record: Record, node: str, **settings: str) -> None:
-    record.event(0.5, None, STACK, None, {"node": node, **WANTED, **settings})
+    record.event(0.5, None, StackInForce.NAME, None, {"node": node, **WANTED, **settings})
 
 
 def test_settings_in_force_pass(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_refused_setting_fails(tmp_path: Path) -> None:
 
 def test_what_a_program_reports_is_no_setting(tmp_path: Path) -> None:
     found = run(tmp_path)
-    found.record.event(0.5, "device-0-0", STACK, None, {"node": "device-0-0", **WANTED})
+    found.record.event(0.5, "device-0-0", StackInForce.NAME, None, {"node": "device-0-0", **WANTED})
     assert found.ended().verdict("TCP as configured")[0] == "unknown"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.fabric.underlay import FramesReading, NetworkReading, PairReading
+from orchestrator.record.events.network import FramesReading, NetworkReading, PairReading
 from orchestrator.results.traffic.hosts_network import CrossingLink, Deviation, NetworkFindings
 
 BEGAN = 10.0

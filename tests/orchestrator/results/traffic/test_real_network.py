@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.fabric.underlay import FramesReading, NetworkReading, PairReading
+from orchestrator.record.events.network import FramesReading, NetworkReading, PairReading
 from orchestrator.results.traffic.hosts_network import CrossingLink, NetworkFindings
 from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks, notable
 

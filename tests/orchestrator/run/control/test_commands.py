@@ -50,7 +50,7 @@ def on(tmp_path: Path, act: Callable[[Stage], Coroutine[Any, Any, None]]) -> Sta
     stage = Stage(tmp_path)
 
     async def main() -> None:
-        run = SimpleNamespace(directory=stage.directory, note=lambda name, data: stage.notes.append(data["text"]))
+        run = SimpleNamespace(directory=stage.directory, note=stage.notes.append)
         async with accept_commands(cast(RunContext, run), stage.operations):
             await act(stage)
 
@@ -128,7 +128,7 @@ def test_a_node_that_waits_learns_that_the_run_is_over(tmp_path: Path) -> None:
 
     async def main() -> list[Any]:
         stage = Stage(tmp_path)
-        run = SimpleNamespace(directory=stage.directory, note=lambda name, data: None)
+        run = SimpleNamespace(directory=stage.directory, note=lambda sentence: None)
         async with accept_commands(cast(RunContext, run), stage.operations):
             await act(stage)
         return await waiting[0]

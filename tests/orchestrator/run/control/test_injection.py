@@ -385,7 +385,7 @@ def test_cross_traffic_keeps_its_times_after_a_resume() -> None:
 
     async def main() -> None:
         media = Media(CELLS, cast(Fabric, powers))
-        note = lambda data: notes.append((asyncio.get_running_loop().time(), data["phase"]))  # noqa: E731
+        note = lambda event: notes.append((asyncio.get_running_loop().time(), event.phase))  # noqa: E731
         over, going, coming = (CrossTrafficPlan("cell-0", traffic, at, 10.0, 7) for at in (0.0, 5.0, 20.0))
         await asyncio.gather(*(media.carry(each, 12.0, note) for each in (over, going, coming)))
 

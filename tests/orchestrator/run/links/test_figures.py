@@ -9,9 +9,9 @@ import pytest
 
 from netem.measurement.measure import Measurement, OneWay, plan_probe
 from netem.profile import LinkProfile
-from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.record.events.overload import BUSY_MEANWHILE
 from orchestrator.run.links.figures import Figure, ProbedPair, figures
 from orchestrator.run.links.probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse

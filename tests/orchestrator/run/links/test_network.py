@@ -8,7 +8,7 @@ from typing import cast
 
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
-from orchestrator.fabric.underlay import EVENT, NetworkReading, PairReading
+from orchestrator.record.events.network import NetworkReading, PairReading
 from orchestrator.results.checks.network import network_held
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.snapshot import View
@@ -52,7 +52,7 @@ async def test_readings_are_recorded_and_what_they_report_is_shown_once(tmp_path
     assert verdicts == ["pass", "unknown", "fail", "fail", "fail", "fail"]
     (line,) = stage.lines
     assert line.startswith("from 10 s on the network between a and b took 12 ms one way, 10 ms more")
-    events = stage.events(EVENT)
+    events = stage.events(NetworkReading.NAME)
     assert [round(event.t - began) for event in events] == [0, 5, 10, 15, 20, 25]
     readings = [NetworkReading.from_json(event.data) for event in events]
     assert [reading.pairs[0].delay for reading in readings] == [0.002, 0.0021, 0.012, 0.012, 0.012, 0.002]
@@ -74,7 +74,7 @@ async def test_when_nodes_move_the_network_between_their_hosts_is_watched_from_t
     await asyncio.sleep(7)
     network.homes |= dict.fromkeys(network.homes, "a")  # no link crosses hosts any more
     await asyncio.sleep(4)
-    readings = [NetworkReading.from_json(event.data) for event in stage.events(EVENT)]
+    readings = [NetworkReading.from_json(event.data) for event in stage.events(NetworkReading.NAME)]
     assert [(reading.first, reading.pairs[0].delay) for reading in readings] == [
         (True, 0.002),
         (False, 0.002),

@@ -58,9 +58,8 @@ class Recorder:
     def clock(self) -> float:
         return 1.0
 
-    def note(self, event: str, data: dict[str, str]) -> None:
-        assert event == "note"
-        self.notes.append(data["text"])
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
 
     async def measure(self, free: float, network: HostsNetwork | None = None) -> set[str]:
         """Measure on a processor that is saturated until the time ``free``; the verdicts that failed."""

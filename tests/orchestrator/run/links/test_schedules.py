@@ -17,6 +17,7 @@ from netem.schedules.traces import Trace
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Fabric
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
+from orchestrator.record.events.links import ScheduleFailed, ScheduleStep
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.courses import Course, changes_since, courses
 from orchestrator.results.history import History
@@ -45,9 +46,9 @@ def follow(
     quiet: bool = False,
     elapsed: float = 0.0,
     media: Sequence[MediumPlan] = (),
-) -> tuple[list[Course], list[tuple[str, dict[str, Any]]]]:
+) -> tuple[list[Course], list[ScheduleStep | ScheduleFailed]]:
     """Let the schedules run; a node says something every ten seconds, unless ``quiet``."""
-    notes: list[tuple[str, dict[str, Any]]] = []
+    notes: list[ScheduleStep | ScheduleFailed] = []
 
     async def main() -> list[Course]:
         tasks: list[asyncio.Task[None]] = []
@@ -60,7 +61,7 @@ def follow(
             plan,
             Links(links, cast(Fabric, engine)),
             Media(media, cast(Fabric, engine)),
-            lambda *note: notes.append(note),
+            notes.append,
             spawn,
         )
         schedules.begin(elapsed)
@@ -109,7 +110,8 @@ def test_a_channel_follows_its_schedule_and_keeps_the_rates_of_members_below_its
         (course,), notes = follow([], until, fabric, media=[cell])
         assert (course.name, course.channel, course.changes, course.failures) == ("cell", "cell", changes, 0)
         assert fabric.channels == {"cell": wanted}
-    assert notes[0][1]["became"] == "5mbit, buffer 200ms"
+        assert isinstance(notes[0], ScheduleStep)
+        assert notes[0].became == "5mbit, buffer 200ms"
 
 
 def test_each_change_is_made_at_its_time() -> None:
@@ -124,8 +126,9 @@ def test_each_change_is_made_at_its_time() -> None:
         (12.0, ("cut", "a", "b")),
     ]
     assert (course.changes, course.overtaken, course.failures, course.lateness.maximum) == (6, 0, 0, 0.0)
-    assert notes[0] == ("schedule", {"links": "a → b", "at": 1.0, "late": 0.0, "became": "10ms, 5mbit"})
-    assert notes[1][1]["became"] == "cut"
+    assert notes[0] == ScheduleStep("a → b", at=1.0, late=0.0, became="10ms, 5mbit")
+    assert isinstance(notes[1], ScheduleStep)
+    assert notes[1].became == "cut"
 
 
 def test_a_run_that_is_continued_follows_from_where_it_was() -> None:
@@ -179,8 +182,8 @@ def test_failures_are_counted_and_reported_and_the_schedule_continues() -> None:
     engine.broken = {"cut"}
     (course,), notes = follow([link("a", "b", STEPS)], 5.0, engine)
     assert course.failures == 1
-    failed = [data for name, data in notes if name == "schedule failed"]
-    assert failed == [{"link": "a → b", "at": 2.0, "error": "cut: no"}]
+    failed = [note for note in notes if isinstance(note, ScheduleFailed)]
+    assert failed == [ScheduleFailed("a → b", at=2.0, error="cut: no")]
     assert course.changes == 3
 
 
@@ -233,7 +236,7 @@ def test_in_a_run_schedules_and_faults_go_together(play: Play) -> None:
             (25.0, LinkProfile(latency=0.01, rate=5e6, loss=0.05)),
         ]
         for course in stage.session.schedules.end():
-            stage.record.event(40.0, None, "schedule ended", None, course.to_json())
+            stage.record.add_event(40.0, course.ended())
         (stage.directory.path / "plan.json").write_text(json.dumps(stage.plan.to_json()))
         stage.record.flush()
         with History.open(stage.directory.path) as history:

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
-from orchestrator.drivers.printed import DROPPED, ENDED
 from orchestrator.errors import FabricError, HostError, RunError
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
 from orchestrator.record.rows import Event, FaultSpan, State
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
@@ -532,9 +532,9 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
 def test_the_end_of_a_program_is_recorded_and_said(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()
-        stage.control.say("device-0", "event", name=ENDED, program="device-0", code=0)
+        stage.control.say("device-0", "event", name=ProgramEnded.NAME, program="device-0", code=0)
         await asyncio.sleep(1)
-        (event,) = stage.events(ENDED)
+        (event,) = stage.events(ProgramEnded.NAME)
         assert (event.node, event.data) == ("device-0", {"program": "device-0", "code": 0})
         assert "program device-0 ended (exit code 0)" in stage.lines
 
@@ -545,9 +545,9 @@ def test_a_flood_of_lines_is_said_once(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()
         for lines in (3, 4):
-            stage.control.say("device-0", "event", name=DROPPED, lines=lines)
+            stage.control.say("device-0", "event", name=LinesDropped.NAME, lines=lines)
         await asyncio.sleep(1)
-        assert [event.data["lines"] for event in stage.events(DROPPED)] == [3, 4]
+        assert [event.data["lines"] for event in stage.events(LinesDropped.NAME)] == [3, 4]
         assert sum("too many lines" in line for line in stage.lines) == 1
 
     play(act, PROGRAMS)

@@ -9,7 +9,8 @@ import yaml
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.record.writer import INJECTED, Record
+from orchestrator.record.events.run import Injected
+from orchestrator.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 
 RULE = {"at": "9s", "node": "device-1-2", "action": "crash", "for": "7s"}
@@ -47,7 +48,7 @@ def test_a_node_that_joined_manually_is_in_no_other_rule(tmp_path: Path) -> None
     plan = json.dumps(plan_of(Example()) | {"faults": joins})
     with contextlib.closing(Record.create(tmp_path / "run", plan, {"effective": effective})) as record:
         planned = {"action": "join", "node": one, "at": 3.0, "round": None}
-        record.event(9.5, None, INJECTED, 1, {"fault": 2, "user": "ada", "written": written, "planned": planned})
+        record.event(9.5, None, Injected.NAME, 1, {"fault": 2, "user": "ada", "written": written, "planned": planned})
     rules = yaml.safe_load(said(tmp_path, "run", "--yaml"))["faults"]
     assert rules == [RULE, {"round": 4, "node": other, "action": "join"}, written]
 

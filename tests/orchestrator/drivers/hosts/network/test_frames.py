@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from orchestrator.drivers.hosts.network.frames import Frames
 from orchestrator.fabric.base import Counted
-from orchestrator.fabric.underlay import FramesReading
+from orchestrator.record.events.network import FramesReading
 
 HOMES = {"cloud": "a", "edge-0": "b", "edge-1": "b", "device-0": "c"}
 

@@ -7,8 +7,9 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 INPUTS ?= 500
+FAULTS ?= 50
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile campaign-mutation clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -110,6 +111,8 @@ campaign-kills: setup  ## real runs of which a random process is killed or stopp
 	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER) $(if $(DEVICES),--devices $(DEVICES))
 campaign-hostile: setup  ## hostile input for everything that reads some: lines, runs, data, requests; INPUTS=n for each from seed FIRST=n
 	$(BIN)/python -m tests.campaign.hostile --first $(FIRST) --inputs $(INPUTS)
+campaign-mutation: setup  ## faults put into the code on purpose, of which the tests near them must notice 90 %; FAULTS=n for each package from seed FIRST=n
+	$(BIN)/python -m tests.campaign.mutation --faults $(FAULTS) --seed $(FIRST)
 SCRIPTS := orchestrator/report/script/*.js orchestrator/serve/page/*.js
 lint: setup
 	$(BIN)/ruff check .

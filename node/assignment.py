@@ -185,8 +185,8 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes whose
-    rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
+    """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes that
+    count the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
     cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for their own. With "bf16", the
     node also trains in it. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
     checkpoints are written. ``network``: where peers may get other addresses, like 10.77.0.0/16; "": nowhere."""

@@ -1,4 +1,4 @@
-"""The errors of a node. Finished is not an error: it unwinds a role whose run is over."""
+"""The errors of a node. Finished is not an error: it unwinds a role when its run is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters with their allowed values: frozen dataclasses whose fields are checked at construction."""
+"""Parameters with their allowed values: frozen dataclasses. Their fields are checked at construction."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def mapping() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Parameters whose fields carry their allowed values (`metadata["allowed"]`).
+    """Parameters of an algorithm, a model or a partition. Each field has its allowed values (`metadata["allowed"]`).
 
     A class with a field `profile` lists in ``profiles`` the values that each profile sets instead of the fields'
     defaults, see `read_parameters`. Its docstring has a line ``name: meaning`` for each field, see `meanings`. Raises
@@ -189,17 +189,17 @@ P = TypeVar("P", bound=Parameters)
 def read_parameters(
     kind: type[P],
     values: Mapping[str, Any],
-    beside: Sequence[str] = (),
+    other_keys: Sequence[str] = (),
 ) -> P:
     """Make the parameters `kind` from a scenario's mapping. A missing value is that of the profile, else the default.
 
     A number that may be at most 1 may be written as a percentage, such as "30%".
 
     Raises ValueError for an unknown key (with the nearest name and the allowed names) or a value out of range.
-    ``beside``: keys that are valid next to the parameters, so the error may suggest them.
+    ``other_keys``: keys that are valid next to the parameters, so the error may suggest them.
     """
     own = {entry.name: entry.metadata["allowed"] for entry in fields(kind)}
-    known = [*beside, *own]
+    known = [*other_keys, *own]
     for key in values:
         if key in own:
             continue

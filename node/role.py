@@ -268,7 +268,13 @@ class Role:
     def abandon(self, messages: Sequence[Message]) -> None:
         """Report that the gathered messages were of no use (event round_abandoned)."""
         first = messages[0]
-        self._exchange.abandon(first.kind, first.round, first.sender, have=(), need=1)
+        self._exchange.abandon(
+            first.kind,
+            first.round,
+            first.sender,
+            have=(),
+            need=1,
+        )
 
     def refuse(self, message: Message, reason: str) -> None:
         """Report that a message cannot be used (event bad_message). ``reason`` continues "message 'update' …". If none
@@ -320,7 +326,13 @@ class Role:
         """A seed for one purpose that is the same at every node of the run."""
         return derive_seed(self._assignment.seed, purpose)
 
-    def note(self, event: str, *, round: int | None = None, **fields: Any) -> None:
+    def note(
+        self,
+        event: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
         taken = {"type", "name"} & fields.keys()
         if taken:

@@ -52,13 +52,15 @@ twice."""
 Span = tuple[float, float]
 """When something starts and ends, in seconds of virtual time."""
 
+_Event = tuple[str, int | None, dict[str, Any]]  # its name, its round and its other fields
+
 
 @dataclass
 class Journal:
     """What one node reported: its metrics and events, each with their round."""
 
     metrics: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
 
     def event(
         self,
@@ -117,7 +119,7 @@ class VirtualCompute:
 
 
 class FatefulTransport(MemoryTransport):
-    """A transport whose messages have the fate that a test gives them."""
+    """A transport that gives messages the fate that a test chooses."""
 
     def __init__(
         self,
@@ -130,7 +132,13 @@ class FatefulTransport(MemoryTransport):
         self._fate = fate
         self._delayed: set[asyncio.Task[None]] = set()
 
-    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+    async def send(
+        self,
+        to: Iterable[str],
+        message: Message,
+        *,
+        replace: bool = False,
+    ) -> None:
         peers = list(to)
         for delay in self._fate(message):
             if delay == 0:
@@ -404,7 +412,11 @@ def star(clients: int, tier: str = "device") -> dict[str, str | None]:
     return tree
 
 
-def hierarchy(groups: Sequence[int], *, cloud: bool = True) -> dict[str, str | None]:
+def hierarchy(
+    groups: Sequence[int],
+    *,
+    cloud: bool = True,
+) -> dict[str, str | None]:
     """The tree of a cloud, edges, and as many devices below each as ``groups`` says."""
     tree: dict[str, str | None] = {}
     top = None

@@ -89,6 +89,18 @@ HAR = (
     "set data.path to the unpacked folder 'UCI HAR Dataset' (https://archive.ics.uci.edu/dataset/240) or to an npz file"
 )
 
+_EMNIST_SPLITS = [
+    Dataset(
+        f"emnist-{split}",
+        (1, 28, 28),
+        classes,
+        summary,
+        "unpack gzip.zip (https://www.nist.gov/itl/products-and-services/emnist-dataset), and set data.path to "
+        "its folder gzip",
+    )
+    for split, (classes, summary) in EMNIST.items()
+]
+
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
@@ -125,17 +137,7 @@ DATASETS: dict[str, Dataset] = {
             "run `edgebed data cifar100` while online, or set data.path to cifar-100-binary.tar.gz "
             "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version) or its unpacked folder",
         ),
-        *(
-            Dataset(
-                f"emnist-{split}",
-                (1, 28, 28),
-                classes,
-                summary,
-                "unpack gzip.zip (https://www.nist.gov/itl/products-and-services/emnist-dataset), and set data.path to "
-                "its folder gzip",
-            )
-            for split, (classes, summary) in EMNIST.items()
-        ),
+        *_EMNIST_SPLITS,
         Dataset(
             "har",
             (3, 128),

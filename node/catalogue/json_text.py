@@ -10,7 +10,7 @@ from typing import Any
 
 
 def parse_json(text: str) -> Any:
-    """JSON as RFC 8259 has it. ValueError also for a repeated key, of which readers keep the last, and for NaN."""
+    """JSON as RFC 8259 has it. ValueError also for NaN, and for a repeated key: readers keep only the last."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except RecursionError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Parameters):
-    """A model whose number of features can be set.
+    """A model with a configurable number of features.
 
     features: outputs of a linear layer between extractor and classifier, so that different models have features of one
         size; default: no such layer
@@ -459,7 +459,13 @@ def _htfe(count: int) -> ModelGroup:
     return ModelGroup(f"htfe-{count}", summary, ImageSize, tuple(members))
 
 
-_SMALL = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
+_SMALL: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("cnn", {}),
+    ("mlp", {}),
+    ("lenet", {}),
+    ("tiny-resnet", {}),
+    ("separable-cnn", {}),
+)
 
 
 MODEL_GROUPS: dict[str, ModelGroup] = {
@@ -469,7 +475,7 @@ MODEL_GROUPS: dict[str, ModelGroup] = {
             "small",
             "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
             Features,
-            tuple((name, {}) for name in _SMALL),
+            _SMALL,
         ),
         *map(_htfe, (1, 2, 5, 10)),
     )

@@ -1,4 +1,4 @@
-"""Networks layer by layer, of which `Layers` adds up the sizes and `node.learning.models` makes torch's modules."""
+"""Networks layer by layer. `Layers` adds up their sizes, and `node.learning.models` makes torch's modules of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def resnet18(network: Layers, classes: int, params: Any) -> Layers:
     """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it: a 3x3 stem without pooling,
     four stages of two blocks with 64 to 512 channels (1 to 8 times `width`), mean pooling to 512 features."""
     width = params.width
-    widths = [width * growth for growth in (1, 1, 2, 2, 4, 4, 8, 8)]
+    growth = (1, 1, 2, 2, 4, 4, 8, 8)
+    widths = [width * factor for factor in growth]
     return _residual(network, classes, width, widths, params.initialisation)
 
 

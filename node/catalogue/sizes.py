@@ -62,7 +62,7 @@ _SUMS = ("parameters", "buffers", "counters", "operations", "values", "layers", 
 class Layers:
     """Adds up the layers of a network for samples of ``shape``, with the names and defaults of torch. ``shape`` is that
     of the last layer's output, without the batch; it is ``kept`` if a layer has saved it for the backward pass. Each
-    method adds a layer. ``modules`` are the layers as torch's classes and their arguments, of which those from
+    method adds a layer. ``modules`` are the layers as torch's classes and their arguments. Those from
     ``classifier`` on are the classifier."""
 
     def __init__(self, shape: Shape) -> None:
@@ -118,13 +118,13 @@ class Layers:
         return self._add(self.shape, parameters=numbers, buffers=numbers, counters=1)
 
     def activation(self) -> Self:
-        """ReLU, as any layer without parameters that keeps the shape, and whose output is saved."""
+        """ReLU, like any layer without parameters that keeps the shape and saves its output."""
         self.modules.append(("ReLU", ()))
         self._add(self.shape, saves=False)
         return self.keep()
 
     def pooling(self) -> Self:
-        """The maximum of 2x2, whose place is saved in 8 bytes."""
+        """The maximum of 2x2. Its place is saved in 8 bytes."""
         width, *sides = self.shape
         halves = [side // 2 for side in sides]
         shape = (width, *halves)

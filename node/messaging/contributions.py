@@ -37,7 +37,8 @@ class Contributions:
             self._last = None
         else:
             self._last = (gather.kind, gather.round)
-        self._new[gather.kind, True] = {message.sender for message in messages}
+        senders = {message.sender for message in messages}
+        self._new[gather.kind, True] = senders
 
     def received(self, message: Message) -> None:
         """Note what ``receive`` returned."""
@@ -47,10 +48,11 @@ class Contributions:
             senders.add(message.sender)
 
     def refuse(self, message: Message) -> tuple[str, int] | None:
-        """Note that the role does not use a message. Returns the kind and the round of the gathering of which nothing
-        is left, if it needed answers."""
+        """Note that the role does not use a message. Returns the kind and the round of the gathering if
+        nothing of it is left and it needed answers."""
         for gathered in (True, False):
-            senders = self._new.get((message.kind, gathered), set())
+            key = (message.kind, gathered)
+            senders = self._new.get(key, set())
             if message.sender not in senders:
                 continue
             senders.discard(message.sender)

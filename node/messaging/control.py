@@ -166,7 +166,8 @@ class ControlClient:
         self.send({**message, **fields})
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
-        self.send({"type": "metric", "round": round, "values": dict(values)})
+        message = {"type": "metric", "round": round, "values": dict(values)}
+        self.send(message)
 
     def close(self) -> None:
         """Close. Messages sent before are delivered if the orchestrator, unless it fell silent, reads them in 10 s."""

@@ -83,7 +83,8 @@ class Exchange:
         self._standing[kind] = dict(messages)
         present = messages.keys() & self.membership.present
         for peer in sorted(present):
-            await self._transport.send([peer], messages[peer], replace=True)
+            message = messages[peer]
+            await self._transport.send([peer], message, replace=True)
 
     def withdraw(self, kind: str) -> None:
         """Drop the standing message of ``kind``."""
@@ -196,7 +197,8 @@ class Exchange:
         """Return the result of ``work``. Raise `Finished` as soon as the run is over."""
         task = asyncio.ensure_future(work)
         if self._stopping is None:
-            self._stopping = asyncio.ensure_future(self._stopped.wait())
+            stopping = self._stopped.wait()
+            self._stopping = asyncio.ensure_future(stopping)
         try:
             tasks = (task, self._stopping)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -354,7 +356,8 @@ class Exchange:
         """Send the standing messages to a peer that joined or came back."""
         for audience in list(self._standing.values()):
             if peer in audience:
-                await self._transport.send([peer], audience[peer], replace=True)
+                message = audience[peer]
+                await self._transport.send([peer], message, replace=True)
 
     def _report_remarks(self, remarks: Iterable[Remark]) -> None:
         for fate, message in remarks:
@@ -407,7 +410,8 @@ class Exchange:
             raise self._failure
         if self.stopped:
             raise Finished
-        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        change: asyncio.Future[None] = loop.create_future()
         self._waiting.append(change)
         await change
 

@@ -38,7 +38,8 @@ def unusual(values: Mapping[str, object]) -> list[str]:
 
 def reportable(name: str, value: Any) -> float | str:
     """A reported value as Python's own, also that of an array or a tensor with one value. NodeError for any other."""
-    if isinstance(value, int | float | str) and not isinstance(value, np.generic):
+    of_numpy = isinstance(value, np.generic)
+    if isinstance(value, int | float | str) and not of_numpy:
         return value
     try:
         plain: float | str = value.item()
@@ -56,7 +57,7 @@ def unsendable(tensors: object, round: object) -> str | None:
             return f"names a tensor {name!r}; names are text"
     if round is None:
         return None
-    whole = isinstance(round, int | np.integer) and not isinstance(round, bool)
-    if not whole:
+    whole = isinstance(round, int | np.integer)
+    if not whole or isinstance(round, bool):
         return f"has the round {round!r}, a {type(round).__name__}; write a whole number"
     return None

@@ -46,7 +46,7 @@ class Gather:
     enough: int | None = None
     answers: dict[str, Message] = field(default_factory=dict)
     missing: set[str] = field(init=False)
-    left_out: set[str] = field(default_factory=set)  # peers whose answer is not finite
+    left_out: set[str] = field(default_factory=set)  # peers with an answer that is not finite
 
     def __post_init__(self) -> None:
         self.missing = set(self.peers)
@@ -60,7 +60,9 @@ class Gather:
         return []
 
     def wants(self, message: Message) -> bool:
-        if message.kind != self.kind or message.sender not in self.peers:
+        if message.kind != self.kind:
+            return False
+        if message.sender not in self.peers:
             return False
         return message.round in (self.round, None)
 
@@ -166,7 +168,7 @@ class Mailbox:
         return message, remarks
 
     def begin(self, gather: Gather) -> list[Remark]:
-        """Begin a gathering. Messages that it wants become its answers, including those that wait already."""
+        """Start a gathering. Messages that it wants become its answers, including those that wait already."""
         remarks: list[Remark] = []
         self._gathers.append(gather)
         self._expect(gather, gather.round)

@@ -39,14 +39,22 @@ _State = Literal["unknown", "present", "lost", "left"]
 _Counted = tuple[str, str, Direction]  # peer, kind of message, direction
 
 
+def _without_delay(source: str, target: str) -> FlowModel:
+    return Delay()
+
+
+def _without_processing(size: int) -> float:
+    return 0.0
+
+
 class MemoryNetwork:
     """Connects the transports made from it. ``flow`` returns the `FlowModel` of each direction between two nodes,
     ``processing`` the seconds that two nodes need for a message of so many bytes."""
 
     def __init__(
         self,
-        flow: Callable[[str, str], FlowModel] = lambda source, target: Delay(),
-        processing: Callable[[int], float] = lambda size: 0.0,
+        flow: Callable[[str, str], FlowModel] = _without_delay,
+        processing: Callable[[int], float] = _without_processing,
     ) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}
         self.frozen: set[str] = set()
@@ -105,7 +113,7 @@ class MemoryNetwork:
         return self._pairs[key]
 
     def forget(self, one: str, other: str) -> None:
-        """Forget a pair of nodes, one of which has ended, with all that is in flight between them."""
+        """Forget a pair of nodes after one has ended, with all that is in flight between them."""
         key = frozenset((one, other))
         pair = self._pairs.pop(key, None)
         if pair is not None:
@@ -181,9 +189,9 @@ class MemoryTransport:
     def receive(self) -> Coroutine[Any, Any, Event]:
         return self._events.get()
 
-    def on_message(self, hear: Callable[[str, Message], None]) -> None:
+    def on_message(self, handle: Callable[[str, Message], None]) -> None:
         """See `node.messaging.transport.Immediate`."""
-        self._on_message = hear
+        self._on_message = handle
 
     def traffic(self) -> list[Traffic]:
         rows = []
@@ -205,7 +213,7 @@ class MemoryTransport:
         for pair in self._pairs.values():
             pair.end(self.node, farewell)
 
-    # For nodes whose peers come and go by design
+    # For nodes with peers that come and go by design
 
     def admit(self, peer: str) -> None:
         """Take one more peer. It is present as soon as both have started and can connect."""

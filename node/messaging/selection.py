@@ -12,8 +12,8 @@ class Selector(Protocol):
     """Selects the clients of a population, which are nodes only while they take part.
 
     An algorithm with rounds does not call it: ``rounds`` selects clients for each round and releases them after it, and
-    ``gather`` notes whose answers counted. The leader of an asynchronous algorithm selects a client for each vacancy,
-    and releases the clients that have answered. A client that goes away is released without a word of the leader.
+    ``gather`` notes the answers that counted. The leader of an asynchronous algorithm selects a client for each
+    vacancy, and releases the clients that have answered. A client that goes away is released without the leader.
     """
 
     enough: int
@@ -27,7 +27,7 @@ class Selector(Protocol):
         answer that may still count. Return for how many clients this is true."""
 
     def select(self, count: int, round: int) -> Sequence[str]:
-        """Begin the part of up to ``count`` clients, and return their names. They will get the model of ``round``."""
+        """Start the part of up to ``count`` clients, and return their names. They will get the model of ``round``."""
 
     def release(self, clients: Iterable[str]) -> None:
         """End the part of these clients. Their places are free. Their answers may count until the round ends."""

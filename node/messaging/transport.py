@@ -53,7 +53,7 @@ class Transport(Protocol):
     """
 
     async def start(self) -> None:
-        """Begin to listen and to connect. TransportError if the transport cannot bind this node's address."""
+        """Start listening and connecting. TransportError if the transport cannot bind this node's address."""
 
     async def send(
         self,
@@ -84,8 +84,8 @@ class Transport(Protocol):
 class Immediate(Protocol):
     """A transport that can hand over a message at the moment of its arrival, which saves a turn of the event loop."""
 
-    def on_message(self, hear: Callable[[str, Message], None]) -> None:
-        """Call ``hear`` with each message and its sender. ``receive`` returns a message only if it arrived while
+    def on_message(self, handle: Callable[[str, Message], None]) -> None:
+        """Call ``handle`` with each message and its sender. ``receive`` returns a message only if it arrived while
         earlier events waited for ``receive``."""
 
 
@@ -106,7 +106,8 @@ def _send(socket: Socket, frames: Sequence[Buffer]) -> None:
     for frame in frames[:-1]:
         socket.send(frame, _AT_ONCE | _MORE)  # once it has taken the first frame, a socket takes the others
     last = frames[-1]
-    socket.send(last, _AT_ONCE, copy=len(last) < zmq.COPY_THRESHOLD)
+    small = len(last) < zmq.COPY_THRESHOLD
+    socket.send(last, _AT_ONCE, copy=small)
 
 
 def _receive(socket: Socket) -> list[zmq.Frame]:
@@ -125,10 +126,17 @@ class ZmqTransport:
     def __init__(self, assignment: Assignment, incarnation: str, context: Context) -> None:
         self._assignment = assignment
         timeouts = assignment.timeouts
-        self._handshake = max(1, int(timeouts.lost_after * 1000))  # the timeout of a handshake, in ms
+        lost_after = int(timeouts.lost_after * 1000)  # ms
+        self._handshake = max(1, lost_after)  # the timeout of a handshake
         self._context = context
         self._addresses = {peer.name: peer for peer in assignment.peers}
-        self._peers = Peers(assignment.node, self._addresses, incarnation, timeouts, self._attend)
+        self._peers = Peers(
+            node=assignment.node,
+            names=self._addresses,
+            incarnation=incarnation,
+            timeouts=timeouts,
+            attend=self._attend,
+        )
         for peer in assignment.peers:
             if peer.away:
                 self._peers.associations[peer.name].keep_away()
@@ -285,6 +293,7 @@ class ZmqTransport:
             peer = sender(frames[0])
             packet = [frame.buffer for frame in frames]
             host = self._addresses[peer].host
-            self._gate.delivered(host, sum(map(len, packet)))
+            size = sum(map(len, packet))
+            self._gate.delivered(host, size)
             self._peers.handle(peer, packet)
         asyncio.get_running_loop().call_soon(self._read)

@@ -36,7 +36,20 @@ Tensors = Mapping[str, Tensor]
 _Container = TypeVar("_Container")
 
 _ALIGNMENT = 8
-_NAMES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
+_NAMES = (
+    "?",
+    "u1",
+    "i1",
+    "<u2",
+    "<i2",
+    "<u4",
+    "<i4",
+    "<u8",
+    "<i8",
+    "<f2",
+    "<f4",
+    "<f8",
+)
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _STORED = _DTYPES | SHORT
@@ -148,8 +161,9 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
     header, body_size = _pack_header(constant, arrays, limits)
     kind = constant.kind
     round = constant.round
-    too_long = len(header) > limits.header or len(kind) > limits.kind
-    if too_long or not 0 <= (round or 0) <= LAST_ROUND:
+    long_header = len(header) > limits.header
+    long_kind = len(kind) > limits.kind
+    if long_header or long_kind or not 0 <= (round or 0) <= LAST_ROUND:
         read_header(header, limits)  # raises the error
     if precision:
         arrays = {}
@@ -193,10 +207,11 @@ def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
         raise WireError(f"a message has one or two frames, not {len(frames)}")
     header = read_header(frames[0], limits)
     if len(frames) == 2:
-        body = frames[1]
+        frame = frames[1]
     else:
-        body = b""
-    return assemble(header, np.frombuffer(body, np.uint8))
+        frame = b""
+    body = np.frombuffer(frame, np.uint8)
+    return assemble(header, body)
 
 
 def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
@@ -224,8 +239,9 @@ def read_header(frame: Buffer, limits: MessageLimits = LIMITS) -> Header:
             raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
     if not isinstance(fields, dict):
         raise WireError("fields must be a map with text keys")
-    if not all(isinstance(key, str) for key in fields):
-        raise WireError("fields must be a map with text keys")
+    for key in fields:
+        if not isinstance(key, str):
+            raise WireError("fields must be a map with text keys")
     layout = value["layout"]
     if not isinstance(layout, bytes):
         raise WireError("the layout must be bytes")
@@ -261,7 +277,12 @@ def _unpacked(frame: Buffer, containers: int) -> Any:
         return container
 
     try:
-        return msgpack.unpackb(frame, strict_map_key=False, list_hook=counted, object_hook=counted)
+        return msgpack.unpackb(
+            frame,
+            strict_map_key=False,
+            list_hook=counted,
+            object_hook=counted,
+        )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise WireError("not msgpack") from error
 
@@ -405,7 +426,10 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, str, tu
 
 def as_arrays(tensors: Mapping[str, Any]) -> Tensors:
     """The tensors of a message as NumPy arrays. WireError if one is none, or of a type that has no encoding."""
-    return {name: _as_tensor(name, value) for name, value in tensors.items()}
+    arrays = {}
+    for name, value in tensors.items():
+        arrays[name] = _as_tensor(name, value)
+    return arrays
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:

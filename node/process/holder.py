@@ -13,8 +13,9 @@ The holder reads orders, one JSON object a line, from a socket, and answers ther
     {"id": 4, "op": "release", "code": 0}            (the holder ends with this code, and with it all its programs)
     {"event": "program", "node": "cloud", "program": "cloud", "code": 0}
 
-A signal reaches all processes of a program. With ``follow``, a program whose command ends with exit code 0 ends when
-its other processes have ended: a start script or a daemon leaves its command. After a signal this holds for any code.
+A signal reaches all processes of a program. With ``follow``, a program with a command that ended with exit code 0
+ends when its other processes have ended: a start script or a daemon leaves its command. After a signal this holds for
+any code.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Holder:
         self._programs: dict[int, str] = {}  # by the process id of their command
         self._followed: set[str] = set()  # programs that end with the last of their processes
         self._signalled: set[str] = set()  # programs that were sent a signal
-        self._ending: dict[int, tuple[str, int]] = {}  # programs whose command has ended, with its exit code
+        self._ending: dict[int, tuple[str, int]] = {}  # programs with a command that has ended, and its exit code
 
     def hold(self) -> int:
         """Obey until the order to end, or until the fork server is gone. Return the exit code."""

@@ -150,7 +150,7 @@ async def live(
     control = ControlClient(assignment, incarnation, context)
     compute = WorkerCompute(assignment.hardware, control, turn)
     try:
-        # 2. Get ready: work that is slow the first time is done before the run begins.
+        # 2. Get ready: work that is slow the first time is done before the run starts.
         transport = ZmqTransport(assignment, incarnation, context)
         role = _make_role(assignment, transport, compute, control, rehearsal)
         await compute.prepare(role.learner.warm_up, role.params)

@@ -22,7 +22,7 @@ class Rehearsal:
 
     @classmethod
     def of(cls, assignment: Assignment) -> Rehearsal:
-        """Rehearse the training of a node, whose assignment needs no keys. Raises DataError or ModelError."""
+        """Rehearse the training of a node. Its assignment needs no keys. Raises DataError or ModelError."""
         training: Any = importlib.import_module("node.learning.training")
         learner = training.Learner.from_assignment(assignment)
         algorithm = ALGORITHMS[assignment.algorithm]

@@ -1,6 +1,6 @@
 """Detects standstills of this process: it was stopped (SIGSTOP, a cgroup's freezer), or the host was suspended.
 
-A process that is late because it computes, or because it waits for a processor, does not stand still. The kernel counts
+A process that is late because it computes, or because it waits for a processor, is not stalled. The kernel counts
 both times: clock_gettime(2) and the second number of /proc/<pid>/schedstat (Documentation/scheduler/sched-stats.rst).
 Threads wait for each other, as for Python's lock, so the waits of all of them count.
 """
@@ -52,7 +52,7 @@ class Standstill:
         self._last = read()
 
     def since(self, pause: float) -> tuple[float, float]:
-        """How late this call is, and for how long of that the process stood still at least; both in seconds.
+        """How late this call is, and for how long of that the process was stalled at least; both in seconds.
 
         The caller intended to call again after ``pause`` s. Its processor time, and its wait for a processor, do not
         count as standing still: those of all threads explain as much of the whole time, and those of the event loop as

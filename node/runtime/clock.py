@@ -36,7 +36,7 @@ class DeadlockError(RuntimeError):
 
 class Pace:
     """How fast a virtual clock goes: ``rate`` virtual seconds in each second of the host, None: as fast as it can.
-    While it is ``held`` it stands still."""
+    While it is ``held`` it is paused."""
 
     def __init__(self, host: Callable[[], float] = time.monotonic) -> None:
         self.rate: float | None = None
@@ -50,7 +50,7 @@ class Pace:
         return self.rate is None and not self.held
 
     def set(self, t: float, rate: float | None, *, held: bool = False) -> None:
-        """Go at ``rate`` from the virtual time ``t`` on, or stand still at it. ValueError unless rate > 0."""
+        """Go at ``rate`` from the virtual time ``t`` on, or pause at it. ValueError unless rate > 0."""
         if rate is not None and not 0 < rate < math.inf:
             raise ValueError(f"a pace is above 0 virtual seconds in a second, not {rate:g}")
         self.rate = rate

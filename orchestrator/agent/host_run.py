@@ -51,8 +51,13 @@ class HostRun:
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[str | None]:
         """Returns the error of each change, None if it succeeded."""
-        errors = await self.fabric.alter(changes)
-        return [None if error is None else str(error) for error in errors]
+        texts: list[str | None] = []
+        for error in await self.fabric.alter(changes):
+            if error is None:
+                texts.append(None)
+            else:
+                texts.append(str(error))
+        return texts
 
 
 async def open_host_run(

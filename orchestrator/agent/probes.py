@@ -19,7 +19,11 @@ class Probes:
         self._numbers = itertools.count(1)
         self._responders: dict[int, AsyncExitStack] = {}
 
-    async def respond(self, handle: NodeHandle, address: str) -> tuple[dict[str, Any], int]:
+    async def respond(
+        self,
+        handle: NodeHandle,
+        address: str,
+    ) -> tuple[dict[str, Any], int]:
         """Start a responder in a node. Returns what it printed, and its number for `dismiss`."""
         stack = AsyncExitStack()
         prober = self._prober()

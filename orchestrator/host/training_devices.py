@@ -63,22 +63,22 @@ def trial_results(output: str, errors: str) -> dict[str, Any]:
     return results
 
 
-def refusals(devices: NodesByDevice, found: ResultByDevice) -> list[HostError]:
-    """An error for each device that does not work. ``devices``: the nodes of each. ``found``: the results of trials."""
+def refusals(devices: NodesByDevice, results: ResultByDevice) -> list[HostError]:
+    """An error for each device that does not work. ``devices``: the nodes of each. ``results``: of their trials."""
     errors = []
     for device, nodes in devices.items():
-        problem = found[device].get("problem")
+        problem = results[device].get("problem")
         if problem is not None:
             what = f"{text.some(nodes)} {_train(nodes)} on {device}, and {problem}"
             errors.append(HostError(what, REMEDY))
     return errors
 
 
-def notes(devices: NodesByDevice, found: ResultByDevice) -> list[str]:
+def notes(devices: NodesByDevice, results: ResultByDevice) -> list[str]:
     """Which nodes train on which accelerator, for the record."""
     notes = []
     for device, nodes in devices.items():
-        name = found[device]["name"]
+        name = results[device]["name"]
         notes.append(f"{text.some(nodes)} {_train(nodes)} on {device}, {name}")
     return notes
 

@@ -147,7 +147,7 @@ class Association:
     # What goes out
 
     def open(self, now: float) -> None:
-        """Begin a new stream: the transport opens a connection."""
+        """Start a new stream: the transport opens a connection."""
         self.outbound.open()
         self.reopen = False
         self._opened = now
@@ -257,12 +257,14 @@ class Association:
         hello = unpack(packet.content)
         protocol = hello.get("protocol")
         incarnation = hello.get("incarnation")
-        heard = hello.get("heard")
+        named_stream = hello.get("heard")  # that of this node that the peer received last
         if protocol != PROTOCOL:
             return self._refuse(
                 f"it speaks protocol {quoted(protocol)}, this node {PROTOCOL}: run one version everywhere"
             )
-        if not isinstance(incarnation, str) or len(incarnation) > _LONGEST_INCARNATION:
+        if not isinstance(incarnation, str):
+            raise WireError("hello without an incarnation")
+        if len(incarnation) > _LONGEST_INCARNATION:
             raise WireError("hello without an incarnation")
         restarted = incarnation != self._incarnation
         earlier = not restarted and packet.stream <= self.inbound.latest
@@ -272,7 +274,7 @@ class Association:
             return []
         events: list[Event] = []
         if not restarted:
-            if self.state == "present" and heard != self.outbound.stream:
+            if self.state == "present" and named_stream != self.outbound.stream:
                 events = self._lose("the peer had lost this node")
         elif self._incarnation is not None:
             self._predecessors.append(self._incarnation)

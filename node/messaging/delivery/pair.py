@@ -65,8 +65,9 @@ class Delay:
         self._forget(now)
 
     def restore(self, now: float) -> list[float]:
-        self._arrivals = deque(now + self._seconds for _ in self._arrivals)
-        return list(self._arrivals)
+        arrivals = [now + self._seconds] * len(self._arrivals)
+        self._arrivals = deque(arrivals)
+        return arrivals
 
     def _forget(self, now: float) -> None:
         while self._arrivals and self._arrivals[0] <= now:
@@ -113,7 +114,8 @@ class Line:
     def cut(self) -> None:
         self.down = True
         self.plan += 1
-        self.flow.cut(self._arrivals.loop.time())
+        now = self._arrivals.loop.time()
+        self.flow.cut(now)
 
     def restore(self) -> None:
         self.down = False
@@ -139,7 +141,8 @@ class Line:
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
         self.close()
-        return self.flow.open(self._arrivals.loop.time())
+        now = self._arrivals.loop.time()
+        return self.flow.open(now)
 
     def drop(self) -> None:
         """Drop the messages in flight."""
@@ -205,17 +208,18 @@ class NodePair:
             if not up:
                 self._since = loop.time()
                 if self._joined:
-                    self._timer = loop.call_later(self._patience(), self._lose)
+                    self._start_timer(self._patience(), self._lose)
             elif not self._joined or ends != self._met:
                 if ends == self._met:
                     wait = (self._since - loop.time()) % ATTEMPTS
                 else:
                     wait = 0.0
-                setup = max([line.open() for line in self.line_to.values()])
-                self._timer = loop.call_later(wait + setup, self._join)
+                setups = [line.open() for line in self.line_to.values()]
+                setup = max(setups)
+                self._start_timer(wait + setup, self._join)
         thawed = any(not end.frozen for end in self._unaware)
         if thawed and self._timer is None:
-            self._timer = loop.call_later(self._patience(), self._notice)
+            self._start_timer(self._patience(), self._notice)
 
     def end(self, node: str, farewell: InFlight | None) -> None:
         """End ``node``, with a farewell after all its messages, or without one."""
@@ -246,7 +250,7 @@ class NodePair:
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._since = loop.time()
-            self._timer = loop.call_later(self._patience(), self._reconnect)
+            self._start_timer(self._patience(), self._reconnect)
 
     def part(self) -> None:
         """End the association of the two: a farewell has arrived."""
@@ -265,7 +269,9 @@ class NodePair:
             return False
         if one.frozen or other.frozen:
             return False
-        if not one.knows(other.node) or not other.knows(one.node):
+        if not one.knows(other.node):
+            return False
+        if not other.knows(one.node):
             return False
         return not any(line.down for line in self.line_to.values())
 
@@ -319,6 +325,10 @@ class NodePair:
         self._lose()
         self._up = False
         self.update()
+
+    def _start_timer(self, seconds: float, then: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, then)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -55,7 +55,8 @@ class Peers:
     def handle(self, peer: str, frames: Sequence[Buffer]) -> None:
         """Handle a packet that arrived from ``peer``."""
         association = self.associations[peer]
-        events = association.receive(frames, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        events = association.receive(frames, now)
         self._report(events)
         if association.reopen:
             self._attend(association)

@@ -51,7 +51,11 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
     return hierarchies
 
 
-def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dict[str, str]:
+def limits(
+    hierarchy: Hierarchy,
+    cores: float | None,
+    memory: int | None,
+) -> dict[str, str]:
     """The files to write, in this order, and their contents, to limit a node to ``cores`` and ``memory`` bytes."""
     files: dict[str, str] = {}
     if "cpu" in hierarchy.controllers and cores is not None:
@@ -104,7 +108,12 @@ class NodeGroups:
             groups.append(group)
         return groups
 
-    def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
+    def make(
+        self,
+        node: str,
+        cores: float | None,
+        memory: int | None,
+    ) -> list[Path]:
         """Make groups with the limits of a node, for its process to join. None without a limit, because joining a group
         is slow."""
         groups = []

@@ -13,7 +13,7 @@ def has_module(
     root: Path = Path("/"),
     release: str | None = None,
 ) -> bool | None:
-    """Whether the kernel of the tree ``root``, which holds proc and lib, has a module. None if that cannot be told.
+    """Whether the kernel of the tree ``root``, which holds proc and lib, has a module. None if that is unknown.
     ``release``: the kernel's, by default that of this host."""
     wanted = name.replace("-", "_")
     loaded = text_of(root / "proc/modules") or ""  # "iptable_raw 16384 0 - Live 0x0"

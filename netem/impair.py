@@ -33,10 +33,10 @@ fills. Frames in flight arrive. The frame being sent keeps what has been sent of
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
 latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4;
 "paretonormal" mixes it with the normal one (`netem.jitter`). A negative delay becomes 0.
-This cut raises the mean above the asked one, noticeably if jitter > latency / 2.
+This cut raises the mean above the configured one, noticeably if jitter > latency / 2.
 
 **Super-packets.** With segmentation offload a frame may stand for several packets. They share one fate: one draw in
-each step and one step of the chain. The long-run fraction of lost packets stays as asked, but losses are bursts of
+each step and one step of the chain. The long-run fraction of lost packets stays as configured, but losses are bursts of
 whole super-packets. A super-packet enters the buffer if its first segment fits; otherwise a buffer smaller than a
 super-packet would never pass one. It arrives in one piece at the end of its last segment. If the profile acts on single
 packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off. Counters are in packets. A frame counts as
@@ -52,6 +52,9 @@ from random import Random
 
 from netem.jitter import quantile
 from netem.profile import GilbertElliott, LinkProfile
+
+_Frame = tuple[float, int, int, float, float | None]
+"""Delivery time, size, packets, end of step 4, delay (None if `reorder` was drawn)."""
 
 
 @dataclass(slots=True)
@@ -90,13 +93,16 @@ class Impairment:
         self._free_at = -math.inf
         self._last_delivery = -math.inf
         self._silent_until = -math.inf
-        # For each frame that has not arrived: delivery time, size, packets, end of step 4, delay (None if `reorder` was
-        # drawn).
-        self._on_the_way: deque[tuple[float, int, int, float, float | None]] = deque()
+        self._on_the_way: deque[_Frame] = deque()  # the frames that have not arrived
         self._bytes_per_second = 0.0
         self._configure(profile)
 
-    def offer(self, now: float, size: int, packets: int = 1) -> list[tuple[float, bool]]:
+    def offer(
+        self,
+        now: float,
+        size: int,
+        packets: int = 1,
+    ) -> list[tuple[float, bool]]:
         """Decide the fate of a frame of `size` bytes that enters the link at `now` (seconds, never decreasing).
 
         `packets` > 1: the frame is a super-packet of that many segments. Returns one (time of delivery, corrupt) per
@@ -114,10 +120,13 @@ class Impairment:
             return []
         if self._duplicate and self._draw() < self._duplicate:
             counters.duplicated += packets
-            copies = (self._pass_on(now, size, packets), self._pass_on(now, size, packets))
-            return [copy for copy in copies if copy is not None]
+            first = self._pass_on(now, size, packets)
+            second = self._pass_on(now, size, packets)
+            return [copy for copy in (first, second) if copy is not None]
         delivery = self._pass_on(now, size, packets)
-        return [] if delivery is None else [delivery]
+        if delivery is None:
+            return []
+        return [delivery]
 
     def change(self, profile: LinkProfile, now: float) -> dict[float, float]:
         """Continue with another profile from `now` on. Queue, order, chain state, random draws and counters stay.
@@ -126,15 +135,19 @@ class Impairment:
         """
         self._arrive(now)
         before = self._bytes_per_second
-        begun = max(now, self._silent_until)
+        begin_before = max(now, self._silent_until)
+        begin = now + profile.silence
         self._configure(profile)
-        self._silent_until = begin = now + profile.silence
+        self._silent_until = begin
         if self._free_at <= now and not profile.silence:
             return {}
-        if self._bytes_per_second == before and begin == begun:
+        if self._bytes_per_second == before and begin == begin_before:
             return {}
-        stretch = before / self._bytes_per_second if self._bytes_per_second else 0.0
-        self._free_at = begin + max(0.0, self._free_at - begun) * stretch
+        stretch = 0.0
+        if self._bytes_per_second:
+            stretch = before / self._bytes_per_second
+        busy = max(0.0, self._free_at - begin_before)
+        self._free_at = begin + busy * stretch
         waiting = self._on_the_way
         self._on_the_way = deque()
         last = -math.inf
@@ -142,12 +155,13 @@ class Impairment:
         for at, size, packets, sent, delay in waiting:
             new = at
             if sent > now:
-                sent = begin + (sent - begun) * stretch
+                sent = begin + (sent - begin_before) * stretch
                 new = sent + (delay or 0.0)
                 if delay is not None and new < last:
                     new = math.nextafter(last, math.inf)
                 moved[at] = max(new, moved.get(at, new))
-            last = last if delay is None else new
+            if delay is not None:
+                last = new
             self._on_the_way.append((new, size, packets, sent, delay))
         self._last_delivery = last
         return moved
@@ -187,31 +201,33 @@ class Impairment:
 
     def _configure(self, profile: LinkProfile) -> None:
         self.profile = profile
+        self._loss = 0.0
+        chain = None
         if isinstance(profile.loss, GilbertElliott):
             chain = profile.loss
         else:
-            chain = None
+            self._loss = profile.loss
         if chain and not self._chain:
-            # Start in the stationary distribution, so that the mean loss is as asked from the first packet on.
+            # Start in the stationary distribution, so that the mean loss is as configured from the first packet on.
             self._bad = self._draw_loss() < chain.bad_fraction
         self._chain = chain
-        if isinstance(profile.loss, GilbertElliott):
-            self._loss = 0.0
-        else:
-            self._loss = profile.loss
         self._duplicate = profile.duplicate
         self._corrupt = profile.corrupt
         self._reorder = profile.reorder
         self._latency = profile.latency
         self._jitter = profile.jitter
         self._distribution = profile.distribution
-        self._bytes_per_second = (profile.rate or 0.0) / 8
-        self._seconds_per_byte = 8 / profile.rate if profile.rate else 0.0
+        self._bytes_per_second = 0.0
+        self._seconds_per_byte = 0.0
+        if profile.rate:
+            self._bytes_per_second = profile.rate / 8
+            self._seconds_per_byte = 8 / profile.rate
+        self._limit = math.inf
         limit = profile.buffer_limit
-        # Half a byte absorbs the rounding of times; sizes are whole bytes.
-        self._limit = math.inf if limit is None else limit + 0.5
-        acts = profile.latency or profile.jitter or profile.rate or profile.silence or profile.needs_packet_truth
-        self._at_once = not acts
+        if limit is not None:
+            self._limit = limit + 0.5  # half a byte absorbs the rounding of times; sizes are whole bytes
+        delays = profile.latency or profile.jitter or profile.rate or profile.silence
+        self._at_once = not (delays or profile.needs_packet_truth)
 
     def _is_lost(self) -> bool:
         draw = self._draw_loss
@@ -226,17 +242,25 @@ class Impairment:
             self._bad = draw() < chain.p
         return lost
 
-    def _pass_on(self, now: float, size: int, packets: int) -> tuple[float, bool] | None:
+    def _pass_on(
+        self,
+        now: float,
+        size: int,
+        packets: int,
+    ) -> tuple[float, bool] | None:
         """Steps 3 to 5 for one copy: its delivery time and whether it is corrupt; None if the buffer is full."""
         counters = self.counters
         corrupt = self._corrupt > 0 and self._draw() < self._corrupt
         sent = self._free_at
         if sent <= now:
             sent = now
-        elif (backlog := self.backlog(now)) and backlog + size / packets > self._limit:
-            counters.overflowed += packets
-            return None
-        self._free_at = sent = sent + size * self._seconds_per_byte
+        else:
+            backlog = self.backlog(now)
+            if backlog and backlog + size / packets > self._limit:
+                counters.overflowed += packets
+                return None
+        sent += size * self._seconds_per_byte
+        self._free_at = sent
         if self._reorder and self._draw() < self._reorder:
             counters.reordered += packets
             at = sent

@@ -15,9 +15,15 @@ def quantile(distribution: str, u: float) -> float:
     quarter of the normal ones and three quarters of pareto's.
     """
     if distribution == "normal":
-        return _normal(min(max(u, 1e-12), 1 - 1e-12))
+        inside = min(max(u, 1e-12), 1 - 1e-12)
+        return _normal(inside)
     if distribution == "uniform":
         return 2 * u - 1
     if distribution == "paretonormal":
-        return 0.25 * quantile("normal", u) + 0.75 * quantile("pareto", u)
-    return 4.0 if u == 1 else min(4 / 3 * ((1 - u) ** (-1 / 3) - 1.5), 4.0)
+        normal = quantile("normal", u)
+        pareto = quantile("pareto", u)
+        return 0.25 * normal + 0.75 * pareto
+    if u == 1:
+        return 4.0
+    deviation: float = 4 / 3 * ((1 - u) ** (-1 / 3) - 1.5)
+    return min(deviation, 4.0)

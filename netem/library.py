@@ -14,8 +14,18 @@ from netem.profile import LinkProfile
 PROFILES: dict[str, LinkProfile] = {
     "lan": LinkProfile(latency=0.0001, rate=1e9),
     "fast-ethernet": LinkProfile(latency=0.0001, rate=100e6),
-    "wifi": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=39e6),
-    "wifi-5ghz": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=175.5e6),
+    "wifi": LinkProfile(
+        latency=0.01,
+        jitter=0.005,
+        distribution="pareto",
+        rate=39e6,
+    ),
+    "wifi-5ghz": LinkProfile(
+        latency=0.01,
+        jitter=0.005,
+        distribution="pareto",
+        rate=175.5e6,
+    ),
     "3g": LinkProfile(latency=0.03175, jitter=0.01, rate=5.9e6),
     "3g-up": LinkProfile(latency=0.03175, jitter=0.01, rate=1.6e6),
     "lte": LinkProfile(latency=0.0105, jitter=0.003, rate=29.5e6),

@@ -18,11 +18,11 @@ ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 def run_promptly() -> str:
     """Schedule this process before the nodes' computations, as far as the user's rights allow; returns the policy.
 
-    "round-robin": real-time scheduling, which needs CAP_SYS_NICE. Beside two busy processes on two processors, the 99th
-    percentile of wake-up lateness was 0.04 ms, against 4 to 7 ms by default.
+    "round-robin": real-time scheduling, which needs CAP_SYS_NICE. Next to two busy processes on two processors, the
+    99th percentile of wake-up lateness was 0.04 ms, against 4 to 7 ms by default.
     "short slice": SCHED_OTHER with a slice of 0.1 ms, which every user may request since Linux 6.12 (older kernels
     ignore it). The process gets its own session, because autogroup scheduling (sched(7)) first shares the processors
-    between sessions. Beside the same load the median was on time, which it was not by default, and the 99th percentile
+    between sessions. Under the same load the median was on time, which it was not by default, and the 99th percentile
     fell to 3 ms.
     "default": neither was possible.
     """
@@ -43,5 +43,6 @@ def _set_slice(nice: int) -> bool:
     if number is None:
         return False
     attributes = ATTRIBUTES.pack(ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, SLICE, 0, 0)
-    refused: int = ctypes.CDLL(None).syscall(number, 0, attributes, 0)
+    library = ctypes.CDLL(None)
+    refused: int = library.syscall(number, 0, attributes, 0)
     return not refused

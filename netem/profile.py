@@ -17,7 +17,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from netem import units
 from netem.errors import ProfileError, UnitError
@@ -34,7 +34,7 @@ FASTEST = 1e15
 DISTRIBUTIONS = ("normal", "uniform", "pareto", "paretonormal")
 
 FRACTIONS = ("duplicate", "corrupt", "reorder")
-"""The keys, besides loss, whose value is a fraction of packets."""
+"""The keys, in addition to loss, with a fraction of packets as their value."""
 
 KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS)
 """The keys of the written form."""
@@ -77,7 +77,8 @@ class GilbertElliott:
     @property
     def mean_loss(self) -> float:
         """Stationary loss rate: loss_good + (loss_bad - loss_good) * p / (p + r)."""
-        return self.loss_good + (self.loss_bad - self.loss_good) * self.bad_fraction
+        difference = self.loss_bad - self.loss_good
+        return self.loss_good + difference * self.bad_fraction
 
     @property
     def mean_burst(self) -> float:
@@ -93,10 +94,17 @@ class GilbertElliott:
         for name in ("p", "r"):
             if name not in mapping:
                 raise ProfileError(f"{where}: {name} is missing; write {{p: 2%, r: 30%}}")
-        return cls(**{key: _parse(f"{where}: {key}", value, units.parse_fraction) for key, value in mapping.items()})
+        settings = {}
+        for key, value in mapping.items():
+            settings[key] = _parse(f"{where}: {key}", value, units.parse_fraction)
+        return cls(**settings)
 
     def to_mapping(self) -> dict[str, Any]:
-        return {field.name: units.format_fraction(getattr(self, field.name)) for field in fields(self)}
+        mapping = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            mapping[field.name] = units.format_fraction(value)
+        return mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +125,7 @@ class LinkProfile:
     reorder        fraction of packets that overtake earlier ones; needs a latency
     silence        seconds from now on in which nothing leaves the rate queue; packets wait. Only schedules set it
     real           the network below is the link: an engine treats its packets as those of an unimpaired link, but
-                   nothing was asked of it, so it cannot be asked for anything else
+                   no property of it is configured, so no other setting is allowed
 
     Raises ProfileError, which names the key and the allowed values.
     """
@@ -143,14 +151,15 @@ class LinkProfile:
         if not isinstance(self.loss, GilbertElliott):
             _check_fraction("loss", self.loss)
         if self.distribution not in DISTRIBUTIONS:
-            raise ProfileError(
-                f"distribution: {units.shown(self.distribution)} is not one of {', '.join(DISTRIBUTIONS)}"
-            )
+            known = ", ".join(DISTRIBUTIONS)
+            raise ProfileError(f"distribution: {units.shown(self.distribution)} is not one of {known}")
         self._check_rate_and_buffer()
         if not isinstance(self.real, bool):
             raise ProfileError(f"real: must be true or false, not {units.shown(self.real)}")
-        if self.real and (configured := [key for key in self.to_mapping() if key != "real"]):
-            raise ProfileError(f"{configured[0]}: a real link is as it is and takes no settings")
+        if self.real:
+            configured = [key for key in self.to_mapping() if key != "real"]
+            if configured:
+                raise ProfileError(f"{configured[0]}: a real link is as it is and takes no settings")
         if self.reorder and not self.latency:
             raise ProfileError("reorder: needs a latency: a packet can only overtake others that are on their way")
 
@@ -160,13 +169,16 @@ class LinkProfile:
             if self.rate < 1:
                 remedy = "leave it out for no limit, or use a partition to cut a link"
                 raise ProfileError(f"rate: must be at least 1bit; {remedy}")
-        if self.buffer is not None:
+        has_time = self.buffer is not None
+        if has_time:
             _check_number("buffer", self.buffer, "seconds", LONGEST)
-        if self.buffer_bytes is not None and (not isinstance(self.buffer_bytes, int) or self.buffer_bytes < 0):
-            raise ProfileError(f"buffer: must be a whole number of bytes, 0 or more, not {self.buffer_bytes!r}")
-        if self.buffer is not None and self.buffer_bytes is not None:
+        size = self.buffer_bytes
+        has_size = size is not None
+        if size is not None and (not isinstance(size, int) or size < 0):
+            raise ProfileError(f"buffer: must be a whole number of bytes, 0 or more, not {size!r}")
+        if has_time and has_size:
             raise ProfileError("buffer: give a time or a size, not both")
-        if self.rate is None and (self.buffer is not None or self.buffer_bytes is not None):
+        if self.rate is None and (has_time or has_size):
             raise ProfileError("buffer: needs a rate; without one nothing ever waits")
 
     @classmethod
@@ -181,12 +193,20 @@ class LinkProfile:
         """
         mapping: dict[str, Any] = {}
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                mapping["buffer" if field.name == "buffer_bytes" else field.name] = _FORMATS[field.name](value)
+            name = field.name
+            value = getattr(self, name)
+            if value == field.default:
+                continue
+            key = "buffer" if name == "buffer_bytes" else name
+            mapping[key] = _FORMATS[name](value)
         return mapping
 
-    def merged(self, mapping: Mapping[str, Any] | None = None, /, **values: Any) -> Self:
+    def merged(
+        self,
+        mapping: Mapping[str, Any] | None = None,
+        /,
+        **values: Any,
+    ) -> Self:
         """This profile with some settings replaced: a link's own settings over its class, or a degrade fault.
 
         `mapping` is in the written form. ``values`` are typed attributes as in the constructor; they override
@@ -197,9 +217,13 @@ class LinkProfile:
         changes = _typed(mapping or {}) | values
         defaults = {field.name: field.default for field in fields(self)}
         _check_keys(changes, list(defaults), "the profile")
-        changes = {name: defaults[name] if value is None else value for name, value in changes.items()}
-        if "buffer" in changes or "buffer_bytes" in changes or ("rate" in changes and changes["rate"] is None):
-            changes = {"buffer": None, "buffer_bytes": None} | changes
+        for name, value in changes.items():
+            if value is None:
+                changes[name] = defaults[name]
+        removes_rate = "rate" in changes and changes["rate"] is None
+        if removes_rate or "buffer" in changes or "buffer_bytes" in changes:
+            changes.setdefault("buffer", None)
+            changes.setdefault("buffer_bytes", None)
         return replace(self, **changes)
 
     def describe(self) -> str:
@@ -212,7 +236,8 @@ class LinkProfile:
             delay = units.format_duration(self.latency)
             if self.jitter:
                 delay += f" ±{written['jitter']}"
-                delay += "" if self.distribution == "normal" else f" {self.distribution}"
+                if self.distribution != "normal":
+                    delay += f" {self.distribution}"
             parts.append(delay)
         if isinstance(self.loss, GilbertElliott):
             parts.append(f"loss {100 * self.mean_loss:.3g}% in bursts of {self.loss.mean_burst:.3g} packets")
@@ -220,7 +245,9 @@ class LinkProfile:
             parts.append(f"loss {written['loss']}")
         if self.rate is not None:
             parts.append(written["rate"])
-        parts += [f"{name} {written[name]}" for name in ("buffer", *FRACTIONS) if name in written]
+        for name in ("buffer", *FRACTIONS):
+            if name in written:
+                parts.append(f"{name} {written[name]}")
         if self.silence:
             parts.append(f"silent for {written['silence']}")
         return ", ".join(parts) or "unimpaired"
@@ -254,7 +281,9 @@ class LinkProfile:
             return self.buffer_bytes
         if self.buffer is not None:
             return round(self.buffer * self.rate / 8)
-        return max(math.ceil(max(0.1, 2 * self.latency) * self.rate / 8), 16 * FULL_FRAME)
+        seconds = max(0.1, 2 * self.latency)
+        size = math.ceil(seconds * self.rate / 8)
+        return max(size, 16 * FULL_FRAME)
 
 
 _PARSERS: dict[str, Callable[[object], float]] = {
@@ -266,11 +295,17 @@ _PARSERS: dict[str, Callable[[object], float]] = {
 }
 
 
+def _format_loss(loss: float | GilbertElliott) -> str | dict[str, Any]:
+    if isinstance(loss, GilbertElliott):
+        return {_CHAIN: loss.to_mapping()}
+    return units.format_fraction(loss)
+
+
 _FORMATS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("latency", "jitter", "buffer", "silence"), units.format_duration),
     **dict.fromkeys(FRACTIONS, units.format_fraction),
     "distribution": str,
-    "loss": lambda loss: units.format_fraction(loss) if isinstance(loss, float | int) else {_CHAIN: loss.to_mapping()},
+    "loss": _format_loss,
     "rate": units.format_rate,
     "buffer_bytes": units.format_size,
     "real": bool,
@@ -279,7 +314,8 @@ _FORMATS: dict[str, Callable[[Any], Any]] = {
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments from the written form; only rate and buffer may be null."""
-    _check_keys([key for key in mapping if key not in ("real", "silence")], KEYS, "the profile")
+    keys = [key for key in mapping if key not in ("real", "silence")]
+    _check_keys(keys, KEYS, "the profile")
     typed: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "buffer":
@@ -327,16 +363,26 @@ def _parse(where: str, value: object, parser: Callable[[object], float]) -> floa
         raise ProfileError(f"{where}: {error}") from error
 
 
-def _check_keys(mapping: Iterable[str], known: tuple[str, ...] | list[str], where: str) -> None:
+def _check_keys(
+    mapping: Iterable[str],
+    known: tuple[str, ...] | list[str],
+    where: str,
+) -> None:
     for key in mapping:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-            raise ProfileError(f"{where}: unknown key {key!r}; {hint}allowed: {', '.join(known)}")
+            allowed = ", ".join(known)
+            raise ProfileError(f"{where}: unknown key {key!r}; {hint}allowed: {allowed}")
 
 
-def _check_number(name: str, value: object, unit: str, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+def _check_number(
+    name: str,
+    value: object,
+    unit: str,
+    most: float,
+) -> None:
+    if not _is_number(value) or not math.isfinite(value) or value < 0:
         raise ProfileError(f"{name}: must be a number of {unit}, 0 or more, not {value!r}")
     if value > most:
         written = units.format_rate if unit == "bits per second" else units.format_duration
@@ -344,5 +390,9 @@ def _check_number(name: str, value: object, unit: str, most: float) -> None:
 
 
 def _check_fraction(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    if not _is_number(value) or not 0 <= value <= 1:
         raise ProfileError(f"{name}: must be between 0 and 1 (0% and 100%), not {value!r}")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -30,7 +30,12 @@ _DURATIONS = {
     "min": Decimal(60),
     "h": Decimal(3600),
 }
-_RATES = {"bit": Decimal(1), "kbit": Decimal(10**3), "mbit": Decimal(10**6), "gbit": Decimal(10**9)}
+_RATES = {
+    "bit": Decimal(1),
+    "kbit": Decimal(10**3),
+    "mbit": Decimal(10**6),
+    "gbit": Decimal(10**9),
+}
 _SIZES = {
     "b": Decimal(1),
     "kb": Decimal(10**3),
@@ -41,7 +46,12 @@ _SIZES = {
     "gib": Decimal(2**30),
 }
 _AMBIGUOUS_RATE = re.compile(r"([kmg]?)i?(?:bps|bits?/s(?:ec)?|bitps|bits|b/s(?:ec)?|b|bytes?/s(?:ec)?)", re.IGNORECASE)
-_PREFIXES = {"": "", "k": "kilo", "m": "mega", "g": "giga"}
+_PREFIXES = {
+    "": "",
+    "k": "kilo",
+    "m": "mega",
+    "g": "giga",
+}
 
 
 def parse_duration(value: object) -> float:
@@ -52,7 +62,8 @@ def parse_duration(value: object) -> float:
     number, unit = _split(value, "duration", "20ms")
     if unit == "m":
         raise UnitError(f"{shown(value)} is ambiguous: write {number}min for minutes or {number}ms for milliseconds")
-    return _finite(number * _multiplier(number, unit, _DURATIONS, value, "duration", "20ms"), value)
+    seconds = number * _multiplier(number, unit, _DURATIONS, value, "duration", "20ms")
+    return _finite(seconds, value)
 
 
 def parse_rate(value: object) -> float:
@@ -69,7 +80,8 @@ def parse_rate(value: object) -> float:
         if "bit" not in unit.lower():
             remedy += f", or {_plain(8 * number)}{prefix}bit if you meant {word}bytes"
         raise UnitError(f"{shown(value)}: the unit {unit!r} is read differently by different tools; {remedy}")
-    return _finite(number * _multiplier(number, unit, _RATES, value, "rate", "10mbit"), value)
+    bits = number * _multiplier(number, unit, _RATES, value, "rate", "10mbit")
+    return _finite(bits, value)
 
 
 def parse_fraction(value: object) -> float:
@@ -81,8 +93,12 @@ def parse_fraction(value: object) -> float:
     if unit not in ("", "%"):
         raise UnitError(f"{shown(value)}: {unit!r} is no unit of a fraction; write a percentage such as 0.5%")
     if not unit and number != 0:
-        meant = [f"{_plain(each)}%" for each in (number, number.scaleb(2)) if each <= 100] or ["0.5%"]
-        raise UnitError(f"{shown(value)} has no unit; write a percentage: {' or '.join(meant)}")
+        meant = []
+        for percentage in (number, number.scaleb(2)):
+            if percentage <= 100:
+                meant.append(f"{_plain(percentage)}%")
+        remedy = " or ".join(meant) or "0.5%"
+        raise UnitError(f"{shown(value)} has no unit; write a percentage: {remedy}")
     if number > 100:
         raise UnitError(f"{shown(value)} is more than 100%")
     return float(number.scaleb(-2))
@@ -94,7 +110,8 @@ def parse_size(value: object) -> int:
     Raises UnitError for: no unit, an unknown or ambiguous unit ("64Kb"), negative, or not a whole number of bytes.
     """
     number, unit = _split(value, "size", "64kb")
-    if len(unit) == 2 and unit[0] in "KMG" and unit[1] == "b":
+    in_bits = len(unit) == 2 and unit[0] in "KMG" and unit[1] == "b"
+    if in_bits:
         raise UnitError(
             f"{shown(value)}: {unit!r} may mean bits; sizes are in bytes: write {_plain(number)}{unit.lower()}"
         )
@@ -112,33 +129,59 @@ def format_duration(seconds: float) -> str:
         return "0s"
     for unit in ("h", "min"):
         if value < 10**9 and value % _DURATIONS[unit] == 0:
-            return f"{_plain(value / _DURATIONS[unit])}{unit}"
-    return _scaled(value, {"s": 0, "ms": -3, "us": -6, "ns": -9})
+            number = value / _DURATIONS[unit]
+            return f"{_plain(number)}{unit}"
+    return _scaled(
+        value,
+        {
+            "s": 0,
+            "ms": -3,
+            "us": -6,
+            "ns": -9,
+        },
+    )
 
 
 def format_rate(bits_per_second: float) -> str:
     """50e6 -> "50mbit". `parse_rate` returns exactly `bits_per_second`."""
-    return _scaled(_decimal(bits_per_second), {"gbit": 9, "mbit": 6, "kbit": 3, "bit": 0})
+    value = _decimal(bits_per_second)
+    return _scaled(
+        value,
+        {
+            "gbit": 9,
+            "mbit": 6,
+            "kbit": 3,
+            "bit": 0,
+        },
+    )
 
 
 def format_fraction(fraction: float) -> str:
     """0.005 -> "0.5%". `parse_fraction` returns exactly `fraction`."""
-    return f"{_plain(_decimal(fraction).scaleb(2))}%"
+    percentage = _decimal(fraction).scaleb(2)
+    return f"{_plain(percentage)}%"
 
 
 def format_size(size: int) -> str:
     """64000 -> "64kb", 65536 -> "64kib": the shortest exact text."""
     if size < 0:
         raise UnitError(f"a size cannot be negative: {size}")
-    whole = [unit for unit in reversed(_SIZES) if size and size % int(_SIZES[unit]) == 0]
-    return min((f"{size // int(_SIZES[unit])}{unit}" for unit in whole), key=len, default="0b")
+    if size == 0:
+        return "0b"
+    texts = []
+    for unit in reversed(_SIZES):
+        number, rest = divmod(size, int(_SIZES[unit]))
+        if rest == 0:
+            texts.append(f"{number}{unit}")
+    return min(texts, key=len)
 
 
 def _split(value: object, kind: str, example: str) -> tuple[Decimal, str]:
     """Number and unit of a written quantity; a value of type int or float has no unit."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UnitError(f"{shown(value)} is not a {kind}; write it like {example}")
-    match = _QUANTITY.fullmatch(value if isinstance(value, str) else repr(value))
+    text = value if isinstance(value, str) else repr(value)
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise UnitError(f"{shown(value)} is not a {kind}; write a number and a unit, like {example}")
     number = Decimal(match[1])
@@ -184,9 +227,13 @@ def _decimal(value: float) -> Decimal:
 
 def _scaled(value: Decimal, exponents: Mapping[str, int]) -> str:
     """`value` in the first unit in which it is at least 1, otherwise in the last unit."""
-    unit = next((name for name, exponent in exponents.items() if value >= Decimal(1).scaleb(exponent)), None)
-    unit = unit or list(exponents)[-1]
-    return f"{_plain(value.scaleb(-exponents[unit]))}{unit}"
+    chosen = list(exponents)[-1]
+    for unit, exponent in exponents.items():
+        if value >= Decimal(1).scaleb(exponent):
+            chosen = unit
+            break
+    number = value.scaleb(-exponents[chosen])
+    return f"{_plain(number)}{chosen}"
 
 
 def _plain(number: Decimal) -> str:
@@ -199,6 +246,19 @@ def _plain(number: Decimal) -> str:
 
 def shown(value: object) -> str:
     """A value as quoted in messages, in YAML spelling."""
-    words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
-    text = words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    kind = type(value)
+    if value is None:
+        text = "nothing"
+    elif kind is bool:
+        text = str(value).lower()
+    elif kind is dict:
+        text = "a mapping"
+    elif kind is list:
+        text = "a list"
+    elif isinstance(value, str | int | float):
+        text = repr(value)
+    else:
+        text = str(value)
+    if len(text) > 60:
+        return f"{text[:57]}..."
+    return text

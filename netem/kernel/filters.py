@@ -219,7 +219,7 @@ def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:
 
 
 def show_counts_command(device: str) -> list[str]:
-    """The command whose output, with the options -j and -s, `parse_counts` reads."""
+    """The command for `parse_counts`, which reads its output with the options -j and -s."""
     return f"tc filter show dev {device} ingress".split()
 
 
@@ -235,8 +235,8 @@ def parse_counts(text: str) -> dict[int, int]:
 
 
 def show_police_command(device: str) -> list[str]:
-    """The command whose output, with the options -j and -s, `parse_police` reads: the filters for IPv4, which share
-    their policers with those for IPv6."""
+    """The command for `parse_police`, which reads its output with the options -j and -s: the filters for IPv4, which
+    share their policers with those for IPv6."""
     return _filter("show", device, ROOT, IPV4)
 
 

@@ -203,7 +203,7 @@ def restore_command(
 
 
 def show_command(device: str) -> list[str]:
-    """The command whose output, with the options -j and -s, `parse_qdiscs` and `parse_cuts` read."""
+    """The command for `parse_qdiscs` and `parse_cuts`, which read its output with the options -j and -s."""
     return ["tc", "qdisc", "show", "dev", device]
 
 

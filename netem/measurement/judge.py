@@ -106,9 +106,10 @@ def judge_direction(
     others: Sequence[tuple[float, float]] = (),
     before: LinkProfile | None = None,
 ) -> list[Judgement]:
-    """Verdicts on delay, loss and duplicates; on bursts if the profile asks for them; on order unless reordering is
-    asked; on rate if there is one, and on the queue if datagrams saturated it. A fraction that the plan has too few
-    probes for says how long enough of them would take. ``others``: see `judge_queue`. ``before``: see `judge_delay`."""
+    """Verdicts on delay, loss and duplicates; on bursts if the profile has them; on order unless reordering is
+    configured; on rate if there is one, and on the queue if datagrams saturated it. If the plan has too few probes for
+    a fraction, its verdict says how long enough of them would take. ``others``: see `judge_queue`. ``before``: see
+    `judge_delay`."""
     fractions = [judge_loss(profile, direction), judge_duplicates(profile, direction)]
     if isinstance(profile.loss, GilbertElliott):
         fractions.append(judge_bursts(profile.loss, direction))

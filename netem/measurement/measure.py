@@ -44,7 +44,7 @@ TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tc
 
 RTT_SAMPLES = 5
 JITTERS = 100  # length of a saturation: its rate then has a standard deviation of 0.5 %, by netem.impair
-REAL_WAIT = 1.0  # s for the last echo of a real link, of which no latency is known
+REAL_WAIT = 1.0  # s for the last echo of a real link: its latency is unknown
 LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS the rate is unknown
 LONGEST_TRAIN = 60.0  # s, for a slow link
 EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
@@ -284,7 +284,7 @@ def _plan_saturation(
     longest: float | None,
 ) -> Saturation | None:
     """Datagrams if this host can send enough of them: unlike TCP they fill a link immediately and despite losses. A TCP
-    stream on a real link, of which no rate is known."""
+    stream on a real link, because its rate is unknown."""
     if profile.real:
         return _plan_stream(0.0, max(3 * seconds, 1.0), TCP_WINDOW, fills=False)
     rate = profile.rate

@@ -133,7 +133,8 @@ class Channel(Generic[Payload]):
     ) -> None:
         """A packet of ``size`` bytes comes to the channel; ``packets`` > 1: a super-packet of that many segments."""
         self._catch_up(now)
-        self._enter(now, self._member(member), size, packets, payload)
+        sender = self._member(member)
+        self._enter(now, sender, size, packets, payload)
 
     def advance(self, now: float) -> list[tuple[float, Payload]]:
         """The packets that have left since the last call, each with the time at which it left."""

@@ -102,7 +102,8 @@ def periods(traffic: CrossTraffic, seed: int, since: float) -> Iterator[Period]:
         rows = traffic.rows
     else:
         rows = ((0.0, traffic.rate),)
-    for number, (at, rate, end) in enumerate(_with_ends(rows)):
+    numbered = enumerate(_with_ends(rows))
+    for number, (at, rate, end) in numbered:
         yield str(number), at, end, rate
 
 

@@ -90,7 +90,8 @@ class ChannelProfile:
         if self.share not in RULES:
             known = ", ".join(RULES)
             raise ProfileError(f"share: {units.shown(self.share)} is not one of {known}")
-        for rate in (self.rate, *self.rates.values()):
+        rates = [self.rate, *self.rates.values()]
+        for rate in rates:
             if not 1 <= rate < math.inf:
                 raise ProfileError("rate: must be at least 1bit")
         if self.size is not None:
@@ -140,7 +141,8 @@ class CrossTraffic:
     def mean_rate(self, duration: float = math.inf) -> float:
         """The mean rate (bit/s) over this many seconds."""
         if self.kind == "on-off":
-            return self.rate * self.on / (self.on + self.off)
+            cycle = self.on + self.off
+            return self.rate * self.on / cycle
         if self.kind != "trace":
             return self.rate
         last_at, last_rate = self.rows[-1]
@@ -166,7 +168,8 @@ class CrossTraffic:
                 later.append((at - seconds, rate))
         if current is None:
             return self
-        return replace(self, rows=((0.0, current), *later))
+        first = (0.0, current)
+        return replace(self, rows=(first, *later))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON; `from_mapping` reads it."""

@@ -260,7 +260,8 @@ class Steps:
         return cls(tuple(steps), repeat)
 
     def describe(self) -> str:
-        words = "; ".join(step.describe() for step in self.steps)
+        parts = [step.describe() for step in self.steps]
+        words = "; ".join(parts)
         if self.repeat is None:
             return words
         return f"{words}; again every {format_duration(self.repeat)}"

@@ -72,7 +72,7 @@ class Trace:
         zeros = bisect_right(opportunities, 0)
         last = opportunities[-1]
         moved = opportunities[zeros:] + [last] * zeros
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        sha256 = _sha256(text)
         return cls(name, tuple(moved), window, sha256)
 
     @property
@@ -190,9 +190,9 @@ class TableForm:
         keys = [column.key for column in columns]
         if "t" not in keys or len(keys) < 2:
             raise ScheduleError(f"{where}: one column is t, the time, and at least one is a setting")
-        repeated = sorted(key for key in keys if keys.count(key) > 1)
-        if repeated:
-            raise ScheduleError(f"{where}: the column {repeated[0]} is listed twice")
+        for key in sorted(keys):
+            if keys.count(key) > 1:
+                raise ScheduleError(f"{where}: the column {key} is listed twice")
         with_column = {column.asked for column in columns}
         unused = sorted(self.units.keys() - with_column)
         if unused:
@@ -290,7 +290,7 @@ class TraceTable:
         if not rows:
             raise ScheduleError(f"{name}: has no rows under its columns")
         rows = form.started(rows, places[0])
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        sha256 = _sha256(text)
         return cls(name, tuple(rows), repeat, sha256, form)
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
@@ -329,9 +329,11 @@ class TraceTable:
         return mapping
 
     def describe(self) -> str:
-        kinds = ", ".join(name for name in _PARSERS if self._values(name))
-        last = units.format_duration(self.rows[-1].at)
-        words = f"{kinds or 'cuts'} by {self.name}, {len(self.rows)} rows to {last}"
+        kinds = [name for name in _PARSERS if self._values(name)]
+        changed = ", ".join(kinds) or "cuts"
+        end = self.rows[-1].at
+        last = units.format_duration(end)
+        words = f"{changed} by {self.name}, {len(self.rows)} rows to {last}"
         if self.repeat is not None:
             words += f"; again every {units.format_duration(self.repeat)}"
         return words
@@ -351,7 +353,11 @@ class TraceTable:
 
     def _values(self, name: str) -> list[float]:
         """The values of a setting, without empty cells."""
-        return [row.values[name] for row in self.rows if name in row.values]
+        values = []
+        for row in self.rows:
+            if name in row.values:
+                values.append(row.values[name])
+        return values
 
     def _mean_rate(self) -> float:
         """Mean rate, weighted by each row's duration. A last row without an end has the duration of the row before."""
@@ -427,3 +433,8 @@ def _quote(text: str) -> str:
     if len(text) > 40:
         text = f"{text[:37]}..."
     return repr(text)
+
+
+def _sha256(text: str) -> str:
+    content = text.encode()
+    return hashlib.sha256(content).hexdigest()

@@ -23,7 +23,7 @@ class Flight:
     """Packets in flight over all links, those in the channels of shared media included.
 
     forwarded  packets sent out of a port
-    unsent     packets to a target that is not attached or whose interface is down
+    unsent     packets to a target that is not attached or has an interface that is down
     refused    packets for which the outgoing interface had no room
     dropped    packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
     lateness   of delayed packets, at departure

@@ -245,7 +245,7 @@ class Switch:
         from_trunk      packets from other hosts that were not shaped here, see TrunkPort.delivered
         from_strangers  packets from the trunk that were dropped, see TrunkPort.is_strange
         sent_to, came_from  packets that were sent over the trunk and that came over it, by the node of the other host
-        unsent          packets to a target that is not attached or whose interface is down
+        unsent          packets to a target that is not attached or has an interface that is down
         refused         packets for which the outgoing interface had no room
         unreadable      packets that the kernel could not deliver with a virtio header (exotic segmentation offload),
                         and super-packets with impossible headers

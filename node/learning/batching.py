@@ -44,7 +44,10 @@ def batches(
                 return
 
 
-def steps_of(mini_batches: Iterable[Batch], params: LocalTraining) -> Iterator[list[Batch]]:
+def steps_of(
+    mini_batches: Iterable[Batch],
+    params: LocalTraining,
+) -> Iterator[list[Batch]]:
     """The mini-batches of each step, those of one epoch."""
 
     def epoch_and_step(batch: Batch) -> tuple[int, int]:
@@ -60,6 +63,9 @@ def shares(micro_batches: list[Tensor], label_counts: Tensor) -> list[float]:
     So a step is that of the whole mini-batch, whose loss is the mean over its labels."""
     if len(micro_batches) == 1:
         return [1.0]
-    counts = [int(label_counts[chosen].sum()) for chosen in micro_batches]
+    counts = []
+    for chosen in micro_batches:
+        counting = label_counts[chosen].sum()
+        counts.append(int(counting))
     total = sum(counts)
     return [count / total for count in counts]

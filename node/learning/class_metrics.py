@@ -60,7 +60,8 @@ class ClassCounts:
 
 
 def _count(classes: Tensor, number: int) -> Counts:
-    counts: Counts = torch.bincount(classes, minlength=number).cpu().numpy()
+    on_device = torch.bincount(classes, minlength=number)
+    counts: Counts = on_device.cpu().numpy()
     return counts
 
 

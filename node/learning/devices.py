@@ -36,11 +36,15 @@ def as_array(values: Tensor) -> NDArray[Any]:
     return values.detach().cpu().numpy()
 
 
-def inputs_of(values: NDArray[Any], device: torch.device | str = PROCESSOR) -> Inputs:
+def inputs_of(
+    values: NDArray[Any],
+    device: torch.device | str = PROCESSOR,
+) -> Inputs:
     """A copy of stored samples as tensors. Those of several parts are a dictionary, or a tuple if they are numbered."""
     tensors = {}
     for name, part in parts_of(values).items():
-        tensors[name] = torch.from_numpy(np.array(part)).to(device)
+        tensor = torch.from_numpy(np.array(part))
+        tensors[name] = tensor.to(device)
     if not values.dtype.names:
         return tensors[""]
     if "0" in tensors:
@@ -71,13 +75,18 @@ def device_of(module: nn.Module) -> torch.device:
 
 def state_of(module: nn.Module) -> State:
     """A copy of a module's parameters, running statistics and counters."""
-    return {name: as_array(values).copy() for name, values in module.state_dict().items()}
+    state = {}
+    for name, values in module.state_dict().items():
+        state[name] = as_array(values).copy()
+    return state
 
 
 def load_state(module: Module, state: State) -> Module:
     """Copy a state, as `state_of` gives it, into a module of the same form, on whatever device it is. Returns the
     module. RuntimeError names what does not fit."""
-    tensors = {name: torch.tensor(values) for name, values in state.items()}
+    tensors = {}
+    for name, values in state.items():
+        tensors[name] = torch.tensor(values)
     module.load_state_dict(tensors)
     return module
 
@@ -163,6 +172,8 @@ class Constants:
 
     def on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._on:
-            tensors = {name: torch.tensor(values, device=device) for name, values in self._arrays.items()}
+            tensors = {}
+            for name, values in self._arrays.items():
+                tensors[name] = torch.tensor(values, device=device)
             self._on[device] = tensors
         return self._on[device]

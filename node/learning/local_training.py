@@ -114,7 +114,9 @@ class LocalTraining(Parameters):
 
     def local(self, **changes: Any) -> LocalTraining:
         """The values of local training alone, without those that an algorithm adds, and with ``changes``."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)}
+        values = {}
+        for entry in fields(LocalTraining):
+            values[entry.name] = getattr(self, entry.name)
         return LocalTraining(**values | changes)
 
     def at(self, t: int) -> Self:

@@ -27,7 +27,8 @@ def correct(logits: Tensor, labels: Tensor) -> int:
     are minus infinity. Where only some are minus infinity, the model excludes these classes.
     """
     highest = logits.amax(dim=-1)  # NaN if one of them is
-    right = (logits.argmax(dim=-1) == labels) & highest.isfinite()
+    predicted = logits.argmax(dim=-1)
+    right = (predicted == labels) & highest.isfinite()
     return int(right.sum())
 
 
@@ -35,7 +36,8 @@ def counted(labels: Tensor) -> Tensor:
     """The number of each sample's targets that count (N,), of targets (N,) or (N, T)."""
     if labels.dtype == torch.int64 and labels.ndim > 1:
         return (labels != IGNORED).sum(dim=1)
-    return torch.full((len(labels),), math.prod(labels.shape[1:]), device=labels.device)
+    targets_of_sample = math.prod(labels.shape[1:])
+    return torch.full((len(labels),), targets_of_sample, device=labels.device)
 
 
 def loss(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -129,14 +131,16 @@ def metrics(
     regression       mse and mae, the mean squared and the mean absolute error over all numbers
     """
     if task == "regression":
-        return {"mse": loss, "mae": tallies["absolute"] / math.prod(targets)}
+        absolute = tallies["absolute"] / math.prod(targets)
+        return {"mse": loss, "mae": absolute}
     if task == "multi-label":
         named = tallies["named"]
         if named:
             f1 = 2 * tallies["found"] / named
         else:
             f1 = 0.0
-        return {"accuracy": tallies["correct"] / targets[0], "f1": f1}
+        accuracy = tallies["correct"] / targets[0]
+        return {"accuracy": accuracy, "f1": f1}
     accuracy = tallies["correct"] / tallies["labels"]
     if len(targets) == 1:
         return {"accuracy": accuracy}

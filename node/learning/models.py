@@ -81,18 +81,27 @@ class Model(nn.Module):
     @cached_property
     def views(self) -> dict[str, NDArray[Any]]:
         """The state as arrays on the same memory, which is the processor's."""
-        return {name: tensor.detach().numpy() for name, tensor in self.tensors.items()}
+        views = {}
+        for name, tensor in self.tensors.items():
+            views[name] = tensor.detach().numpy()
+        return views
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """The state, on the model's device."""
         everything = self.state_dict()
-        return {name: everything[name].detach() for name in self.travelling}
+        tensors = {}
+        for name in self.travelling:
+            tensors[name] = everything[name].detach()
+        return tensors
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each entry of the state."""
-        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        shapes = {}
+        for name, tensor in self.tensors.items():
+            shapes[name] = tuple(tensor.shape)
+        return shapes
 
     @cached_property
     def on_processor(self) -> bool:
@@ -118,7 +127,8 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
     """Normalise a batch with one value per channel, which has no variance, by the running statistics. These stay
     unchanged."""
     (x,) = inputs
-    if not norm.training or x.numel() > x.shape[1]:
+    has_several_values = x.numel() > x.shape[1]
+    if not norm.training or has_several_values:
         return
 
     def train_again(*_: Any) -> None:
@@ -220,8 +230,13 @@ def _made(
     network = NETWORKS[name](Layers(shape), classes, params)
     places = range(len(network.modules))
     modules: dict[int, nn.Module] = {}
+
     # Residual blocks draw their weights first.
-    for place in sorted(places, key=lambda place: network.modules[place][0] != "ResidualBlock"):
+    def draws_later(place: int) -> bool:
+        kind, _ = network.modules[place]
+        return kind != "ResidualBlock"
+
+    for place in sorted(places, key=draws_later):
         kind, arguments = network.modules[place]
         module_class = getattr(nn, kind, ResidualBlock)
         modules[place] = module_class(*arguments)
@@ -302,7 +317,12 @@ def build(
             model.extractor = nn.Sequential(model.extractor, to_features)
             model.classifier = nn.Linear(chosen.features, classes)
         if adapters is not None:
-            adapt(model, adapters["rank"], adapters["alpha"], adapters["targets"])
+            adapt(
+                model,
+                rank=adapters["rank"],
+                alpha=adapters["alpha"],
+                targets=adapters["targets"],
+            )
             model.frozen_travels = False
     hindrance = untravelling(model)
     if hindrance:
@@ -312,7 +332,11 @@ def build(
     return model
 
 
-def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
+def measured(
+    entry: ModelEntry,
+    form: Form,
+    params: Mapping[str, Any],
+) -> Size:
     """The size of a model, counted on the model itself. A model of one module has no features. The same is true if its
     extractor makes no vector of a sample.
 
@@ -321,7 +345,8 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
     stored = _two_samples(form)
     samples = inputs_of(stored)
     try:
-        model = build(entry.name, form.model_shape, form.classes, 0, params).eval()
+        model = build(entry.name, form.model_shape, form.classes, 0, params)
+        model.eval()
         with torch.inference_mode():
             features = model.extractor(samples)
             logits = model(samples)
@@ -354,7 +379,9 @@ def measured(entry: ModelEntry, form: Form, params: Mapping[str, Any]) -> Size:
         count = 0
     else:
         count = features.shape[1]
-    linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
+    linear = False
+    if isinstance(model.classifier, nn.Linear):
+        linear = model.classifier.bias is not None
     work = zoo.forward_work(model, inputs_of(stored[:1]))
     return replace(
         work,
@@ -373,7 +400,8 @@ def _two_samples(form: Form) -> NDArray[Any]:
     """Two stored samples of zeros."""
     shape = (2, *form.shape)
     if form.parts:
-        return np.zeros(shape, np.dtype([*form.parts]))
+        kind = np.dtype([*form.parts])
+        return np.zeros(shape, kind)
     if form.tokens:
         return np.zeros(shape, np.int32)
     return np.zeros(shape, np.float32)

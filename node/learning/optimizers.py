@@ -9,7 +9,6 @@ decay either, and their moments stay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -58,7 +57,10 @@ def added(sums: Gradients, gradients: Gradients) -> Gradients:
     """The sum of two gradients for each parameter. Empty ``sums`` are zero."""
     if not sums:
         return gradients
-    return [_sum(a, b) for a, b in zip(sums, gradients, strict=True)]
+    added_up = []
+    for a, b in zip(sums, gradients, strict=True):
+        added_up.append(_sum(a, b))
+    return added_up
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -84,9 +86,13 @@ def clipped(
     for gradient in present:
         clients = len(gradient) if stacked else 1
         rows.append(gradient.reshape(clients, -1))
-    norms_of_parameters = [torch.linalg.vector_norm(row, dim=1) for row in rows]
-    norms = torch.linalg.vector_norm(torch.stack(norms_of_parameters), dim=0)
-    factors = (most / (norms + 1e-6)).clamp(max=1.0)
+    norms_of_parameters = []
+    for row in rows:
+        norms_of_parameters.append(torch.linalg.vector_norm(row, dim=1))
+    stacked_norms = torch.stack(norms_of_parameters)
+    norms = torch.linalg.vector_norm(stacked_norms, dim=0)
+    factors = most / (norms + 1e-6)
+    factors = factors.clamp(max=1.0)
     factor_of_row = factors[:, None]
     scaled: list[Tensor | None] = [None] * len(gradients)
     for place, row, gradient in zip(places, rows, present, strict=True):
@@ -99,8 +105,13 @@ def clipped(
 
 def _present(gradients: Gradients) -> tuple[list[int], list[Tensor]]:
     """The places of the gradients that are not None, and these gradients."""
-    places = [place for place, gradient in enumerate(gradients) if gradient is not None]
-    return places, [cast(Tensor, gradients[place]) for place in places]
+    places = []
+    present = []
+    for place, gradient in enumerate(gradients):
+        if gradient is not None:
+            places.append(place)
+            present.append(gradient)
+    return places, present
 
 
 class Descent(DescentStep):
@@ -117,7 +128,8 @@ class Descent(DescentStep):
     def _descend(self, places: list[int], gradients: list[Tensor]) -> None:
         weights = [self.parameters[place] for place in places]
         if self.params.weight_decay:
-            gradients = list(torch._foreach_add(gradients, weights, alpha=self.params.weight_decay))
+            decay = self.params.weight_decay
+            gradients = list(torch._foreach_add(gradients, weights, alpha=decay))
         if self.params.momentum:
             velocities = [self.velocities[place] for place in places]
             torch._foreach_mul_(velocities, self.params.momentum)
@@ -172,10 +184,13 @@ class Adam(DescentStep):
         rates = [-self.learning_rate / (1 - BETA_1**taken) for taken in steps]
         torch._foreach_addcdiv_(weights, first, scale, rates)
 
+    def _moments(self) -> tuple[tuple[str, list[Tensor]], ...]:
+        return (("first", self.first), ("second", self.second))
+
     def state(self) -> State:
         """Copies of the moments, by the number of the parameter, and the number of steps that each has taken."""
         state = {}
-        for name, moments in (("first", self.first), ("second", self.second)):
+        for name, moments in self._moments():
             for place, moment in enumerate(moments):
                 state[f"{name}.{place}"] = as_array(moment).copy()
         state["steps"] = np.array(self.steps)
@@ -185,8 +200,9 @@ class Adam(DescentStep):
         """Load the moments from `state` and return this optimizer. An empty `state` changes nothing."""
         if not state:
             return self
-        self.steps = np.broadcast_to(state["steps"], len(self.steps)).tolist()
-        for name, moments in (("first", self.first), ("second", self.second)):
+        steps = np.broadcast_to(state["steps"], len(self.steps))
+        self.steps = steps.tolist()
+        for name, moments in self._moments():
             for place, moment in enumerate(moments):
                 stored = torch.tensor(state[f"{name}.{place}"])
                 moment.copy_(stored)

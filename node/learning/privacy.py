@@ -25,7 +25,8 @@ def noise_scale(
     """σ = Δ √(2 ln(1/δ)) / ε of "gaussian" noise, λ = Δ / ε of "laplace", 0 of "none": equation 5."""
     match noise:
         case "gaussian":
-            return sensitivity * math.sqrt(2 * math.log(1 / delta)) / epsilon
+            factor = math.sqrt(2 * math.log(1 / delta))
+            return sensitivity * factor / epsilon
         case "laplace":
             return sensitivity / epsilon
         case _:
@@ -35,7 +36,8 @@ def noise_scale(
 def standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """σ = √(2 ln(1.25 / δ)) Δ / ε of the Gaussian mechanism, for ε ≤ 1 (C. Dwork, A. Roth 2014, Theorem A.1), as in
     DFFKE and FEELPGen⁺."""
-    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+    factor = math.sqrt(2 * math.log(1.25 / delta))
+    return factor * sensitivity / epsilon
 
 
 def draw_noise(
@@ -46,8 +48,10 @@ def draw_noise(
 ) -> NDArray[np.float32]:
     """Independent "gaussian" or "laplace" noise for each value, equation 3."""
     if noise == "laplace":
-        return random.laplace(0.0, scale, shape).astype(np.float32)
-    return random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        values = random.laplace(0.0, scale, shape)
+        return values.astype(np.float32)
+    standard = random.standard_normal(shape, dtype=np.float32)
+    return standard * np.float32(scale)
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -128,7 +132,13 @@ class Hidden:
     feature_correlation: float
 
 
-def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) -> Hidden:
+NOTHING_KNOWN = Hidden(math.nan, math.nan, math.nan, math.nan)
+
+
+def compare_features(
+    clean: NDArray[np.floating],
+    noised: NDArray[np.floating],
+) -> Hidden:
     """Equations 39 to 43, for the values of all features together, in `BINS` equal bins over their common range. All
     NaN if a feature is not finite, as after diverged training."""
     x = clean.ravel()[:VALUES]
@@ -136,7 +146,7 @@ def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) 
     low = float(min(x.min(), y.min()))
     high = float(max(x.max(), y.max()))
     if not math.isfinite(high - low):
-        return Hidden(math.nan, math.nan, math.nan, math.nan)
+        return NOTHING_KNOWN
     if low == high:
         high = low + 1
     bins = np.linspace(low, high, BINS + 1)
@@ -144,29 +154,45 @@ def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) 
     joint = counts / x.size
     p = joint.sum(axis=1)
     q = joint.sum(axis=0)
-    shared = entropy(p) + entropy(q) - entropy(joint.ravel())
+    entropies = entropy(p) + entropy(q)
+    shared = entropies - entropy(joint.ravel())
     difference = abs(entropy(p) - entropy(q))
-    return Hidden(shared, difference, divergence(p, q), correlation(x, y))
+    return Hidden(
+        mutual_information=shared,
+        entropy_difference=difference,
+        kl_divergence=divergence(p, q),
+        feature_correlation=correlation(x, y),
+    )
 
 
 def entropy(p: NDArray[np.float64]) -> float:
     """−Σ p_i ln(p_i + 1e-9), equation 40."""
-    return float(-(p * np.log(p + 1e-9)).sum())
+    terms = p * np.log(p + 1e-9)
+    return float(-terms.sum())
 
 
-def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def divergence(
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+) -> float:
     """Σ p_i ln((p_i + 1e-9) / (q_i + 1e-9)), equation 42."""
     ratio = (p + 1e-9) / (q + 1e-9)
-    return float((p * np.log(ratio)).sum())
+    terms = p * np.log(ratio)
+    return float(terms.sum())
 
 
-def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
+def correlation(
+    x: NDArray[np.floating],
+    y: NDArray[np.floating],
+) -> float:
     """E[(x − μ_x)(y − μ_y)] / (σ_x σ_y), equation 43; 0 if one of them does not vary."""
     x = x.astype(np.float64)
     y = y.astype(np.float64)
     spread = float(x.std() * y.std())
     if spread > 0:
-        products = (x - x.mean()) * (y - y.mean())
+        x_centred = x - x.mean()
+        y_centred = y - y.mean()
+        products = x_centred * y_centred
         return float(products.mean()) / spread
     return 0.0
 

@@ -46,7 +46,10 @@ def _forwards(model: Model) -> dict[nn.Module, Forward]:
     """New forward methods of some of the model's modules."""
     blocks = _blocks(model)
     if blocks:
-        return {block: partial(_kept_small, block, block.forward) for block in blocks}
+        forwards: dict[nn.Module, Forward] = {}
+        for block in blocks:
+            forwards[block] = partial(_kept_small, block, block.forward)
+        return forwards
     layers = []
     if isinstance(model.extractor, nn.Sequential):
         layers = list(model.extractor)
@@ -108,7 +111,8 @@ class _Recomputed(torch.autograd.Function):
         ctx.of_block = forward
         ctx.draws = _generators(x.device)
         kind = x.device.type
-        ctx.casting = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        precision = torch.get_autocast_dtype(kind)
+        ctx.casting = (kind, precision, torch.is_autocast_enabled(kind))
         version = x._version
         output = forward(x)
         if x._version != version:
@@ -120,7 +124,8 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         needed = ctx.needs_input_grad[2:]
         saved = list(ctx.saved_tensors)  # x and the weights
-        x = saved[0].detach().requires_grad_(needed[0])
+        x = saved[0].detach()
+        x = x.requires_grad_(needed[0])
         saved[0] = x
         statistics = [buffer.clone() for buffer in ctx.block.buffers()]
         before = _generators(x.device)
@@ -128,9 +133,14 @@ class _Recomputed(torch.autograd.Function):
         with torch.enable_grad(), torch.autocast(*ctx.casting):
             output = ctx.of_block(x)
         _restore(before, x.device)
-        inputs = [tensor for tensor, required in zip(saved, needed, strict=True) if required]
-        of_inputs = iter(torch.autograd.grad(output, inputs, gradients, allow_unused=True))
-        for buffer, values in zip(ctx.block.buffers(), statistics, strict=True):
+        inputs = []
+        for tensor, required in zip(saved, needed, strict=True):
+            if required:
+                inputs.append(tensor)
+        computed = torch.autograd.grad(output, inputs, gradients, allow_unused=True)
+        of_inputs = iter(computed)
+        buffers = ctx.block.buffers()
+        for buffer, values in zip(buffers, statistics, strict=True):
             buffer.copy_(values)
         of_all: list[Tensor | None] = []
         for required in needed:

@@ -90,10 +90,13 @@ def hindrance(model: Model, data: Prepared) -> str | None:
     device = next(iter(model.tensors.values())).device
     x = inputs_of(data.zeros(2, 2), device)
     targets = data.array("y_test")
-    zeros = np.zeros((2, 2, *targets.shape[1:]), targets.dtype)
+    shape = (2, 2, *targets.shape[1:])
+    zeros = np.zeros(shape, targets.dtype)
     y = torch.from_numpy(zeros).to(device)
     weight = torch.ones(2, 2, device=device)
-    stacked = {name: torch.stack([values, values]) for name, values in model.tensors.items()}
+    stacked = {}
+    for name, values in model.tensors.items():
+        stacked[name] = torch.stack([values, values])
     try:
         losses_of = _losses(model.train(), None, 1.0)
         losses_of(stacked, {}, x, y, weight, weight.sum(1))
@@ -182,7 +185,9 @@ Plan = list[NDArray[np.int64]]  # the samples of each step of one client, as the
 
 
 def _plan(learner: Learner, training: Training) -> Plan:
-    shapes = {name: values.shape for name, values in training.weights.items()}
+    shapes = {}
+    for name, values in training.weights.items():
+        shapes[name] = values.shape
     if shapes != learner.model.shapes:
         raise ModelError(f"{learner.node}: weights are not of this model")
     random = learner.random("batches", training.round)
@@ -216,13 +221,16 @@ def _joined(
         targets.append(labels)
     x = map_parts(lambda *parts: torch.cat(parts), *samples)
     y = torch.cat(targets)
-    label_counts = [counted(labels).cpu().numpy() for labels in targets]
+    label_counts = []
+    for labels in targets:
+        label_counts.append(counted(labels).cpu().numpy())
     steps = max(len(plan) for plan in plans)
     largest = max(len(batch) for plan in plans for batch in plan)
-    places = np.zeros((len(plans), steps, largest), np.int64)
-    weights = np.zeros((len(plans), steps, largest), np.float32)
+    shape = (len(plans), steps, largest)
+    places = np.zeros(shape, np.int64)
+    weights = np.zeros(shape, np.float32)
     start = 0
-    for client, (learner, plan) in enumerate(zip(learners, plans, strict=True)):
+    for client, plan in enumerate(plans):
         for number in range(steps):
             batch = _batch(plan, number)
             size = len(batch)
@@ -230,11 +238,16 @@ def _joined(
             places[client, number] = start + batch[0]
             places[client, number, :size] = start + batch
             weights[client, number, :size] = counts / counts.sum()
-        start += learner.samples
-    return x, y, torch.from_numpy(places).to(device), torch.from_numpy(weights).to(device)
+        start += learners[client].samples
+    places_on_device = torch.from_numpy(places).to(device)
+    weights_on_device = torch.from_numpy(weights).to(device)
+    return x, y, places_on_device, weights_on_device
 
 
-def _stacked(states: Sequence[Mapping[str, NDArray[Any]]], model: Model) -> Stacked:
+def _stacked(
+    states: Sequence[Mapping[str, NDArray[Any]]],
+    model: Model,
+) -> Stacked:
     device = next(iter(model.tensors.values())).device
     return _together(states, model.tensors, device)
 
@@ -254,10 +267,14 @@ def _together(
 
 def _unstacked(stacked: Stacked, clients: Sequence[int]) -> list[State]:
     """The states of some clients. What is on an accelerator is moved once for all of them."""
-    arrays = {name: as_array(tensor) for name, tensor in stacked.items()}
+    arrays = {}
+    for name, tensor in stacked.items():
+        arrays[name] = as_array(tensor)
     states = []
     for client in clients:
-        state = {name: np.array(of_clients[client]) for name, of_clients in arrays.items()}
+        state = {}
+        for name, of_clients in arrays.items():
+            state[name] = np.array(of_clients[client])
         states.append(state)
     return states
 
@@ -295,7 +312,8 @@ class _ClientLoss(nn.Module):
         loss = (losses * weight).sum()
         objective = self.own * loss
         if self.term is not None:
-            objective = objective + share * self.term.of_weights(self.model, constants)
+            term = self.term.of_weights(self.model, constants)
+            objective = objective + share * term
         return objective, loss
 
 

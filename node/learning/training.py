@@ -152,7 +152,10 @@ class Learner:
         if not self.samples:
             return 0
         starts = range(0, self.samples, params.step_size)
-        sizes = [min(params.step_size, self.samples - start) for start in starts]
+        sizes = []
+        for start in starts:
+            left = self.samples - start
+            sizes.append(min(params.step_size, left))
         rounds, rest = divmod(params.steps, len(sizes))
         return rounds * self.samples + sum(sizes[:rest])
 
@@ -220,7 +223,10 @@ class Learner:
     @cached_property
     def normalises_batches(self) -> bool:
         """Whether the model has batch normalisation."""
-        return any(isinstance(module, _BatchNorm) for module in self.models.sample.modules())
+        for module in self.models.sample.modules():
+            if isinstance(module, _BatchNorm):
+                return True
+        return False
 
     @cached_property
     def features(self) -> int:
@@ -243,7 +249,11 @@ class Learner:
         """The initial weights, equal at every node of a run."""
         return self.models.initial()
 
-    def build(self, name: str, device: torch.device | str | None = None) -> Model:
+    def build(
+        self,
+        name: str,
+        device: torch.device | str | None = None,
+    ) -> Model:
         """Another model of the catalogue for the node's samples, next to its own, on `device`, by default the node's.
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
@@ -332,7 +342,8 @@ class Learner:
             gradients = NO_GRADIENTS
             chosen_of_parts = [chosen for _, _, chosen in micro_batches]
             shares_of_parts = shares(chosen_of_parts, label_counts)
-            for (epoch, place, chosen), share in zip(micro_batches, shares_of_parts, strict=True):
+            with_shares = zip(micro_batches, shares_of_parts, strict=True)
+            for (epoch, place, chosen), share in with_shares:
                 inputs = self.normalise(x, chosen)
                 labels = y[chosen]
                 with self.passes(), recomputing(model, params):
@@ -399,14 +410,17 @@ class Learner:
         with torch.inference_mode(), self.passes():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
-                labels = torch.from_numpy(np.array(y[batch])).to(self.device)
-                inputs = self.normalise(inputs_of(x[batch], self.device))
+                stored_labels = np.array(y[batch])
+                labels = torch.from_numpy(stored_labels).to(self.device)
+                stored_samples = inputs_of(x[batch], self.device)
+                inputs = self.normalise(stored_samples)
                 if forward is None:
                     logits = model(inputs)
                 else:
                     logits = forward(model, inputs)
                 totals.add(logits, labels)
-        return totals.evaluation((len(chosen), *y.shape[1:]))
+        all_targets = (len(chosen), *y.shape[1:])
+        return totals.evaluation(all_targets)
 
     @cached_property
     def train_data(self) -> tuple[Any, Tensor]:
@@ -415,8 +429,8 @@ class Learner:
             raise DataError(f"{self.node} holds no training data")
         x = self.data.array("x_train")[self._train_indices]
         y = self.data.array("y_train")[self._train_indices]
-        targets = torch.from_numpy(np.array(y)).to(self.device)
-        return inputs_of(x, self.device), targets
+        targets = torch.from_numpy(np.array(y))
+        return inputs_of(x, self.device), targets.to(self.device)
 
     def normalise(self, x: Any, chosen: Tensor | None = None) -> Any:
         """Convert stored samples `x`, or those at the indices `chosen`, to model input: (x / 255 − mean) / std for
@@ -430,18 +444,21 @@ class Learner:
     def _scales_and_shifts(self) -> Any:
         """(scale, shift) of each part of the model's input, or None for a part that is not normalised."""
         stored = self.data.array("x_test")
-        of_parts = dict[str, tuple[Tensor, Tensor] | None].fromkeys(parts.parts_of(stored))
+        of_parts: dict[str, tuple[Tensor, Tensor] | None] = {}
+        for name in parts.parts_of(stored):
+            of_parts[name] = None
         mean = torch.tensor(self.data.mean, dtype=torch.float64)
         std = torch.tensor(self.data.std, dtype=torch.float64)
         for name, values in parts.normalised(stored).items():
             width = parts.channels(values)
             other_axes = [1] * (values.ndim - 2)
             unit = 255.0 if values.dtype == np.uint8 else 1.0
-            scale = (1 / (unit * std[:width])).float()
-            shift = (mean[:width] / std[:width]).float()
-            scale = scale.reshape(-1, *other_axes).to(self.device)
-            shift = shift.reshape(-1, *other_axes).to(self.device)
-            of_parts[name] = (scale, shift)
+            deviation = std[:width]
+            scale = (1 / (unit * deviation)).float()
+            shift = (mean[:width] / deviation).float()
+            scale = scale.reshape(-1, *other_axes)
+            shift = shift.reshape(-1, *other_axes)
+            of_parts[name] = (scale.to(self.device), shift.to(self.device))
             mean = mean[width:]
             std = std[width:]
         if "" in of_parts:
@@ -463,7 +480,8 @@ class Learner:
 
     def _chosen(self, which: Scope, limit: int | None) -> Indices:
         if which == "global":
-            chosen = np.arange(len(self.data.array("y_test")))
+            targets = self.data.array("y_test")
+            chosen = np.arange(len(targets))
         else:
             chosen = self._set(which)
         if limit is None or limit >= len(chosen):

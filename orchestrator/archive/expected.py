@@ -71,7 +71,11 @@ def read_expected(file: Path) -> Expected:
         raise ArchiveError(f"{FILE} of the archive cannot be read: {error.strerror}") from None
 
 
-def expected_run(history: History, target: Target | None, tolerances: Mapping[str, str | float]) -> ExpectedRun:
+def expected_run(
+    history: History,
+    target: Target | None,
+    tolerances: Mapping[str, str | float],
+) -> ExpectedRun:
     """The result of a complete run. ``tolerances``: see `tolerance_of`. RunError if the run is not complete."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
         raise RunError(f"{history.run} is not complete, so it has no result to expect: run it again")
@@ -90,7 +94,11 @@ def expected_run(history: History, target: Target | None, tolerances: Mapping[st
     )
 
 
-def tolerance_of(name: str, value: float, tolerances: Mapping[str, str | float]) -> float:
+def tolerance_of(
+    name: str,
+    value: float,
+    tolerances: Mapping[str, str | float],
+) -> float:
     """The tolerance of a figure. ``tolerances`` has numbers, or percentages of a figure. The default is two points for
     accuracies. For others it is a tenth of the figure, but at least one round, one second, or 0.02. MistakeError if a
     tolerance is not a number."""

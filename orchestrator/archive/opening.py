@@ -98,7 +98,10 @@ def _hash(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
 
 
-def _changed(archive: zipfile.ZipFile, hashes: Mapping[str, str]) -> list[str]:
+def _changed(
+    archive: zipfile.ZipFile,
+    hashes: Mapping[str, str],
+) -> list[str]:
     """The files with other hashes than in the description, and the files that only the archive or only it has."""
     if METADATA not in hashes or archive.getinfo(METADATA).file_size > MOST_METADATA:
         raise ArchiveError(f"this is no archive of edgebed: it has no usable {METADATA}")

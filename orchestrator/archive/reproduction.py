@@ -231,7 +231,11 @@ def _run_again(
     return repeated, _plan_differences(name, before, after)
 
 
-def _plan_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[RunDifference]:
+def _plan_differences(
+    name: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+) -> list[RunDifference]:
     """The first values by which the plans of a run and of its repetition differ."""
     different = []
     for key in {**before, **after}:

@@ -27,7 +27,11 @@ GLANCE = 0.01  # s
 FINISH = 60  # s for the rest after the end of the run
 
 
-def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]) -> None:
+def follow(
+    directory: Path,
+    store: TrackingStore,
+    ended: Callable[[float], bool],
+) -> None:
     """Write a run into a store until it has ended, unless the store has it already or it never started. ``ended`` waits
     so many seconds for its end, and returns whether it has ended."""
     tracker: Tracker | None = None

@@ -240,6 +240,9 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _batches(entities: Sequence[T], size: int) -> list[Sequence[T]]:
+def _batches(
+    entities: Sequence[T],
+    size: int,
+) -> list[Sequence[T]]:
     starts = range(0, len(entities), size)
     return [entities[start : start + size] for start in starts]

@@ -70,7 +70,10 @@ def epoch(history: History) -> float:
         return time.time() - history.seconds
 
 
-def settings(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+def settings(
+    tree: Any,
+    above: str = "",
+) -> Iterator[tuple[str, Any]]:
     """The settings of a scenario by dotted path. A list is one value."""
     is_setting = not isinstance(tree, dict) or (above and not tree)
     if is_setting:

@@ -17,7 +17,10 @@ from orchestrator.population.table import HEADER
 STEP = 300.0  # s between two looks at the model
 
 
-def stays(model: DayAndNight, seconds: float) -> list[list[tuple[float, float]]]:
+def stays(
+    model: DayAndNight,
+    seconds: float,
+) -> list[list[tuple[float, float]]]:
     """When each client is available, to `STEP` seconds."""
     looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
     return [_stays_of(available) for available in looks.T]

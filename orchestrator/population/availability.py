@@ -117,7 +117,10 @@ class FromTrace:
         return source | effect(table, self.device)
 
 
-def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, float | None]:
+def effect(
+    table: AvailabilityTable,
+    drawn: NDArray[np.int64],
+) -> dict[str, float | None]:
     """When the first of these devices is available, and when the first of them changes that; None: never."""
     used = np.zeros(table.devices, bool)
     used[drawn] = True
@@ -197,7 +200,11 @@ class DayAndNight:
             end += max(max(ends) - moment, 1e-3)
         return end
 
-    def _stays(self, clients: NDArray[np.int64], t: float) -> tuple[Times, list[Stays]]:
+    def _stays(
+        self,
+        clients: NDArray[np.int64],
+        t: float,
+    ) -> tuple[Times, list[Stays]]:
         """For each client: the seconds since noon of its clock, and the two stays of its day in the same seconds."""
         since = t + self.start + self._zones[clients] - NOON
         day = np.floor(since / DAY)
@@ -246,7 +253,11 @@ class DayAndNight:
         return {"day-and-night": settings}
 
 
-def hashed(seed: int, clients: NDArray[np.int64], day: NDArray[np.int64] | int = 0) -> Times:
+def hashed(
+    seed: int,
+    clients: NDArray[np.int64],
+    day: NDArray[np.int64] | int = 0,
+) -> Times:
     """A number of (0, 1) for each client and day: SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) of both."""
     with np.errstate(over="ignore"):
         x = clients.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)

@@ -153,7 +153,11 @@ class Population:
         seed = derive_seed(self.seed, "clients", purpose)
         return np.random.default_rng(seed)
 
-    def _placed(self, purpose: str, shares: Sequence[float]) -> NDArray[np.int64]:
+    def _placed(
+        self,
+        purpose: str,
+        shares: Sequence[float],
+    ) -> NDArray[np.int64]:
         """For each client a place in ``shares``, drawn with these chances."""
         limits = np.cumsum(shares)[:-1]
         drawn = self._random(purpose).random(self.size)

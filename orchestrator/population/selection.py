@@ -70,7 +70,11 @@ class ClientHistory:
         self.looks += 1
         self.there += there
 
-    def end_round(self, round: int, outcomes: list[tuple[int, float, float | None]]) -> None:
+    def end_round(
+        self,
+        round: int,
+        outcomes: list[tuple[int, float, float | None]],
+    ) -> None:
         """Note the outcome of each client of a round: its number, its seconds, and its utility (None: no answer)."""
         for client, seconds, utility in outcomes:
             self.asked[client] += 1

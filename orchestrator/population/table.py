@@ -63,7 +63,12 @@ class AvailabilityTable:
         return list(zip(begins, ends, strict=True))
 
     @classmethod
-    def read(cls, text: str, name: str, repeat: float | None = None) -> AvailabilityTable:
+    def read(
+        cls,
+        text: str,
+        name: str,
+        repeat: float | None = None,
+    ) -> AvailabilityTable:
         """Read a file's text. ValueError names the file, the line and the mistake."""
         rows = read_rows(text, name)
         first, header = next(rows)
@@ -115,7 +120,11 @@ class AvailabilityTable:
         return table
 
 
-def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]) -> int:
+def _device(
+    cells: list[str],
+    numbers: dict[str, int],
+    periods: dict[int, float],
+) -> int:
     """The number of a row's device. Its period is kept in ``periods``."""
     if not cells[0]:
         raise ValueError(EXAMPLE)
@@ -144,7 +153,11 @@ def _default(
     return None
 
 
-def _check(table: AvailabilityTable, line: NDArray[np.int64], own: Container[int]) -> None:
+def _check(
+    table: AvailabilityTable,
+    line: NDArray[np.int64],
+    own: Container[int],
+) -> None:
     """Refuse stays that overlap, or that end after their period. ``line``: that of each stay."""
     device = table.device
     same_device = device[1:] == device[:-1]

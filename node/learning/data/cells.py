@@ -73,7 +73,11 @@ class Problem:
     remedy: str
 
 
-def problem(counts: Mapping[str, int], *, decimal_commas: bool) -> Problem | None:
+def problem(
+    counts: Mapping[str, int],
+    *,
+    decimal_commas: bool,
+) -> Problem | None:
     """What is wrong with a column of texts that are not all numbers; None if they are categories. ``counts``: the
     different texts in order of their first rows, and how often each occurs. ``decimal_commas``: whether values are
     separated by semicolons or tabs, so that a comma may be a decimal one."""
@@ -130,7 +134,10 @@ def _any_decimal_comma(texts: Iterable[str]) -> bool:
     return False
 
 
-def _first_without_match(texts: Iterable[str], pattern: re.Pattern[str]) -> str | None:
+def _first_without_match(
+    texts: Iterable[str],
+    pattern: re.Pattern[str],
+) -> str | None:
     for text in texts:
         if not pattern.fullmatch(text):
             return text

@@ -137,7 +137,8 @@ def _as_target(
     """A remark if each value of the column belongs to one class of the target and the reverse, or if its numbers are
     those to predict, in any unit."""
     if y.dtype.kind == "f":
-        one_number = y.shape[1:] in ((), (1,))
+        targets_of_sample = y.shape[1:]
+        one_number = targets_of_sample in ((), (1,))
         if not one_number or values.dtype.kind not in "iuf":
             return ""
         if _proportional(values, y.reshape(-1)):
@@ -148,7 +149,8 @@ def _as_target(
     classes = np.unique(y)
     # Each pair of a value and a class has its own number.
     width = int(y.max()) + 1
-    pairs = np.unique(places.astype(np.int64) * width + y)
+    numbers = places.astype(np.int64) * width + y
+    pairs = np.unique(numbers)
     if len(pairs) == len(known) == len(classes):
         return "; each value belongs to one class, so it may be the target in other words"
     return ""

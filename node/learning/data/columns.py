@@ -207,16 +207,19 @@ def numbers_rows(values: Array, starts: Sequence[int]) -> bool:
         return False
     steps = np.diff(values.astype(np.float64))
     if len(values) >= ENOUGH_ROWS:
-        by_one = np.all(steps == 1) or np.all(steps == -1)
+        rises_by_one = np.all(steps == 1)
+        by_one = rises_by_one or np.all(steps == -1)
         if by_one:
-            return bool(values[0] == np.floor(values[0]))
+            first = values[0]
+            return bool(first == np.floor(first))
     if values[0] not in (0, 1):
         return False
     over_all = np.arange(len(values)) + values[0]
     if np.array_equal(values, over_all):
         return True
     files = np.split(over_all, starts[1:])
-    of_file = np.concatenate([np.arange(len(rows)) for rows in files])
+    counted = [np.arange(len(rows)) for rows in files]
+    of_file = np.concatenate(counted)
     return bool(np.array_equal(values, of_file + values[0]))
 
 
@@ -239,7 +242,9 @@ def not_an_input(
         return None
     if numbers_rows(present, starts):
         return "it numbers the rows"
-    if len(present) < FEWEST_ROWS or isinstance(present[0], bytes | dict | list):
+    if len(present) < FEWEST_ROWS:
+        return None
+    if isinstance(present[0], bytes | dict | list):
         return None
     different = set(present.tolist())
     if len(different) < len(present):

@@ -56,7 +56,8 @@ class CsvText:
         return start + self.skipped
 
     def _reader(self) -> Any:
-        return csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
+        lines = io.StringIO(self.text, newline="")
+        return csv.reader(lines, delimiter=self.delimiter)
 
 
 def opened(file: Path) -> CsvText:

@@ -106,8 +106,16 @@ class Prepared:
         named = []
         for name, part in parts_of(x).items():
             if name:
-                named.append((name, part.dtype.name, part.shape[1:]))
-        return Form(self.shape, self.classes, self.tokens, self.labels, self.task, tuple(named))
+                of_sample = part.shape[1:]
+                named.append((name, part.dtype.name, of_sample))
+        return Form(
+            self.shape,
+            self.classes,
+            tokens=self.tokens,
+            labels=self.labels,
+            task=self.task,
+            parts=tuple(named),
+        )
 
     def zeros(self, *count: int) -> Array:
         """Samples of zeros, in the form of the model's input."""
@@ -149,7 +157,7 @@ def _last(labels: Array) -> Integers:
     if labels.ndim == 1:
         return np.array(labels)
     counts = labels != IGNORED
-    from_the_end = np.argmax(counts[:, ::-1], axis=1)
+    from_the_end = np.argmax(np.flip(counts, axis=1), axis=1)
     last = labels.shape[1] - 1 - from_the_end
     rows = np.arange(len(labels))
     return np.array(labels[rows, last])
@@ -289,7 +297,7 @@ def _find(
         place = _named_place(name, path, search)
         return place, functools.partial(FORMS[form], place)
     roots = data_folders(cache)
-    for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
+    for place in _all_candidates(name, search, roots):
         with contextlib.suppress(OSError):  # a folder that this user may not read
             reader = FORMATS[name](place)
             if reader is not None:
@@ -311,7 +319,7 @@ def _named_place(name: str, named: str, search: Sequence[Path]) -> Path:
         if form == "npz" and candidate.is_dir():
             continue
         return candidate
-    places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
+    places = dict.fromkeys(map(os.path.abspath, candidates))
     kind = _KINDS.get(form, "file or folder")
     raise DataNotFound(f"data set {name}: no {kind} at {' or '.join(places)}")
 
@@ -334,7 +342,8 @@ def _fetch(
                 if reader:
                     return place, reader
         except (OSError, RuntimeError, ImportError) as error:
-            reason = lacking(error) or " ".join(str(error).split())
+            one_line = " ".join(str(error).split())
+            reason = lacking(error) or one_line
             tried.append(f"the network ({reason})")
     names = ", ".join(_NAMES[name])
     raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
@@ -360,13 +369,19 @@ _NAMES = {  # names of the files or folders of each data set, inside a folder of
 def data_folders(cache: Path) -> list[Path]:
     """The folders in which data sets are looked for, without those of a scenario."""
     folders = []
-    for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep):
+    named = os.environ.get("EDGEBED_DATA", "")
+    for folder in named.split(os.pathsep):
         if folder:
             folders.append(Path(folder))
     folders.append(Path("/usr/share/datasets"))
     folders.append(Path.home() / ".cache" / "torchvision")
     folders.append(cache / "downloads")
     return folders
+
+
+def _all_candidates(name: str, search: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
+    yield from _candidates(name, search, given=True)
+    yield from _candidates(name, roots, given=False)
 
 
 def _candidates(
@@ -410,7 +425,8 @@ def _files(name: str, source: Path) -> dict[str, Path]:
     files = {}
     for relative in sorted(below(source), key=os.fsencode):
         folders = set(relative.split("/"))
-        counts = every or "/" not in relative or not folders.isdisjoint(("train", "test"))
+        in_a_part = not folders.isdisjoint(("train", "test"))
+        counts = every or "/" not in relative or in_a_part
         if counts and (source / relative).is_file():
             files[relative] = source / relative
     return files
@@ -427,7 +443,8 @@ def _store(
     shape, classes = _check(name, arrays, source)
     mean, std = parts.normalisation(arrays.x_train, source, as_they_are=arrays.normalised)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
+    making_in = directory.parent
+    making = Path(tempfile.mkdtemp(dir=making_in, prefix=".making-"))
     try:
         for key, values in _named(arrays).items():
             contiguous = np.ascontiguousarray(values)
@@ -444,7 +461,8 @@ def _store(
             "unlabelled": unlabelled,
             "columns": arrays.columns,
         }
-        (making / "meta.json").write_text(json.dumps(meta, indent=1), encoding="ascii")
+        text = json.dumps(meta, indent=1)
+        (making / "meta.json").write_text(text, encoding="ascii")
         for path in making.iterdir():
             path.chmod(0o644)  # nodes run as other users
         making.chmod(0o755)
@@ -457,7 +475,11 @@ def _store(
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
+def _check(
+    name: str,
+    arrays: Arrays,
+    source: str,
+) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
     _check_part("train", arrays.x_train, arrays.y_train, arrays.subjects, source)
     _check_part("test", arrays.x_test, arrays.y_test, arrays.test_subjects, source)
@@ -474,10 +496,14 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         if known is not None:
             raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")
         return shape, arrays.y_train.shape[1]
-    if arrays.y_train.ndim == 1 and (known is None or _has_negative(arrays)):
-        refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
+    has_one_label = arrays.y_train.ndim == 1
+    if has_one_label and (known is None or _has_negative(arrays)):
+        labels = {"y_train": arrays.y_train, "y_test": arrays.y_test}
+        refuse_gaps(labels, source)
     classes = _classes(arrays)
-    if known is not None and (shape, classes) != (known.shape, known.classes):
+    if known is None:
+        return shape, classes
+    if shape != known.shape or classes != known.classes:
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
             f"{known.shape} and {known.classes}"
@@ -511,23 +537,28 @@ def _refuse_unlike(
     source: str,
 ) -> None:
     """DataError unless the arrays of both parts have one type and, but for the number of samples, one shape."""
-    if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
+    same_shape = train.shape[1:] == test.shape[1:]
+    if train.dtype != test.dtype or not same_shape:
         of_train = f"train {what} are {train.dtype} {train.shape[1:]}"
         of_test = f"test {what} {test.dtype} {test.shape[1:]}"
         raise DataError(f"{source}: {of_train}, {of_test}; they must be alike")
 
 
 def _has_negative(arrays: Arrays) -> bool:
-    lowest = min(arrays.y_train.min(), arrays.y_test.min())
+    of_train = arrays.y_train.min()
+    lowest = min(of_train, arrays.y_test.min())
     return bool(lowest < 0)
 
 
 def _classes(arrays: Arrays) -> int:
     """The number of classes; of sequences that of tokens, since a token may be an input only."""
-    highest = int(max(arrays.y_train.max(), arrays.y_test.max()))
+    of_train = arrays.y_train.max()
+    highest = int(max(of_train, arrays.y_test.max()))
     if arrays.y_train.ndim > 1:
         shapes = (arrays.y_train.shape, arrays.y_test.shape)
-        for part in (*parts_of(arrays.x_train).values(), *parts_of(arrays.x_test).values()):
+        inputs = [*parts_of(arrays.x_train).values()]
+        inputs += parts_of(arrays.x_test).values()
+        for part in inputs:
             if part.shape in shapes and part.dtype.kind == "i":
                 highest = max(highest, int(part.max()))
     return highest + 1

@@ -17,23 +17,30 @@ if TYPE_CHECKING:
     from node.learning.data.partition import Task
 
 
-def by_dirichlet(scheme: Dirichlet, task: Task, random: np.random.Generator) -> list[Indices]:
+def by_dirichlet(
+    scheme: Dirichlet,
+    task: Task,
+    random: np.random.Generator,
+) -> list[Indices]:
     """The samples of each client. Raises PartitionError if `over` is edges, and there is one group only."""
     if scheme.over == "edges":
         if len(task.groups) == 1:
             raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
         of_clients = replace(scheme, over="clients")
-        of_edges = by_dirichlet(of_clients, replace(task, clients=len(task.groups)), random)
+        with_edges_as_clients = replace(task, clients=len(task.groups))
+        of_edges = by_dirichlet(of_clients, with_edges_as_clients, random)
         parts: list[Indices] = []
         for samples, clients in zip(of_edges, task.groups, strict=True):
             shuffled = random.permutation(samples)
             parts.extend(np.array_split(shuffled, clients))
         return parts
     if scheme.variant == "client":
-        return _by_client(np.full(task.classes, scheme.alpha), task, random)
+        concentrations = np.full(task.classes, scheme.alpha)
+        return _by_client(concentrations, task, random)
     if scheme.variant == "client-prior":
         return _by_client(scheme.alpha * task.class_shares, task, random)
-    return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
+    capped = scheme.variant == "class"
+    return _dirichlet_by_class(scheme.alpha, task, random, capped=capped)
 
 
 def _dirichlet_by_class(
@@ -71,17 +78,26 @@ def _dirichlet_by_class(
     return [np.concatenate(pieces) for pieces in parts]
 
 
-def _by_client(concentrations: Floats, task: Task, random: np.random.Generator) -> list[Indices]:
+def _by_client(
+    concentrations: Floats,
+    task: Task,
+    random: np.random.Generator,
+) -> list[Indices]:
     """Each client draws its mix of classes from Dir(``concentrations``) and gets N / clients samples of it.
 
     If a class is used up, the rest is drawn from the mix over the remaining classes. The last clients that are served
     get what is left, so the seed draws the order.
     """
-    pools = [task.shuffled(label, random) for label in range(task.classes)]
+    pools = []
+    for label in range(task.classes):
+        pools.append(task.shuffled(label, random))
     left = np.array([len(pool) for pool in pools])
-    sizes = [len(piece) for piece in np.array_split(task.labels, task.clients)]
-    parts: list[Indices] = [np.empty(0, np.int64)] * task.clients
-    for client, size in zip(random.permutation(task.clients), sizes, strict=True):
+    equal_parts = np.array_split(task.labels, task.clients)
+    no_samples = np.empty(0, np.int64)
+    parts: list[Indices] = [no_samples] * task.clients
+    order = random.permutation(task.clients)
+    for client, equal_part in zip(order, equal_parts, strict=True):
+        size = len(equal_part)
         mix = mix_of(concentrations, random)
         taken = taken_by_mix(mix, size, left, random)
         rest = left - taken

@@ -85,7 +85,11 @@ def _is(path: Path, md5: str) -> bool:
         return hashlib.file_digest(file, _md5).hexdigest() == md5
 
 
-def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
+def _from_any(
+    mirrors: tuple[str, ...],
+    path: Path,
+    md5: str,
+) -> None:
     """Fetch a file from the first mirror that has it."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as own:  # others may fetch the file, too
         part = Path(own, path.name)
@@ -94,7 +98,7 @@ def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
             try:
                 return _fetch(url, part, path, md5)
             except (OSError, http.client.HTTPException) as error:
-                reason = getattr(error, "reason", None) or error or type(error).__name__
+                reason = getattr(error, "reason", None) or error
                 failed = OSError(f"{url}: {reason}")
         raise failed
 
@@ -106,11 +110,13 @@ def _fetch(
     md5: str,
 ) -> None:
     """Fetch a file to ``part``, check it, and then give it its name, so that no process sees half a file."""
-    request = urllib.request.Request(url, headers={"User-Agent": "edgebed"})
+    headers = {"User-Agent": "edgebed"}
+    request = urllib.request.Request(url, headers=headers)
     digest = _md5()
     received = 0
     shown = time.monotonic()
-    with urllib.request.urlopen(request, timeout=SILENCE) as response, part.open("wb") as file:
+    connected = urllib.request.urlopen(request, timeout=SILENCE)
+    with connected as response, part.open("wb") as file:
         size = int(response.headers.get("Content-Length") or 0)
         if size:
             of_size = f" of {size / 1e6:.1f}"

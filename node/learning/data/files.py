@@ -66,7 +66,8 @@ def below(folder: Path) -> Iterator[str]:
     Symbolic links are followed. DataError if a folder cannot be read, or is reached twice.
     """
     seen = set()
-    for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
+    walk = os.walk(folder, onerror=_refuse, followlinks=True)
+    for place, folders, files in walk:
         status = os.stat(place)
         identity = (status.st_dev, status.st_ino)
         if identity in seen:

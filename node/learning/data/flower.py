@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from node.learning.data.partition import Task
 
 
-def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[Indices]:
+def divide(
+    scheme: FromFlower,
+    task: Task,
+    random: np.random.Generator,
+) -> list[Indices]:
     """The samples of each client. The partitioner gets the columns index, label and, if known, subject, shuffled as
     `FederatedDataset` does: the columns stay in the order of the data, which `Dataset.unique` and with it partitioners
     by person follow. Its arguments default to the scenario's clients and seed, and to the column label."""
@@ -42,7 +46,10 @@ def divide(scheme: FromFlower, task: Task, random: np.random.Generator) -> list[
     if scheme.shuffle_seed is not None:
         shuffle_seed = scheme.shuffle_seed
     try:
-        arguments: dict[str, Any] = {key: value for key, value in defaults.items() if key in allowed}
+        arguments: dict[str, Any] = {}
+        for key, value in defaults.items():
+            if key in allowed:
+                arguments[key] = value
         for key, value in scheme.arguments.items():
             if np.ndim(value) > 1:
                 value = np.array(value)

@@ -65,15 +65,20 @@ def read_digits() -> Arrays:
     table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     pixels = table[:, :-1]
     brightness = np.rint(pixels * (255 / 16))  # the file has 0 to 16
-    x = brightness.astype(np.uint8).reshape(-1, 1, 8, 8)
+    x = brightness.astype(np.uint8)
+    x = x.reshape(-1, 1, 8, 8)
     y = table[:, -1].astype(np.int64)
     chosen = take_in_proportion(y, 360, np.random.default_rng(0))
     test = np.zeros(len(y), dtype=bool)
     test[chosen] = True
-    return Arrays(x[~test], y[~test], x[test], y[test])
+    train = ~test
+    return Arrays(x[train], y[train], x[test], y[test])
 
 
-def idx_paths(folder: Path, files: Sequence[str] = IDX_FILES) -> list[Path] | None:
+def idx_paths(
+    folder: Path,
+    files: Sequence[str] = IDX_FILES,
+) -> list[Path] | None:
     """The four IDX files in `folder`, gzipped or plain, or None if one is missing."""
     paths = []
     for name in files:
@@ -175,7 +180,8 @@ def _idx_shape(
     axes: int,
 ) -> tuple[int, ...]:
     """The shape by the header of an IDX file. DataError unless it has unsigned bytes and as many axes."""
-    zeros, kind, declared_axes = struct.unpack(">HBB", content.read(4))
+    header = content.read(4)
+    zeros, kind, declared_axes = struct.unpack(">HBB", header)
     if zeros or kind not in IDX_TYPES:
         raise DataError(f"{path}: not an IDX file: it does not begin with two zero bytes and a type")
     if (kind, declared_axes) != (8, axes):
@@ -186,7 +192,10 @@ def _idx_shape(
     return struct.unpack(f">{axes}I", content.read(4 * axes))
 
 
-CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10_LABELS = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
 CIFAR10_TRAIN = ("data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin")
 CIFAR10_FILES = (*CIFAR10_TRAIN, "test_batch.bin")
 CIFAR100_FILES = ("train.bin", "test.bin")
@@ -231,7 +240,10 @@ def _read_cifar(
     )
 
 
-def _cifar_batches(path: Path, files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _cifar_batches(
+    path: Path,
+    files: Sequence[str],
+) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
         for name in files:
             file = path / name
@@ -317,6 +329,8 @@ def _table(
         raise DataError(f"{file}: not a table of the UCI HAR data set: {error}") from None
 
 
+# What readers of damaged zip files and arrays raise.
+_DAMAGE = (OSError, EOFError, RuntimeError, ValueError, OverflowError, zipfile.BadZipFile, zlib.error)
 ENTRIES = ("x_train", "y_train", "x_test", "y_test")
 SUBJECTS = ("subject_train", "subject_test")
 
@@ -333,22 +347,33 @@ def read_npz(path: Path) -> Arrays:
             wanted = _wanted_entries(archive)
             size = sum(info.file_size for info in wanted.values())
             refuse_large(path, 2 * size)
-            counts = {name: _declared(archive, info, f"{path}: {name}") for name, info in wanted.items()}
+            counts = {}
+            for name, info in wanted.items():
+                counts[name] = _declared(archive, info, f"{path}: {name}")
             for part in ("train", "test"):
                 x_name = f"x_{part}"
                 y_name = f"y_{part}"
                 if x_name in counts and y_name in counts:
                     refuse_unequal(str(path), part, counts[x_name], counts[y_name])
-            entries = {name: _npy(archive, info) for name, info in wanted.items()}
+            entries = {}
+            for name, info in wanted.items():
+                entries[name] = _npy(archive, info)
             return arrays_of(entries, str(path))
-    except (OSError, EOFError, RuntimeError, ValueError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
 
 
 def _wanted_entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """The arrays of a data set that an npz file has, by name."""
-    infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    return {name: infos[name] for name in (*ENTRIES, *SUBJECTS) if name in infos}
+    infos = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        infos[name] = info
+    wanted = {}
+    for name in (*ENTRIES, *SUBJECTS):
+        if name in infos:
+            wanted[name] = infos[name]
+    return wanted
 
 
 _HEADERS = {
@@ -390,7 +415,8 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
             raise DataError(f"{path}: no array {name!r}; it needs x_train, y_train, x_test and y_test")
     x_train = channels_first(path, "x_train", entries["x_train"])
     x_test = channels_first(path, "x_test", entries["x_test"])
-    return with_targets({**entries, "x_train": x_train, "x_test": x_test}, path)
+    samples = {"x_train": x_train, "x_test": x_test}
+    return with_targets({**entries, **samples}, path)
 
 
 def with_targets(
@@ -402,8 +428,17 @@ def with_targets(
     """The data set of named arrays whose samples have the form of `Arrays`. Raises DataError."""
     x_train = entries["x_train"]
     x_test = entries["x_test"]
-    y_train, y_test = targets_of(x_train, entries["y_train"], x_test, entries["y_test"], path)
-    subjects = {name: np.asarray(entries[name]) for name in SUBJECTS if name in entries}
+    y_train, y_test = targets_of(
+        x_train,
+        entries["y_train"],
+        x_test,
+        entries["y_test"],
+        path,
+    )
+    subjects = {}
+    for name in SUBJECTS:
+        if name in entries:
+            subjects[name] = np.asarray(entries[name])
     people = whole_numbers(subjects, path)
     return Arrays(
         x_train=x_train,
@@ -435,7 +470,9 @@ def targets_of(
 
 def _are_sequences(parts: Iterable[Array], y: Array) -> bool:
     """Whether each token has a label. A matrix of 0 and 1 with as many columns as there are tokens has."""
-    if y.dtype.kind not in "iu" or y.ndim != 2 or y.shape[1] == 1:
+    if y.dtype.kind not in "iu":
+        return False
+    if y.ndim != 2 or y.shape[1] == 1:
         return False
     shapes = []
     for part in parts:
@@ -472,7 +509,8 @@ def channels_first(path: str, name: str, x: Array) -> Array:
         return np.ascontiguousarray(x[:, None])
     if x.dtype == np.uint8 and x.ndim == 4:
         if x.shape[3] in CHANNELS:
-            return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+            channels_second = x.transpose(0, 3, 1, 2)
+            return np.ascontiguousarray(channels_second)
         if x.shape[1] in CHANNELS:
             return np.ascontiguousarray(x)
     if kind == "f" and x.ndim in (2, 3):

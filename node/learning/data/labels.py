@@ -24,24 +24,36 @@ def refuse_unequal(
         raise DataError(f"{source}: {part} has {samples} samples and {labels} labels; they must be equal and not 0")
 
 
-def targets(entries: Mapping[str, Array], path: str) -> dict[str, Array]:
+def targets(
+    entries: Mapping[str, Array],
+    path: str,
+) -> dict[str, Array]:
     """The targets of all parts, whose type names the task (`node.learning.metrics`): floats are numbers to predict,
     (N,) or (N, K) to float32 (N, K). Columns of 0 and 1 are labels, (N, K) uint8. Others are classes, (N,) int64.
     Raises DataError."""
     values = list(entries.values())
     if _are_floats(values) and not all(map(_are_whole, values)):
-        return {name: numbers(y, f"{path}: {name}") for name, y in entries.items()}
+        floats = {}
+        for name, y in entries.items():
+            floats[name] = numbers(y, f"{path}: {name}")
+        return floats
     columns = _are_columns(values)
     truths = columns and all(map(_are_truths, values))
     if columns and not truths:
         _refuse_ignored_columns(entries, path)
     if truths and not all(map(_have_one_label, values)):
-        return {name: np.ascontiguousarray(y, dtype=np.uint8) for name, y in entries.items()}
+        several = {}
+        for name, y in entries.items():
+            several[name] = np.ascontiguousarray(y, dtype=np.uint8)
+        return several
     return dict(whole_numbers(entries, path))
 
 
 def _are_floats(values: Sequence[Array]) -> bool:
-    return all(y.dtype.kind == "f" and y.ndim in (1, 2) for y in values)
+    for y in values:
+        if y.dtype.kind != "f" or y.ndim not in (1, 2):
+            return False
+    return True
 
 
 def _are_columns(values: Sequence[Array]) -> bool:
@@ -81,7 +93,8 @@ def _refuse_ignored_columns(entries: Mapping[str, Array], path: str) -> None:
 
 
 def _are_whole(values: Array) -> bool:
-    return bool((values == np.floor(values)).all())
+    is_whole = values == np.floor(values)
+    return bool(is_whole.all())
 
 
 def numbers(values: Array, name: str) -> NDArray[np.float32]:
@@ -95,7 +108,10 @@ def numbers(values: Array, name: str) -> NDArray[np.float32]:
     return single
 
 
-def whole_numbers(entries: Mapping[str, Array], path: str) -> dict[str, Integers]:
+def whole_numbers(
+    entries: Mapping[str, Array],
+    path: str,
+) -> dict[str, Integers]:
     """The arrays (N,) or (N, 1) as int64 (N,). Raises DataError if one is not whole numbers."""
     converted = {}
     largest = np.iinfo(np.int64).max
@@ -176,7 +192,8 @@ def take(labels: Integers, counts: Integers, random: np.random.Generator) -> Ind
         samples = np.flatnonzero(labels == label)
         shuffled = random.permutation(samples)
         chosen.append(shuffled[:count])
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+    positions = np.sort(np.concatenate(chosen))
+    return positions.astype(np.int64)
 
 
 def apportion(shares: Floats, size: int) -> Integers:

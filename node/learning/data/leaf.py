@@ -28,8 +28,10 @@ def read_leaf(path: Path) -> Arrays:
 
     People are numbered in order of their names. Samples are ordered by user, then as in the file.
     """
-    parts = {"train": _users(path / "train"), "test": _users(path / "test")}
-    names = sorted(parts["train"].keys() | parts["test"].keys())
+    train = _users(path / "train")
+    test = _users(path / "test")
+    parts = {"train": train, "test": test}
+    names = sorted(train.keys() | test.keys())
     entries: dict[str, Array] = {}
     for part, users in parts.items():
         of_part = sorted(users)
@@ -53,7 +55,8 @@ def _is_picture(x: Array) -> bool:
     """Whether the samples (N, F) are pictures of FEMNIST."""
     if x.shape[1] != FEMNIST:
         return False
-    return bool(x.min() >= 0 and x.max() <= 1)
+    from_0_to_1 = x.min() >= 0 and x.max() <= 1
+    return bool(from_0_to_1)
 
 
 def _pictures(x: Array) -> NDArray[np.uint8]:
@@ -68,7 +71,8 @@ Users = dict[str, tuple[NDArray[np.float32], Integers]]
 
 def _users(folder: Path) -> Users:
     """The samples and labels of each user of a part, from all its files."""
-    files = sorted(folder / name for name in below(folder) if name.endswith(".json"))
+    names = [name for name in below(folder) if name.endswith(".json")]
+    files = sorted(folder / name for name in names)
     if not files:
         raise DataError(f"{folder}: has no JSON files; LEAF's preprocess.sh writes them to train and test")
     largest = max(file.stat().st_size for file in files)
@@ -108,7 +112,10 @@ def _refuse_other(content: Any, samples: Users) -> None:
             raise ValueError(f"num_samples is {count} for user {user!r}, who has {len(labels)} samples")
 
 
-def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], Integers]:
+def _samples(
+    data: Any,
+    where: str,
+) -> tuple[NDArray[np.float32], Integers]:
     """The samples (N, F) and labels (N,) of one user."""
     try:
         x = np.asarray(data["x"])
@@ -118,7 +125,8 @@ def _samples(data: Any, where: str) -> tuple[NDArray[np.float32], Integers]:
     if len(x) != len(y):
         raise DataError(f"{where}: has {len(x)} samples and {len(y)} labels")
     if not len(x):
-        return np.empty((0, 0), np.float32), np.empty(0, np.int64)
+        no_samples = np.empty((0, 0), np.float32)
+        return no_samples, np.empty(0, np.int64)
     if x.dtype.kind not in "iuf" or x.ndim != 2:
         raise DataError(f"{where}: a sample must be a list of numbers; texts and names of pictures are not read")
     with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused

@@ -124,12 +124,16 @@ def divide(
         parts, moves = top_up(parts, labels, scheme.min_samples)
     if scheme.samples_per_client is not None:
         parts = _reduced(parts, scheme.samples_per_client, labels, random)
-    ascending = tuple(np.sort(part).astype(np.int64) for part in parts)
+    sorted_parts = [np.sort(part) for part in parts]
+    ascending = tuple(part.astype(np.int64) for part in sorted_parts)
     return Partition(ascending, tuple(moves), whole, tuple(notes))
 
 
 def _entry_of(scheme: PartitionParameters) -> PartitionScheme:
-    return next(entry for entry in PARTITIONS.values() if entry.params is type(scheme))
+    for entry in PARTITIONS.values():
+        if entry.params is type(scheme):
+            return entry
+    raise LookupError(type(scheme))
 
 
 def _reduced(
@@ -168,7 +172,9 @@ def _refuse_wrong(name: str, parts: Parts, task: Task) -> None:
     count = len(task.labels)
     different = np.unique(dealt)
     twice = len(different) < len(dealt)
-    outside = len(different) > 0 and (different[0] < 0 or different[-1] >= count)
+    outside = False
+    if len(different):
+        outside = bool(different[0] < 0 or different[-1] >= count)
     if twice or outside:
         raise PartitionError(f"{name}: each sample, 0 to {count - 1}, may be dealt once at most")
 
@@ -229,7 +235,8 @@ def _with_enough_people(
         kept = people.of_people_with(least, task.subjects)
         parts = [part[np.isin(part, kept)] for part in parts]
         known = len(np.unique(task.subjects))
-        left_out = known - len(np.unique(task.subjects[kept]))
+        kept_people = np.unique(task.subjects[kept])
+        left_out = known - len(kept_people)
         people.refuse_short(name, parts, least, "take fewer clients or lower min_samples")
         if not left_out:
             return parts, []
@@ -355,8 +362,12 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Genera
             "give each edge the same number, or numbers with common divisors"
         )
     rows = [np.repeat(row, per_edge // len(row)) for row in rows]
-    demand = np.bincount(np.concatenate(rows), minlength=task.classes).max()
-    pieces = [_even_split(task.shuffled(label, random), demand) for label in range(task.classes)]
+    all_slots = np.concatenate(rows)
+    demand = np.bincount(all_slots, minlength=task.classes).max()
+    pieces = []
+    for label in range(task.classes):
+        shuffled = task.shuffled(label, random)
+        pieces.append(_even_split(shuffled, demand))
     used = [0] * task.classes
     parts = []
     for devices, row in zip(task.groups, rows, strict=True):
@@ -388,7 +399,8 @@ def _by_subject(scheme: BySubject, task: Task, random: np.random.Generator) -> P
     """Divide people in random order in equal numbers. A client gets all samples of each of its people."""
     assert task.subjects is not None
     kept = people.dealt(scheme.few_samples, scheme.min_samples, task.subjects)
-    dealt = random.permutation(np.unique(task.subjects[kept]))
+    kept_people = np.unique(task.subjects[kept])
+    dealt = random.permutation(kept_people)
     if len(dealt) < task.clients:
         if len(kept) < len(task.labels):
             who = f"{len(dealt)} people or authors with min_samples {scheme.min_samples}"
@@ -402,7 +414,8 @@ def _by_subject(scheme: BySubject, task: Task, random: np.random.Generator) -> P
     return parts
 
 
-_SCHEMES: dict[type[PartitionParameters], Callable[[Any, Task, np.random.Generator], Parts]] = {
+Divide = Callable[[Any, Task, np.random.Generator], Parts]
+_SCHEMES: dict[type[PartitionParameters], Divide] = {
     IID: _iid,
     Dirichlet: by_dirichlet,
     LabelShards: _shards,
@@ -439,7 +452,8 @@ def top_up(
             of_label = labels[parts[source]] == label
             moved = parts[source][of_label][:count]
             parts[source] = np.setdiff1d(parts[source], moved)
-            parts[target] = np.concatenate([parts[target], moved])
+            with_moved = [parts[target], moved]
+            parts[target] = np.concatenate(with_moved)
             counts[source, label] -= count
             counts[target, label] += count
             moves.append(LabelMove(source, target, label, count))
@@ -462,7 +476,8 @@ def own_test(
     They are drawn with the distribution of its training labels, as many as the test set allows but at most `limit`.
     With `balanced` (PHE-FL, Table IV) they are drawn equally from its labels. Test sets of several clients may overlap.
     """
-    classes = int(max(test_labels.max() + 1, len(train_counts)))
+    test_classes = test_labels.max() + 1
+    classes = int(max(test_classes, len(train_counts)))
     wanted = np.zeros(classes)
     wanted[: len(train_counts)] = train_counts
     if balanced:
@@ -498,15 +513,22 @@ def own_test_of(
     if not balanced:
         taken = take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))
     elif len(theirs):
-        taken = own_test(labels, np.bincount(labels), seed, balanced=True)
+        counts = np.bincount(labels)
+        taken = own_test(labels, counts, seed, balanced=True)
     else:
         return theirs
     return theirs[taken]
 
 
-def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:
+def set_apart(
+    indices: Indices,
+    share: float,
+    seed: int,
+) -> tuple[Indices, Indices]:
     """A random `share` of the samples, rounded to whole samples, and the rest; both ascending. PHE-FL's PTD and ETD."""
-    shuffled = indices[np.random.default_rng(seed).permutation(len(indices))]
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(indices))
+    shuffled = indices[order]
     count = round(share * len(indices))
     apart = np.sort(shuffled[:count])
     rest = np.sort(shuffled[count:])

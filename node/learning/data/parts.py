@@ -121,7 +121,8 @@ def not_finite(x: Array) -> NDArray[np.intp]:
     wrong = np.zeros(len(x), bool)
     for part in parts_of(x).values():
         if part.dtype.kind == "f":
-            finite = np.isfinite(part).reshape(len(x), -1)
+            finite = np.isfinite(part)
+            finite = finite.reshape(len(x), -1)
             wrong |= ~finite.all(axis=1)
     return np.flatnonzero(wrong)
 
@@ -161,9 +162,11 @@ def _of_channels(x: Array) -> tuple[list[float], list[float]]:
     mean = _summed(x, lambda piece: piece) / count
     other_axes = [1] * (x.ndim - 2)
     from_mean = mean.reshape(-1, *other_axes)
-    variance = _summed(x, lambda piece: np.square(piece - from_mean)) / count
-    lowest = x.min(_all_but_channels(x)).astype(np.float64)
-    highest = x.max(_all_but_channels(x)).astype(np.float64)
+    squares = _summed(x, lambda piece: np.square(piece - from_mean))
+    variance = squares / count
+    axes = _all_but_channels(x)
+    lowest = x.min(axes).astype(np.float64)
+    highest = x.max(axes).astype(np.float64)
     largest = np.maximum(-lowest, highest)
     if x.dtype == np.uint8:
         mean = mean / 255

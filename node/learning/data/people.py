@@ -15,7 +15,8 @@ from node.learning.errors import PartitionError
 def first_divided(parts: Sequence[Indices], subjects: Integers) -> int | None:
     """The first person with samples in more than one part, or None. `subjects` (N,): the person of each sample."""
     people_of_parts = [np.unique(subjects[part]) for part in parts]
-    people, counts = np.unique(np.concatenate(people_of_parts), return_counts=True)
+    held = np.concatenate(people_of_parts)
+    people, counts = np.unique(held, return_counts=True)
     divided = people[counts > 1]
     if not len(divided):
         return None
@@ -76,7 +77,8 @@ def join(
     """
     dealt = np.concatenate(parts)
     part_sizes = [len(part) for part in parts]
-    client = np.repeat(np.arange(len(parts)), part_sizes)
+    numbers = np.arange(len(parts))
+    client = np.repeat(numbers, part_sizes)
     people, first, person, sizes = np.unique(
         subjects[dealt],
         return_index=True,
@@ -96,7 +98,10 @@ def join(
             "lower min_samples"
         )
     new_client = moved[person]
-    joined = [dealt[new_client == number] for number in range(len(parts))]
+    joined = []
+    for number in range(len(parts)):
+        of_client = new_client == number
+        joined.append(dealt[of_client])
     return joined, int(np.count_nonzero(moved != homes))
 
 

@@ -25,11 +25,13 @@ SUFFIXES = {
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif"),
     *(".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
-NOTES = {".txt", ".md", ".csv", ".json", ".xml", ".html", ".db", ".ini"}  # suffixes of what lies next to pictures
+# Suffixes of what lies next to pictures.
+NOTES = {".txt", ".md", ".csv", ".json", ".xml", ".html", ".db", ".ini"}
 MOST_PIXELS = 89_000_000  # of a picture, as Pillow's own limit
 MOST_BYTES = 1 << 28  # of a picture's file
 PARTS = ("train", "test")
 GREY = ("1", "L", "LA")  # modes of Pillow
+COLOURED = ("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 
 class _Named(NamedTuple):
@@ -79,10 +81,19 @@ def _read_pictures(
         reason = "it needs two classes and a test part"
     if len(classes) < 2 or strangers or not test_classes:
         raise DataError(f"{path}: pictures must be named train/<class>/<file> and test/<class>/<file>: {reason}")
-    x = decoded(path, [picture.name for picture in pictures], read)
-    y = np.array([classes.index(picture.label) for picture in pictures], dtype=np.int64)
+    names = [picture.name for picture in pictures]
+    x = decoded(path, names, read)
+    numbers = [classes.index(picture.label) for picture in pictures]
+    y = np.array(numbers, dtype=np.int64)
     train = np.array([picture.part == "train" for picture in pictures])
-    return Arrays(x[train], y[train], x[~train], y[~train], label_names=tuple(classes))
+    test = ~train
+    return Arrays(
+        x_train=x[train],
+        y_train=y[train],
+        x_test=x[test],
+        y_test=y[test],
+        label_names=tuple(classes),
+    )
 
 
 def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
@@ -110,18 +121,23 @@ def _sorted_out(path: Path, names: Iterable[str]) -> list[_Named]:
         if suffix not in SUFFIXES:
             raise DataError(f"{path}: {name} is no picture by its suffix; remove or rename it")
         roots.add(folders[:-2])
-        pictures.append(_Named(folders[-2], folders[-1], file, name))
+        label = folders[-1]
+        pictures.append(_Named(folders[-2], label, file, name))
     with_pictures = {picture.label for picture in pictures if picture.part == "train"}
     empty = sorted(classes - with_pictures)
     if empty:
         raise DataError(f"{path}: class {empty[0]!r} has no pictures in train; remove its folder, or fill it")
     if len(roots) > 1:
-        shown = sorted("/".join(root) or "." for root in roots)[:3]
+        named = sorted("/".join(root) or "." for root in roots)
+        shown = named[:3]
         raise DataError(f"{path}: has train or test in {len(roots)} folders ({', '.join(shown)}); name one of them")
     return sorted(pictures)
 
 
-def _folders_and_file(path: Path, name: str) -> tuple[tuple[str, ...], str]:
+def _folders_and_file(
+    path: Path,
+    name: str,
+) -> tuple[tuple[str, ...], str]:
     """The folders and the file in a name, as text in form NFC; of a folder, whose name ends with a slash, no file."""
     try:
         utf_8 = name.encode("utf-8", "surrogateescape").decode()
@@ -162,7 +178,8 @@ def decoded(
     else:
         channels = 1
     height, width = pictures[0].shape[:2]
-    x = np.empty((len(pictures), channels, height, width), np.uint8)
+    shape = (len(pictures), channels, height, width)
+    x = np.empty(shape, np.uint8)
     for index, pixels in enumerate(pictures):
         if pixels.ndim == 3:
             x[index] = pixels.transpose(2, 0, 1)
@@ -222,7 +239,7 @@ def _pixels(image: Image) -> NDArray[np.uint8]:
     if in_16_bits or image.mode.startswith("I;16"):
         in_8_bits = np.asarray(image) / 257
         return np.rint(in_8_bits).astype(np.uint8)
-    if image.mode not in (*GREY, "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"):
+    if image.mode not in (*GREY, *COLOURED):
         raise DataError(f"has pixels of mode {image.mode}, which do not fit into 8 bits; scale them to 0..255")
     if image.mode in GREY:
         mode = "L"

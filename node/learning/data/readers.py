@@ -41,7 +41,8 @@ def _cifar10_format(place: Path) -> Reader | None:
 
 
 def _cifar100_format(place: Path) -> Reader | None:
-    if place.is_file() or (place / formats.CIFAR100_FILES[0]).is_file():
+    training_part = place / formats.CIFAR100_FILES[0]
+    if place.is_file() or training_part.is_file():
         return functools.partial(formats.read_cifar100, place)
     return None
 
@@ -53,7 +54,10 @@ def _emnist_format(split: str, place: Path) -> Reader | None:
     return None
 
 
-def _har_format(place: Path, signals: Sequence[str] = ("total_acc",)) -> Reader | None:
+def _har_format(
+    place: Path,
+    signals: Sequence[str] = ("total_acc",),
+) -> Reader | None:
     if place.is_file():
         return functools.partial(formats.read_npz, place)
     signals_folder = place / "train" / "Inertial Signals"

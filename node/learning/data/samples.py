@@ -33,7 +33,9 @@ def arrays_from(found: Any, source: str) -> Arrays:
             f"{source}: read returned a {type(found).__name__}, not a mapping of arrays or a pair of data sets"
         )
     if "train" not in found:
-        named = {name: _array(values, f"{source}: {name}") for name, values in found.items()}
+        named = {}
+        for name, values in found.items():
+            named[name] = _array(values, f"{source}: {name}")
         return arrays_of(named, source)
     if "test" not in found:
         raise DataError(f"{source}: there is 'train', but no 'test'")
@@ -64,7 +66,8 @@ def _stacked(samples: Any, part: str) -> tuple[Array, Array]:
     if count == 0:
         raise DataError(f"{part} has no samples")
     first, first_target = _sample(samples, 0, part)
-    x = np.empty((count, *first.shape), first.dtype)
+    shape = (count, *first.shape)
+    x = np.empty(shape, first.dtype)
     y = [first_target]
     x[0] = first
     for index in range(1, count):
@@ -74,7 +77,8 @@ def _stacked(samples: Any, part: str) -> tuple[Array, Array]:
                 f"{part}[{index}] is {sample.dtype} {sample.shape}, the first is {first.dtype} {first.shape}; "
                 "all samples must be alike"
             )
-        if target.shape != first_target.shape or target.dtype.kind != first_target.dtype.kind:
+        same_shape = target.shape == first_target.shape
+        if not same_shape or target.dtype.kind != first_target.dtype.kind:
             raise DataError(
                 f"{part}[{index}] has a target {target.dtype} {target.shape}, "
                 f"the first {first_target.dtype} {first_target.shape}; all targets must be alike"
@@ -84,7 +88,11 @@ def _stacked(samples: Any, part: str) -> tuple[Array, Array]:
     return x, np.stack(y)
 
 
-def _sample(samples: Any, index: int, part: str) -> tuple[Array, Array]:
+def _sample(
+    samples: Any,
+    index: int,
+    part: str,
+) -> tuple[Array, Array]:
     """One sample, channels first, and its target."""
     where = f"{part}[{index}]"
     try:
@@ -126,7 +134,8 @@ def _target(value: Any, sample: str) -> Array:
 def _picture(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if values.ndim == 2:
         return values[None]
-    channels_last = values.shape[2] in CHANNELS and values.shape[0] not in CHANNELS
+    first, _, last = values.shape
+    channels_last = last in CHANNELS and first not in CHANNELS
     if channels_last:
         return values.transpose(2, 0, 1)
     return values

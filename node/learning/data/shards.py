@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +20,30 @@ Indices = NDArray[np.int64]
 _HEADER = re.compile(rb"{'descr': '([<>|]\w+)', 'fortran_order': False, 'shape': \((\d+),\), }")
 
 
-def read_indices(path: Path, keys: Sequence[str | None]) -> list[Indices | None]:
+def read_indices(
+    path: Path,
+    keys: Sequence[str | None],
+) -> list[Indices | None]:
     """The sample indices of each key, or None without a key."""
     if not any(keys):
         return [None] * len(keys)
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as archive:
+        with path.open("rb") as file, _mapped(file) as archive:
             indices: list[Indices | None] = []
             for key in keys:
                 if key is None:
                     indices.append(None)
                 else:
-                    indices.append(stored_array(archive, key).astype(np.int64))
+                    array = stored_array(archive, key)
+                    indices.append(array.astype(np.int64))
             return indices
     except (OSError, ValueError, KeyError, struct.error) as error:
         listed = ", ".join(repr(key) for key in keys if key)
         raise DataError(f"{path}: no sample indices {listed}: {error}") from error
+
+
+def _mapped(file: BinaryIO) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def stored_array(archive: mmap.mmap, key: str) -> Array:
@@ -64,4 +73,5 @@ def _array(npy: bytes) -> Array:
     if not npy.startswith(b"\x93NUMPY\x01\x00") or header is None:
         raise ValueError("not an array of one dimension")
     kind = np.dtype(header[1].decode())
-    return np.frombuffer(npy, kind, int(header[2]), start)
+    count = int(header[2])
+    return np.frombuffer(npy, kind, count, start)

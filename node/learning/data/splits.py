@@ -38,9 +38,13 @@ def split(
     return train, test
 
 
-def _by_people(people: NDArray[np.intp], source: str) -> tuple[Indices, Indices]:
+def _by_people(
+    people: NDArray[np.intp],
+    source: str,
+) -> tuple[Indices, Indices]:
     """All rows of four people in five, and those of the others, drawn with a fixed seed."""
-    known = np.random.default_rng(0).permutation(np.unique(people))
+    random = np.random.default_rng(0)
+    known = random.permutation(np.unique(people))
     if len(known) < 2:
         raise DataError(f"{source}: has one person only, who cannot be split; leave data.columns.split out")
     count = max(1, len(known) // APART)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.arrays import Array
+from node.arrays import Array, Floats
 from node.catalogue.datasets import IGNORED, TEST_PARTS, Columns
 from node.learning.data import column_report, csv_files
 from node.learning.data.cells import Problem
@@ -50,17 +50,24 @@ def read_tables(path: Path, columns: Columns | None = None) -> Arrays:
     try:
         table = _table(path, columns)
         target = columns.target or table.target()
-        inputs = columns.inputs or table.inputs({target, columns.subject})
+        others = {target, columns.subject}
+        inputs = columns.inputs or table.inputs(others)
         x = table.samples(inputs)
         y, label_names = table.targets(target, columns.task)
         people = None
-        people = None
         if columns.subject is not None:
-            _, people = np.unique(table.values(columns.subject), return_inverse=True)
+            named = table.values(columns.subject)
+            _, people = np.unique(named, return_inverse=True)
         report = column_report.report(table, columns, target, inputs, y, label_names)
     except (pyarrow.ArrowException, UnicodeError) as error:
         raise DataError(f"{path}: {error}") from error
-    train, test = split(len(y), table.count, columns.split, people, str(path))
+    train, test = split(
+        rows=len(y),
+        first_part=table.count,
+        how=columns.split,
+        people=people,
+        source=str(path),
+    )
     x_train = x[train]
     y_train = y[train]
     x_test = x[test]
@@ -108,9 +115,18 @@ def _table(path: Path, columns: Columns) -> _Table:
     joined.validate(full=True)  # a broken file may point anywhere
     contents = [rows.content for rows in files]
     texts = () if columns.subject is None else (columns.subject,)
-    data, problems = typed(joined, decimal_commas=_may_have_decimal_commas(contents), as_they_are=texts)
+    decimal_commas = _may_have_decimal_commas(contents)
+    data, problems = typed(joined, decimal_commas=decimal_commas, as_they_are=texts)
     classes = _classes(path, first_part.schema)
-    return _Table(path, data, len(first_part), classes, problems, _starts(files), contents)
+    return _Table(
+        path=path,
+        data=data,
+        count=len(first_part),
+        classes=classes,
+        problems=problems,
+        starts=_starts(files),
+        contents=contents,
+    )
 
 
 def _may_have_decimal_commas(contents: Sequence[CsvText | None]) -> bool:
@@ -143,8 +159,10 @@ def _files(path: Path, chosen: str | None) -> list[list[Path]]:
         place = PurePosixPath(name)
         if place.suffix not in SUFFIXES or _is_hidden_or_cached(place):
             continue
-        by_part.setdefault(_part_of(name), []).append(path / name)
-    if not by_part or (len(by_part) > 1 and "train" not in by_part):
+        of_part = by_part.setdefault(_part_of(name), [])
+        of_part.append(path / name)
+    one_part = len(by_part) == 1
+    if not one_part and "train" not in by_part:
         raise DataError(f"{path}: needs one table, or train and test in the names of its files ({', '.join(SUFFIXES)})")
     if chosen is None:
         test = [part for part in TEST_PARTS if part in by_part][:1]
@@ -208,12 +226,16 @@ def _read(file: Path) -> _Rows:
     raise DataError(f"{file}: is no table by its suffix; take a file with {', '.join(SUFFIXES)}")
 
 
-def _classes(path: Path, schema: Any) -> dict[str, tuple[str, ...]]:
+def _classes(
+    path: Path,
+    schema: Any,
+) -> dict[str, tuple[str, ...]]:
     """The names of the classes of each column of class labels, as `datasets` stores them."""
     try:
         metadata = schema.metadata or {}
         stored = json.loads(metadata.get(b"huggingface", b"{}"))
-        features = stored.get("info", {}).get("features", {})
+        info = stored.get("info", {})
+        features = info.get("features", {})
         classes = {}
         for name, feature in features.items():
             if feature.get("_type") == "ClassLabel":
@@ -247,7 +269,8 @@ class _Table:
             row = f"row {index + 1}"
         else:
             row = f"row {index - self.count + 1} of test"
-        file = int(np.searchsorted(self.starts, index, side="right")) - 1
+        files_up_to_row = np.searchsorted(self.starts, index, side="right")
+        file = int(files_up_to_row) - 1
         content = self.contents[file]
         if content is None:
             return row
@@ -302,7 +325,12 @@ class _Table:
         if name in self.problems or name in self.classes:
             return None
         column = self.data.column(name)
-        return not_an_input(name, column, lambda: self.values(name), self.starts)
+        return not_an_input(
+            name,
+            column,
+            values=lambda: self.values(name),
+            starts=self.starts,
+        )
 
     def values(self, name: str) -> Array:
         """A column of numbers, texts or files in bytes (N,), or of lists (N, ...). DataError if a value is missing."""
@@ -321,7 +349,8 @@ class _Table:
                 values_of_row = math.prod(shape[1:])
                 row = int(np.argmax(is_missing)) // values_of_row
                 raise self.error(f"{self.row(row)} has no value in column {name!r}; fill it in, or leave the row out")
-            if types.is_dictionary(values.type) or not hasattr(values.type, "value_type"):
+            has_elements = hasattr(values.type, "value_type")
+            if types.is_dictionary(values.type) or not has_elements:
                 flat = np.asarray(values.to_numpy(zero_copy_only=False))
                 array = flat.reshape(shape)
                 self._refuse_nan(name, array)
@@ -381,9 +410,8 @@ class _Table:
         """Numbers (N,) in single precision. DataError if it cannot distinguish most of them, such as seconds since
         1970."""
         single = single_precision(values, f"{self.path}: column {name!r}")
-        finite = single[np.isfinite(single)].astype(np.float64)
-        close = finite.size > 0 and np.ptp(finite) < CLOSE * np.abs(finite).max()
-        if close:
+        finite = single[np.isfinite(single)]
+        if finite.size and _are_close(finite.astype(np.float64)):
             different = len(np.unique(values))
             distinguished = len(np.unique(single))
             if different > 1 and 2 * distinguished <= different:
@@ -427,11 +455,21 @@ class _Table:
         remedy: str,
     ) -> tuple[Array, NDArray[np.intp]]:
         """The different values of a column in order, and the number of each row's value among them."""
-        can_be_numbered = values.ndim == 1 and (values.dtype.kind in "biuf" or isinstance(values[0], str))
-        if not can_be_numbered:
+        if values.ndim > 1 or not _are_plain(values):
             kind = self.data.schema.field(name).type
             raise self.error(f"column {name!r} is {kind}, and not numbers, texts or truth values; {remedy}")
         known, places = np.unique(values, return_inverse=True)
         if len(known) > MOST_VALUES:
             raise self.error(f"column {name!r} has {len(known)} different values; {remedy}")
         return known, places
+
+
+def _are_close(numbers: Floats) -> bool:
+    """Whether single precision may not distinguish the numbers."""
+    largest = np.abs(numbers).max()
+    return bool(np.ptp(numbers) < CLOSE * largest)
+
+
+def _are_plain(values: Array) -> bool:
+    """Whether values (N,) are numbers, truth values or texts."""
+    return values.dtype.kind in "biuf" or isinstance(values[0], str)

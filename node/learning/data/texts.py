@@ -29,9 +29,14 @@ LEFT_BY_SYSTEMS = {".db", ".ini"}  # suffixes: Thumbs.db, desktop.ini
 
 def _is_stray(file: PurePosixPath) -> bool:
     """Whether a file is hidden, of a tool or system, or about the folder (README.md next to the authors)."""
-    hidden = any(part.startswith(".") or part in TOOLS for part in file.parts)
-    about = len(file.parts) == 1 and file.stem.lower() in ABOUT
+    hidden = any(map(_is_hidden, file.parts))
+    in_folder_itself = len(file.parts) == 1
+    about = in_folder_itself and file.stem.lower() in ABOUT
     return hidden or about or file.suffix.lower() in LEFT_BY_SYSTEMS
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") or part in TOOLS
 
 
 def read_texts(path: Path) -> Arrays:
@@ -39,7 +44,10 @@ def read_texts(path: Path) -> Arrays:
     Authors are numbered in order of their names. What is no text of an author by its name (`_is_stray`) is left out."""
     if path.is_file():
         raise DataError(f"{path}: is a file; write a folder with a file or a folder of files for each author")
-    names = sorted(name for name in below(path) if not _is_stray(PurePosixPath(name)))
+    names = []
+    for name in sorted(below(path)):
+        if not _is_stray(PurePosixPath(name)):
+            names.append(name)
     files = [name for name in names if (path / name).is_file()]
     size = sum((path / name).stat().st_size for name in files)
     refuse_large(path, EXPANSION * size)
@@ -48,12 +56,15 @@ def read_texts(path: Path) -> Arrays:
         content = read_text(path / name)
         if "\0" in content:
             raise DataError(f"{path / name}: holds the character NUL, as binary files do; leave it out")
-        codes = np.frombuffer(content.encode("utf-32-le"), np.dtype("<u4"))
+        utf_32 = content.encode("utf-32-le")
+        codes = np.frombuffer(utf_32, np.dtype("<u4"))
         author = name.partition("/")[0]
         parts.setdefault(author, []).append(codes)
     if not parts:
         raise DataError(f"{path}: has no texts; write a file or a folder of files for each author")
-    texts = {author: np.concatenate(of_author) for author, of_author in parts.items()}
+    texts = {}
+    for author, of_author in parts.items():
+        texts[author] = np.concatenate(of_author)
     characters = [np.unique(text) for text in texts.values()]
     alphabet = np.unique(np.concatenate(characters))
     train = []
@@ -65,11 +76,14 @@ def read_texts(path: Path) -> Arrays:
         used = text[: count * WINDOW + 1]
         tokens = np.searchsorted(alphabet, used).astype(TOKEN)
         x = tokens[:-1].reshape(-1, WINDOW)
-        y = tokens[1:].reshape(-1, WINDOW).astype(np.int64)
+        next_tokens = tokens[1:].astype(np.int64)
+        y = next_tokens.reshape(-1, WINDOW)
         subjects = np.full(count, number)
         cut = count - max(1, count // TEST)
-        train.append(_Windows(x[:cut], y[:cut], subjects[:cut]))
-        test.append(_Windows(x[cut:], y[cut:], subjects[cut:]))
+        of_train = _Windows(x[:cut], y[:cut], subjects[:cut])
+        of_test = _Windows(x[cut:], y[cut:], subjects[cut:])
+        train.append(of_train)
+        test.append(of_test)
     of_train = _concatenated(train)
     of_test = _concatenated(test)
     return Arrays(

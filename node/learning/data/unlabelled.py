@@ -24,7 +24,8 @@ def without_unlabelled(arrays: Arrays, source: str) -> tuple[Arrays, int]:
             raise DataError(f"{source}: all labels of the {part} part are {IGNORED}, so none of them counts")
     if train.all() and test.all():
         return arrays, 0
-    left_out = int((~train).sum()) + int((~test).sum())
+    left_out = int((~train).sum())
+    left_out += int((~test).sum())
     subjects = None
     if arrays.subjects is not None:
         subjects = arrays.subjects[train]

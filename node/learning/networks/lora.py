@@ -42,7 +42,10 @@ def adapt(
     layers = _linear_layers(model)
     chosen: dict[str, nn.Linear] = {}
     for target in targets:
-        of_target = {name: layer for name, layer in layers.items() if f".{name}".endswith(f".{target}")}
+        of_target = {}
+        for name, layer in layers.items():
+            if f".{name}".endswith(f".{target}"):
+                of_target[name] = layer
         if not of_target:
             own_names = dict.fromkeys(name.rpartition(".")[2] for name in layers)
             known = ", ".join(own_names) or "none"
@@ -53,7 +56,8 @@ def adapt(
         full = min(layer.in_features, layer.out_features)
         if rank > full:
             raise ModelError(f"lora: rank: {rank} is more than the rank of {own}, {full}: lower it, or leave out {own}")
-        setattr(model.get_submodule(parent), own, Adapted(layer, rank, alpha))
+        adapted = Adapted(layer, rank, alpha)
+        setattr(model.get_submodule(parent), own, adapted)
 
 
 def _linear_layers(model: nn.Module) -> dict[str, nn.Linear]:

@@ -39,17 +39,22 @@ class Block(nn.Module):
         q = self._of_heads(self.query(x))
         k = self._of_heads(self.key(x))
         v = self._of_heads(self.value(x))
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(width / self.heads)
-        attention = scores.masked_fill(later, -math.inf).softmax(-1)
+        all_pairs = torch.ones(length, length, dtype=torch.bool, device=x.device)
+        later = all_pairs.triu(1)
+        scale = math.sqrt(width / self.heads)
+        scores = q @ k.transpose(-2, -1) / scale
+        attention = scores.masked_fill(later, -math.inf)
+        attention = attention.softmax(-1)
         of_heads = (attention @ v).transpose(1, 2)
-        output: Tensor = self.output(of_heads.reshape(count, length, width))
+        joined = of_heads.reshape(count, length, width)
+        output: Tensor = self.output(joined)
         return output
 
     def _of_heads(self, x: Tensor) -> Tensor:
         """(N, T, width) to (N, heads, T, width / heads)."""
         count, length, _ = x.shape
-        return x.reshape(count, length, self.heads, -1).transpose(1, 2)
+        of_heads = x.reshape(count, length, self.heads, -1)
+        return of_heads.transpose(1, 2)
 
 
 class Extractor(nn.Module):
@@ -61,7 +66,9 @@ class Extractor(nn.Module):
         self.places = nn.Embedding(length, params.width)
         for embedding in (self.tokens, self.places):
             nn.init.normal_(embedding.weight, std=0.02)
-        blocks = [Block(params.width, params.heads) for _ in range(params.layers)]
+        blocks = []
+        for _ in range(params.layers):
+            blocks.append(Block(params.width, params.heads))
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(params.width)
 

@@ -44,7 +44,8 @@ def torchvision_network(
 ) -> tuple[nn.Module, nn.Module]:
     """One of torchvision's networks without its last layer, for pictures scaled to ``image_size``, and a linear
     classifier. ViT-Tiny is torchvision's vision transformer of 12 layers, 3 heads and 192 features."""
-    extractor = nn.Sequential(Scaled(params.image_size), _backbone(params))
+    scaled = Scaled(params.image_size)
+    extractor = nn.Sequential(scaled, _backbone(params))
     features = BACKBONES[params.architecture].features
     return extractor, nn.Linear(features, classes)
 
@@ -70,7 +71,8 @@ def _backbone(params: Torchvision) -> nn.Module:
         options = {"aux_logits": False, "init_weights": True}
     else:
         options = {}
-    make = getattr(models, name.replace("-", "_").replace(".", "_"))
+    function = name.replace("-", "_").replace(".", "_")
+    make = getattr(models, function)
     network = make(weights=None, **options)
     if hasattr(network, "fc"):
         network.fc = nn.Identity()
@@ -81,7 +83,11 @@ def _backbone(params: Torchvision) -> nn.Module:
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The modules without submodules."""
-    return [layer for layer in module.modules() if not list(layer.children())]
+    layers = []
+    for layer in module.modules():
+        if not list(layer.children()):
+            layers.append(layer)
+    return layers
 
 
 def layer_outputs(
@@ -92,7 +98,11 @@ def layer_outputs(
     sample may lie on another device than the module."""
     called: list[tuple[nn.Module, int]] = []
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def note(
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor,
+    ) -> None:
         called.append((layer, output[0].numel()))
 
     hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
@@ -179,7 +189,8 @@ def saved_values(module: nn.Module, samples: Any, count: int) -> int:
     """The float32 numbers that a forward pass of training keeps for the backward pass of one of ``count`` samples,
     without the module's own."""
     own = set()
-    for tensor in (*module.parameters(), *module.buffers()):
+    tensors = [*module.parameters(), *module.buffers()]
+    for tensor in tensors:
         own.add(tensor.untyped_storage().data_ptr())
     kept: dict[int, torch.UntypedStorage] = {}
 

@@ -80,7 +80,8 @@ class HostsDriver:
     @property
     def hosts(self) -> list[str]:
         """The hosts on which nodes run."""
-        return sorted({node.host for node in self._plan.nodes})
+        names = {node.host for node in self._plan.nodes}
+        return sorted(names)
 
     async def open(self) -> None:
         """Copy what its nodes need to each host, and open it."""
@@ -107,8 +108,10 @@ class HostsDriver:
         agents = self._agents
         directory = self._directory
         await self.flush()
-        checkpoints = [directory.checkpoints_of(node) for node in self._on(host)]
-        files = await asyncio.to_thread(_files, [directory.plugins, *checkpoints])
+        folders = [directory.plugins]
+        for node in self._on(host):
+            folders.append(directory.checkpoints_of(node))
+        files = await asyncio.to_thread(_files, folders)
         for file in [directory.shards, *files]:
             place = file.relative_to(directory.path)
             await send_file(agents, host, file, place)
@@ -141,11 +144,16 @@ class HostsDriver:
         """Whether a host is available and open."""
         return host in self._relays and host not in self._outages
 
+    @property
+    def _available(self) -> list[str]:
+        return [host for host in self.hosts if self.has(host)]
+
     async def ready(self, node: str) -> str | None:
         """Wait until a node of a lost host can start on any host. Returns why it cannot, or None if it can."""
         may_move = self._plan.restart == "on-failure"
         while True:
-            outage = self._outages.get(self.homes[node])
+            host = self.homes[node]
+            outage = self._outages.get(host)
             if outage is None:
                 async with self._moving:
                     if self.homes[node] not in self._outages:
@@ -174,8 +182,13 @@ class HostsDriver:
             is_present = self._outages.get(outage.host) is outage
             if not is_present or outage.opening or not waiting:
                 return
-            available = {host for host in self.hosts if self.has(host)}
-            decision = moves(self._plan, self.homes, waiting, available, self.between)
+            decision = moves(
+                self._plan,
+                self.homes,
+                waiting,
+                set(self._available),
+                self.between,
+            )
             outage.stuck |= decision.staying
             for node, reason in decision.staying.items():
                 staying = NodeMove(node, outage.host, None, reason)
@@ -196,7 +209,8 @@ class HostsDriver:
         file = checkpoint_path(folder, node)
         if not file.exists():
             return None
-        age = time.time() - file.stat().st_mtime
+        written = file.stat().st_mtime
+        age = time.time() - written
         place = file.relative_to(self._directory.path)
         try:
             await send_file(self._agents, host, file, place)
@@ -228,22 +242,25 @@ class HostsDriver:
         with contextlib.suppress(LostError):  # what a lost host has is removed when its agent restarts
             assignment = self._directory.nodes / f"{node}.json"
             place = assignment.relative_to(self._directory.path)
-            await self._agents.call(self.homes[node], HostFiles.remove, place)
+            host = self.homes[node]
+            await self._agents.call(host, HostFiles.remove, place)
 
     async def kill(self, node: str) -> None:
-        await self._agents.call(self.homes[node], Driver.kill, node)
+        host = self.homes[node]
+        await self._agents.call(host, Driver.kill, node)
 
     async def pause(self, node: str) -> None:
-        await self._agents.call(self.homes[node], CanPause.pause, node)
+        host = self.homes[node]
+        await self._agents.call(host, CanPause.pause, node)
 
     async def resume(self, node: str) -> None:
-        await self._agents.call(self.homes[node], CanPause.resume, node)
+        host = self.homes[node]
+        await self._agents.call(host, CanPause.resume, node)
 
     async def sense(self) -> None:
         """Read the sensors of each host. A host has no readings if its agent does not answer."""
         self._sensing = True
-        available = [host for host in self.hosts if self.has(host)]
-        await together(self._sense(host) for host in available)
+        await together(self._sense(host) for host in self._available)
 
     async def _sense(self, host: str) -> None:
         # The reason is in the agent's log, or in the news that the host is lost.
@@ -260,8 +277,9 @@ class HostsDriver:
     async def close(self) -> None:
         """End the nodes and the links of each host. The last output of the nodes arrives before."""
         await self._reopening.cancel()
+        opened = [host for host in self._relays if self.has(host)]
         try:
-            await together(self._finish(host) for host in self._relays if self.has(host))
+            await together(self._finish(host) for host in opened)
         finally:
             for relay in self._relays.values():
                 await relay.close()
@@ -278,25 +296,36 @@ class HostsDriver:
     def hear(self, host: str, event: Message) -> None:
         """An event of an agent, see `orchestrator.agent.worker`."""
         match event:
-            case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
-                out_of_memory = event.get("out_of_memory") is True
+            case {
+                "name": "exit",
+                "node": str(node),
+                "pid": int(pid),
+                "code": int(code),
+            }:
                 handle = NodeHandle(pid, host)
-                self._handle_exit(host, Exit(node, handle, code, out_of_memory))
+                out_of_memory = event.get("out_of_memory") is True
+                end = Exit(node, handle, code, out_of_memory)
+                self._handle_exit(host, end)
             case {"name": "log", "log": str(log), "data": bytes(data)}:
                 name = log if log in self._logs else f"{host}.{log}"
                 file_name = Path(name).name  # without folders
                 path = self._directory.logs / f"{file_name}.log"
                 self._writer.add(_append, path, data)
-            case {"name": "checkpoint", "node": str(node), "data": bytes(data)} if self.homes.get(node) == host:
-                folder = self._directory.checkpoints_of(node)
-                path = checkpoint_path(folder, node)
-                self._writer.add(_keep, path, data, event["first"], event["last"])
+            case {"name": "checkpoint", "node": str(node), "data": bytes(data)}:
+                if self.homes.get(node) == host:
+                    folder = self._directory.checkpoints_of(node)
+                    path = checkpoint_path(folder, node)
+                    first = event["first"]
+                    last = event["last"]
+                    self._writer.add(_keep, path, data, first, last)
             case {"name": "relay", "connection": int(connection)}:
-                self._relays[host].take(connection, event["data"])
+                relay = self._relays[host]
+                relay.take(connection, event["data"])
             case {"name": "sensors", "readings": list(rows)}:
                 received = from_plain(dict[str, list[Reading]], {"readings": rows})
                 readings = received["readings"]
-                self._sensors[host].update(reading[:3] for reading in readings)
+                sensors = [reading[:3] for reading in readings]
+                self._sensors[host].update(sensors)
                 self.news.put_nowait(HostReadings(host, readings))
             case {"name": "broken", "error": str(error)}:
                 self._agents.lose(host, error)
@@ -306,12 +335,16 @@ class HostsDriver:
         lease."""
         if host not in self._relays:
             return
-        sensors = sorted(self._sensors.pop(host, ()))
-        ended = [Reading(*sensor, None, f"the host is lost: {reason}") for sensor in sensors]
-        self.news.put_nowait(HostReadings(host, ended, silent))
-        self.news.put_nowait(HostChange(host, "lost", reason))
+        error = f"the host is lost: {reason}"
+        sensors = self._sensors.pop(host, set())
+        ended = [Reading(*sensor, None, error) for sensor in sorted(sensors)]
+        readings = HostReadings(host, ended, silent)
+        self.news.put_nowait(readings)
+        change = HostChange(host, "lost", reason)
+        self.news.put_nowait(change)
         now = asyncio.get_running_loop().time()
-        self._outages.setdefault(host, HostOutage(host, now, reason))
+        outage = HostOutage(host, now, reason)
+        self._outages.setdefault(host, outage)
         running = self._running.pop(host, {})
         for node, handle in running.items():
             killed = Exit(node, handle, -signal.SIGKILL)
@@ -364,9 +397,12 @@ def _keep(
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     _append(part, data, first=first)
-    if last and path.exists() and filecmp.cmp(part, path, shallow=False):
+    if not last:
+        return
+    is_same = path.exists() and filecmp.cmp(part, path, shallow=False)
+    if is_same:
         part.unlink()
-    elif last:
+    else:
         part.replace(path)
 
 

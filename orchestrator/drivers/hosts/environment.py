@@ -35,7 +35,8 @@ from orchestrator.record.directory import RunDirectory
 LAST_PORT = 65535
 
 
-Start = Callable[[Sequence[HostFacts], Settings, AsyncExitStack], Awaitable[Coroutine[Any, Any, str]]]
+Ending = Coroutine[Any, Any, str]
+Start = Callable[[Sequence[HostFacts], Settings, AsyncExitStack], Awaitable[Ending]]
 """Starts an agent on each host for one run. The stack ends them. The coroutine that it returns waits until agents have
 ended or cannot start, and returns the reason."""
 
@@ -146,8 +147,12 @@ async def connected(
 ) -> Environment:
     """Open each host. ``port`` and ``key``: of the trunk."""
     await driver.open()
-    hellos = {host: agents.hello(host) for host in driver.hosts}
-    mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
+    hellos = {}
+    mtus = {}
+    for host in driver.hosts:
+        hello = agents.hello(host)
+        hellos[host] = hello
+        mtus[host] = int(hello["mtu"])
     mtu = MTU
     if len(mtus) > 1:
         smallest = min(mtus.values())
@@ -190,7 +195,8 @@ def setup_of(
     largest packet of a node. There is no trunk if the plan has one host."""
     trunk = None
     if len(plan.hosts) > 1:
-        (address,) = [planned.address for planned in plan.hosts if planned.name == host]
+        addresses_of_hosts = {planned.name: planned.address for planned in plan.hosts}
+        address = addresses_of_hosts[host]
         others = remotes(plan, homes, host)
         trunk = Trunk(address, id_of(run), others, mtu, port, key)
     nodes = plan.nodes_on(host)

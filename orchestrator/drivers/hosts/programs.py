@@ -36,24 +36,30 @@ class HostsProgramsDriver(HostsDriver):
         self.note(*quota_notes(plan))
 
     async def _prepare(self) -> None:
-        await asyncio.to_thread(pack, Path(self._plan.folder), self._archive)
+        folder = Path(self._plan.folder)
+        await asyncio.to_thread(pack, folder, self._archive)
 
     async def _send_files(self, host: str) -> None:
-        await send_file(self._agents, host, self._archive, Path(SCENARIO))
+        place = Path(SCENARIO)
+        await send_file(self._agents, host, self._archive, place)
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
+        host = self.homes[program.node]
         place = log.relative_to(self._directory.path)
-        await self._agents.call(self.homes[program.node], RunsPrograms.run, program, place)
+        await self._agents.call(host, RunsPrograms.run, program, place)
 
     async def signal(self, program: ProgramPlan, number: int) -> None:
-        await self._agents.call(self.homes[program.node], RunsPrograms.signal, program, number)
+        host = self.homes[program.node]
+        await self._agents.call(host, RunsPrograms.signal, program, number)
 
     async def release(self, node: str, code: int = 0) -> None:
-        await self._agents.call(self.homes[node], RunsPrograms.release, node, code)
+        host = self.homes[node]
+        await self._agents.call(host, RunsPrograms.release, node, code)
 
     async def listening_on(self, node: NodeHandle, port: int) -> list[str]:
-        with contextlib.suppress(DriverError):  # its host is lost or slow: the next call asks again
-            return await self._agents.call(node.host, RunsPrograms.listening_on, node, port)
+        host = node.host
+        with contextlib.suppress(DriverError):  # it is lost or slow: the next call asks again
+            return await self._agents.call(host, RunsPrograms.listening_on, node, port)
         return []
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> dict[str, ProcessUsage]:
@@ -67,17 +73,19 @@ class HostsProgramsDriver(HostsDriver):
                 usage = await self._agents.call(host, RunsPrograms.usage, own)
                 usages.update(usage)
 
-        await asyncio.gather(*(read(host, own) for host, own in by_host.items()))
+        calls = [read(host, own) for host, own in by_host.items()]
+        await asyncio.gather(*calls)
         return usages
 
     def hear(self, host: str, event: Message) -> None:
         match event:
-            case {"name": "program", "label": str(label), "code": int(code)} if label in self._programs:
-                program = self._programs[label]
-                lack = event.get("out_of_memory") is True
-                if self.homes[program.node] == host:
-                    end = ProgramEnd(program, code, lack)
-                    self._writer.then(self.ends.put_nowait, end)
+            case {"name": "program", "label": str(label), "code": int(code)}:
+                program = self._programs.get(label)
+                if program is None or self.homes[program.node] != host:
+                    return
+                out_of_memory = event.get("out_of_memory") is True
+                end = ProgramEnd(program, code, out_of_memory)
+                self._writer.then(self.ends.put_nowait, end)
             case _:
                 super().hear(host, event)
 

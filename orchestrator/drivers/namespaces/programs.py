@@ -59,7 +59,12 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         pipe.start()
 
     async def signal(self, program: ProgramPlan, number: int) -> None:
-        await self._order("signal", program.node, program=program.label, number=number)
+        await self._order(
+            "signal",
+            program.node,
+            program=program.label,
+            number=number,
+        )
 
     async def release(self, node: str, code: int = 0) -> None:
         await self._order("release", node, code=code)
@@ -98,10 +103,12 @@ class HoldersDriver(NodesHere, NamespacesDriver):
             program = self._programs[label]
             code = event["code"]
             out_of_memory = self._out_of_memory(program.node, code)
-            self.ends.put_nowait(ProgramEnd(program, code, out_of_memory))
+            end = ProgramEnd(program, code, out_of_memory)
+            self.ends.put_nowait(end)
             return
         super()._handle_event(event)
         if event["event"] == "exit":
             for label, pipe in self._pipes.items():
-                if self._programs[label].node == event["node"]:
+                program = self._programs[label]
+                if program.node == event["node"]:
                     pipe.close()

@@ -90,7 +90,9 @@ class Batches:
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work:
         step = fn.fn if isinstance(fn, Seeded) else fn
         learner = getattr(step, "__self__", None)
-        if not isinstance(learner, Learner) or step.__name__ != Learner.train.__name__:
+        if not isinstance(learner, Learner):
+            return self._pool.submit(fn, *args)
+        if step.__name__ != Learner.train.__name__:
             return self._pool.submit(fn, *args)
         training = Training(*args)
         key = form(learner, training)

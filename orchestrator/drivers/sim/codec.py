@@ -34,8 +34,10 @@ _REMEMBERED = 64  # constants
 _ALIGNMENT = 64
 _SIZE = 8  # bytes of an offset or a length
 
-Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape of each array
-_Place = tuple[str, np.dtype[Any], tuple[int, ...], int]  # the same, and the offset
+Shape = tuple[int, ...]
+Layout = tuple[tuple[str, str, Shape], ...]  # name, dtype and shape of each array
+Arrays = Mapping[str, NDArray[Any]]
+_Place = tuple[str, np.dtype[Any], Shape, int]  # the same, and the offset
 
 
 class CannotCrossError(TypeError):
@@ -86,7 +88,8 @@ class _Writer:
             return [self._prepared(item) for item in value]
         if not isinstance(value, dict) or not value:
             return value
-        if all(isinstance(item, np.ndarray) for item in value.values()):
+        items = value.values()
+        if all(isinstance(item, np.ndarray) for item in items):
             places = self._place_all(value)
             return msgpack.ExtType(_ARRAYS, places)
         return value
@@ -99,7 +102,8 @@ class _Writer:
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
-            return self._record(type(value), value._asdict())
+            values = value._asdict()
+            return self._record(type(value), values)
         if isinstance(value, tuple):
             items = self.pack(list(value))
             return msgpack.ExtType(_TUPLE, items)
@@ -107,7 +111,8 @@ class _Writer:
             constant = _constant(value)
             if constant is not None:
                 return msgpack.ExtType(_CONSTANT, constant)
-            return self._record(type(value), _values_of(value))
+            values = _values_of(value)
+            return self._record(type(value), values)
         if isinstance(value, FunctionType):
             name = self.pack(_name(value))
             return msgpack.ExtType(_FUNCTION, name)
@@ -115,20 +120,27 @@ class _Writer:
         raise CannotCrossError(f"a {kind} cannot be sent to a worker")
 
     def _record(self, kind: type, values: Mapping[str, Any]) -> msgpack.ExtType:
-        content = {name: self._prepared(value) for name, value in values.items()}
-        record = self.pack([*_name(kind), content])
+        content = {}
+        for name, value in values.items():
+            content[name] = self._prepared(value)
+        module, kind_name = _name(kind)
+        record = self.pack([module, kind_name, content])
         return msgpack.ExtType(_RECORD, record)
 
-    def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
-        layout = tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())
-        packed, places, size = _placed(layout)
-        if any(isinstance(array, np.ma.MaskedArray) for array in arrays.values()):
-            raise CannotCrossError("a masked array cannot be sent to a worker")
+    def _place_all(self, arrays: Arrays) -> bytes:
+        layout = []
+        for name, array in arrays.items():
+            layout.append((name, array.dtype.str, array.shape))
+        packed, places, size = _placed(tuple(layout))
+        for array in arrays.values():
+            if isinstance(array, np.ma.MaskedArray):
+                raise CannotCrossError("a masked array cannot be sent to a worker")
         start = self.used
         self.used += size
         self.check(self.used)
-        for array, (_, dtype, shape, offset) in zip(arrays.values(), places, strict=True):
+        for array, place in zip(arrays.values(), places, strict=True):
             if array.size:
+                _, dtype, shape, offset = place
                 flat = np.frombuffer(self._memory, dtype, array.size, start + offset)
                 flat.reshape(shape)[...] = array
         return start.to_bytes(_SIZE, "big") + packed
@@ -201,8 +213,10 @@ def _placed(layout: Layout) -> tuple[bytes, list[_Place], int]:
 
 @functools.lru_cache(maxsize=256)
 def _layout(packed: bytes) -> Layout:
-    arrays = msgpack.unpackb(packed)
-    return tuple((name, code, tuple(shape)) for name, code, shape in arrays)
+    layout = []
+    for name, code, shape in msgpack.unpackb(packed):
+        layout.append((name, code, tuple(shape)))
+    return tuple(layout)
 
 
 _constants: dict[int, tuple[Any, bytes]] = {}  # by identity: equal ones may differ in type, as 1 and 1.0
@@ -221,7 +235,8 @@ def _constant(value: Any) -> bytes | None:
     values = _values_of(value)
     if not all(type(item) in _PLAIN for item in values.values()):
         return None
-    packed: bytes = msgpack.packb([*_name(kind), values])
+    module, name = _name(kind)
+    packed: bytes = msgpack.packb([module, name, values])
     if len(_constants) >= _REMEMBERED:
         _constants.clear()
     _constants[id(value)] = value, packed  # the value stays alive, so that no other gets its identity

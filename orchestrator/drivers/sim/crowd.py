@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,8 @@ class Crowd:
         self._passed = 0.0  # s of training before that, in a run that is continued
         self._kept = checkpoint_path(template.checkpoint_directory, template.node)
         self._restore(kept)
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = loop.create_future()
         self.reporter: MemoryReporter | None = None  # of the node ``population``
         self._role: Role | None = None
         self._transport: MemoryTransport | None = None
@@ -138,7 +140,12 @@ class Crowd:
 
     def transport(self, assignment: Assignment) -> MemoryTransport:
         """A transport for the cloud. Its peers are the clients that take part."""
-        return CloudTransport(self._network, assignment, self.answered, self.lost)
+        return CloudTransport(
+            self._network,
+            assignment,
+            self.answered,
+            self.lost,
+        )
 
     def serve(self, role: Role, transport: MemoryTransport) -> None:
         """Select the clients of this role of the cloud from now on. Those of an earlier incarnation are released."""
@@ -166,14 +173,19 @@ class Crowd:
         latest = self._now()  # when a client took part
         while True:
             self._changed.clear()
-            over = [part for part in self._parts.values() if part.over]
-            await self._end(over)
-            ended = [part for part in self._parts.values() if part.ended and part.outcome is not None]
-            self._record(ended)
-            busy = len([part for part in self._parts.values() if not part.over])
-            places = 0 if self.stopped else self._population.asked - busy
+            await self._end_those_over()
+            decided = []
+            for part in self._parts.values():
+                if part.ended and part.outcome is not None:
+                    decided.append(part)
+            self._record(decided)
+            busy = [part for part in self._parts.values() if not part.over]
+            places = 0
+            if not self.stopped:
+                places = self._population.asked - len(busy)
             free = self._free(self._there())
-            count = min(places, int(np.count_nonzero(free)))
+            available = int(np.count_nonzero(free))
+            count = min(places, available)
             if count > 0:
                 return count
             if busy:
@@ -287,9 +299,15 @@ class Crowd:
         name = client_name(client)
         now = self._now()
         assert self._transport is not None
-        link = population.links[int(population.link_numbers[client])]
-        crossings = population.crossings(name)
-        self._fabric.admit(name, self._cloud, link, crossings, population.seed, round)
+        link_number = int(population.link_numbers[client])
+        self._fabric.admit(
+            name,
+            self._cloud,
+            population.links[link_number],
+            population.crossings(name),
+            population.seed,
+            round,
+        )
         self._transport.admit(name)
         speed = float(population.speeds[client])
         assignment = replace(
@@ -298,7 +316,8 @@ class Crowd:
             index=client + 1,
             hardware=Hardware(speed=speed),
         )
-        transport = self._network.transport(name, [self._cloud], timeouts=assignment.timeouts)
+        timeouts = assignment.timeouts
+        transport = self._network.transport(name, [self._cloud], timeouts=timeouts)
         part = Participation(client, name, round, now, transport)
         role_of = load_role(assignment)
         checkpoint = checkpoint_path(assignment.checkpoint_directory, name)
@@ -312,12 +331,14 @@ class Crowd:
             restored=load(checkpoint, assignment.stop.rounds),
         )
         role.lasting = False
-        part.task = asyncio.create_task(role.perform(), name=name)
-        part.task.add_done_callback(lambda task: self._ended(name, task))
+        performance = role.perform()
+        part.task = asyncio.create_task(performance, name=name)
+        part.task.add_done_callback(partial(self._ended, name))
         until = population.availability.until(client, now)
         if until < float("inf"):
             loop = asyncio.get_running_loop()
-            part.leaving = loop.call_later(until - now, self._leave, part)
+            stay = until - now
+            part.leaving = loop.call_later(stay, self._leave, part)
         self._parts[name] = part
 
     def _leave(self, part: Participation) -> None:
@@ -360,10 +381,13 @@ class Crowd:
             self._fabric.dismiss(part.name, self._cloud)
             part.ended = True
 
-    async def _end_round(self) -> None:
-        """End the parts that are over, record them, and note what the cloud has seen of the clients in this round."""
+    async def _end_those_over(self) -> None:
         over = [part for part in self._parts.values() if part.over]
         await self._end(over)
+
+    async def _end_round(self) -> None:
+        """End the parts that are over, record them, and note what the cloud has seen of the clients in this round."""
+        await self._end_those_over()
         ended = [part for part in self._parts.values() if part.ended]
         self._record(ended)
         recorded = self._recorded
@@ -381,7 +405,8 @@ class Crowd:
         self._losses |= losses
         if losses and self.reporter is not None:
             number = len(self._losses)
-            mean = sum(self._losses.values()) / number
+            total = sum(self._losses.values())
+            mean = total / number
             metric = {"scope": "train", "loss": mean, CLIENTS: number}
             self.reporter.metric(self._round, metric)
 
@@ -396,7 +421,8 @@ class Crowd:
             traffic = [*self._moved, *part.transport.traffic()]
             self._moved = summed(traffic, self._cloud)
             if self.reporter is not None:
-                fields = part.event_fields(self._population, self._now())
+                now = self._now()
+                fields = part.event_fields(self._population, now)
                 self.reporter.event(ClientPart.NAME, round=part.round, **fields)
 
     def _utility(self, part: Participation) -> float | None:
@@ -409,7 +435,8 @@ class Crowd:
     def _keep(self, round: int) -> None:
         """Write down what was seen until after ``round``, for a run that is continued."""
         arrays = {}
-        if not isinstance(self._population.selection, UniformSelection):  # which does not depend on it
+        selection = self._population.selection
+        if not isinstance(selection, UniformSelection):  # which does not depend on it
             arrays = dict(self.seen.arrays)
         clients = list(self._losses)
         losses = list(self._losses.values())
@@ -421,7 +448,8 @@ class Crowd:
             "gained": self.seen.gained,
             "first": self.seen.first,
         }
-        packed = checkpoints.packed(self._template.node, round, arrays, fields)
+        node = self._template.node
+        packed = checkpoints.packed(node, round, arrays, fields)
         checkpoints.write(self._kept, packed)
 
     def _restore(self, kept: Checkpoint | None) -> None:

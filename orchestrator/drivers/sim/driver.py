@@ -19,6 +19,8 @@ from orchestrator.planning.plan import NodePlan
 FAILED = 1
 KILLED = -9
 
+Alive = tuple[SimulatedNode, asyncio.Task[int]]
+
 
 class SimDriver:
     """See `orchestrator.drivers.base.Driver`. The process id in a node's handle is a plain counter, not a process's."""
@@ -33,7 +35,7 @@ class SimDriver:
         self._network = network
         self._control = control
         self._ids = itertools.count(1)
-        self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
+        self._alive: dict[str, Alive] = {}
 
     async def open(self) -> None:
         """Do nothing: there is nothing to warm up."""
@@ -46,7 +48,8 @@ class SimDriver:
             # The model or algorithm may be the user's. A node's process would end with this error too.
             note_failure(log, error)
             self._control.leave(node.name)
-            self.exits.put_nowait(Exit(node.name, handle, FAILED))
+            failure = Exit(node.name, handle, FAILED)
+            self.exits.put_nowait(failure)
             return handle
         task = asyncio.create_task(simulated.live(log), name=node.name)
         ended = partial(self._ended, node.name, handle)
@@ -87,14 +90,15 @@ class SimDriver:
             code = FAILED
         else:
             code = task.result()
-        self.exits.put_nowait(Exit(node, handle, code))
+        end = Exit(node, handle, code)
+        self.exits.put_nowait(end)
 
     def _freeze(self, node: str, frozen: bool) -> None:
         simulated, _ = self._find(node)
         simulated.compute.freeze(frozen)
         self._network.freeze(node, frozen)
 
-    def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[int]]:
+    def _find(self, node: str) -> Alive:
         if node not in self._alive:
             raise DriverError(f"{node} is not running")
         return self._alive[node]

@@ -39,7 +39,8 @@ from orchestrator.population.population import Population, client_number
 from orchestrator.population.shards import ClientShards
 from orchestrator.scenario.sections.topology import POPULATION
 
-TrafficRows = Callable[[], list[dict[str, Any]]]
+Rows = list[dict[str, Any]]
+TrafficRows = Callable[[], Rows]
 
 
 class Nodes:
@@ -59,7 +60,8 @@ class Nodes:
         self._network = fabric.network
         self._control = control
         self._data = open_prepared(Path(plan.data_directory))
-        self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
+        algorithm = ALGORITHMS[plan.algorithm]
+        self._params = algorithm.params(**plan.params)
         self._model_pools: dict[str, ModelPool] = {}
         self._costs: dict[str, StepCost] = {}
         self._learners: dict[str, Learner] = {}
@@ -69,7 +71,8 @@ class Nodes:
                 model_pool = model_pool_of(assignment, self._data)
                 self._model_pools[key] = model_pool
                 inputs = inputs_of(self._data.zeros(1))
-                self._costs[key] = cost_of(model_pool.sample, inputs, self._params.batch_size)
+                cost = cost_of(model_pool.sample, inputs, self._params.batch_size)
+                self._costs[key] = cost
         self.accelerators = plan.accelerators
         if self.accelerators:
             make_deterministic()
@@ -149,7 +152,8 @@ class Nodes:
         """Make an incarnation of a node that has not started."""
         assignment = self._assignments[name].in_place
         cost = self._costs[assignment.model_kind]
-        compute = ModelledCompute(self._pool, cost, assignment.hardware.speed)
+        speed = assignment.hardware.speed
+        compute = ModelledCompute(self._pool, cost, speed)
         if self._crowd is None:
             return self._make_node(assignment, compute)
         if name == POPULATION:
@@ -157,11 +161,16 @@ class Nodes:
         return self._make_cloud(assignment, compute, self._crowd)
 
     def _make_node(self, assignment: Assignment, compute: ModelledCompute) -> SimulatedNode:
-        reporter = self._control.open(assignment.node)
+        node = assignment.node
+        reporter = self._control.open(node)
         peers = [peer.name for peer in assignment.peers]
-        transport = self._network.transport(assignment.node, peers, timeouts=assignment.timeouts)
+        transport = self._network.transport(node, peers, timeouts=assignment.timeouts)
         role = self._role(assignment, transport, compute, reporter)
-        return SimulatedNode(role, compute, reporter, lambda: _rows(transport.traffic()))
+
+        def traffic() -> Rows:
+            return _rows(transport.traffic())
+
+        return SimulatedNode(role, compute, reporter, traffic)
 
     def _make_cloud(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
         """Make the cloud of a population: its peers are the clients that take part."""
@@ -171,7 +180,7 @@ class Nodes:
         role = self._role(alone, transport, compute, reporter)
         crowd.serve(role, transport)
 
-        def traffic() -> list[dict[str, Any]]:
+        def traffic() -> Rows:
             total = summed(transport.traffic(), POPULATION)
             return _rows(total)
 
@@ -181,7 +190,11 @@ class Nodes:
         """Make the node that stands for a population."""
         reporter = self._control.open(assignment.node)
         crowd.reporter = reporter
-        return SimulatedNode(crowd, compute, reporter, lambda: _rows(crowd.traffic()))
+
+        def traffic() -> Rows:
+            return _rows(crowd.traffic())
+
+        return SimulatedNode(crowd, compute, reporter, traffic)
 
     def _role(
         self,
@@ -222,9 +235,15 @@ class Nodes:
         client = client_number(name)
         template = self._assignments[POPULATION]
         samples = int(self._plan.population.sample_counts[client])
-        shard = self._shards.of(client, samples)
-        model_pool = self._model_pools[template.model_kind]
-        return Learner(model_pool, self._data, template.seed, name, shard, None, False)
+        return Learner(
+            self._model_pools[template.model_kind],
+            self._data,
+            template.seed,
+            name,
+            self._shards.of(client, samples),
+            None,
+            False,
+        )
 
 
 class SimulatedNode:
@@ -254,10 +273,12 @@ class SimulatedNode:
             return EXIT_DONE
         except Exception as error:
             note_failure(log, error)
-            self._reporter.say("failed", error=described(error), lasting=True)
+            reason = described(error)
+            self._reporter.say("failed", error=reason, lasting=True)
             return EXIT_FAILED
         finally:
-            self._reporter.say("traffic", peers=self._traffic())
+            traffic = self._traffic()
+            self._reporter.say("traffic", peers=traffic)
             obeying.cancel()
 
     async def _obey(self) -> None:
@@ -274,7 +295,7 @@ def note_failure(log: Path, error: Exception) -> None:
         file.writelines(lines)
 
 
-def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
+def _rows(traffic: Sequence[Traffic]) -> Rows:
     return [vars(row) for row in traffic]
 
 

@@ -138,7 +138,13 @@ class CloudTransport(MemoryTransport):
 class CloudReporter(MemoryReporter):
     """The cloud's side of the control plane. The events of their parts report that clients come and go."""
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         if name not in PRESENCE:
             super().event(name, round=round, **fields)
 
@@ -150,7 +156,13 @@ class ClientReporter:
     part: Participation
     population: MemoryReporter | None
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         if name in _OWN or self.population is None:
             return
         fields = {"client": self.part.name} | fields

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-Inbox = asyncio.Queue[dict[str, Any]]
-Outbox = asyncio.Queue[tuple[str, dict[str, Any]]]  # with the name of the sender
+Message = dict[str, Any]
+Inbox = asyncio.Queue[Message]
+Outbox = asyncio.Queue[tuple[str, Message]]  # with the name of the sender
 
 
 class MemoryControl:
@@ -17,8 +18,8 @@ class MemoryControl:
         self._messages: Outbox = asyncio.Queue()
         self._inboxes: dict[str, Inbox] = {}
 
-    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield each message with the name of its sender, for ever."""
+    async def messages(self) -> AsyncIterator[tuple[str, Message]]:
+        """Yield each message with the name of its sender, forever."""
         while True:
             yield await self._messages.get()
 
@@ -52,10 +53,17 @@ class MemoryReporter:
         message = {"type": type, **fields}
         self._outbox.put_nowait((self._node, message))
 
-    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+    def event(
+        self,
+        name: str,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
         if round is not None:
             fields = {"round": round, **fields}
         self.say("event", name=name, **fields)
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
-        self.say("metric", round=round, values=dict(values))
+        copy = dict(values)
+        self.say("metric", round=round, values=copy)

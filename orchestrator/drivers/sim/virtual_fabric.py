@@ -27,6 +27,10 @@ PER_MESSAGE = 0.5e-3  # s
 PER_BYTE = 12e-9  # s
 _COUNTERS = [field.name for field in fields(Counters)]
 
+Connection = Flow | LockstepFlow | SharedFlow
+Profiles = tuple[LinkProfile, LinkProfile]  # of a link in one direction, and in the other
+Way = tuple[Crossing, ...]
+
 
 def processing(size: int) -> float:
     """The seconds that two nodes need for a message of ``size`` bytes in addition to its transfer, as measured.
@@ -53,9 +57,9 @@ class ModelFabric:
         self._passed: dict[Ends, LinkRow] = {}  # of the clients that have ended
         self._media: SharedMedia | None = None
         self._profiles: dict[Ends, LinkProfile] = {}
-        self._crossings: dict[Ends, tuple[Crossing, ...]] = {}
+        self._crossings: dict[Ends, Way] = {}
         self._lockstep = Flows()
-        self._flows: dict[Ends, Flow | LockstepFlow | SharedFlow] = {}
+        self._flows: dict[Ends, Connection] = {}
         self._counted: dict[Ends, Counters] = {}  # at the last count
 
     def notes(self) -> list[str]:
@@ -75,11 +79,13 @@ class ModelFabric:
         for ends, flow in self._flows.items():
             if not isinstance(flow, SharedFlow):
                 continue
+            way = self._crossings[ends]
             back = ends[::-1]
-            crossings = (*self._crossings[ends], *self._crossings[back])
+            way_back = self._crossings[back]
+            crossings = (*way, *way_back)
             if any(crossing.channel in channels for crossing in crossings):
                 forward, backward = self._both_ways(ends)
-                flow.change(now, forward, backward, self._crossings[ends])
+                flow.change(now, forward, backward, way)
         for client in self._clients.values():
             if isinstance(client, ClientFlow):
                 client.change(now, channels)
@@ -120,17 +126,20 @@ class ModelFabric:
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
-        for ends in ((source, target), (target, source)):  # acknowledgements go the other way
+        there = (source, target)
+        back = (target, source)  # the way of acknowledgements
+        for ends in (there, back):
             line = self.network.line(*ends)
             flow = self._flows[ends]
             forward, backward = self._both_ways(ends)
             if isinstance(flow, SharedFlow):
-                flow.change(now, forward, backward, self._crossings[ends])
+                way = self._crossings[ends]
+                flow.change(now, forward, backward, way)
             else:
                 arrivals = flow.reshape(now, forward, backward)
                 line.reschedule(arrivals)
 
-    async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
+    async def reroute(self, source: str, target: str, crossings: Way) -> None:
         self._check((source, target), crossings)
         self._crossings[source, target] = crossings
         profile = self._profiles[source, target]
@@ -174,42 +183,67 @@ class ModelFabric:
         round: int,
     ) -> None:
         """Give a client of a population its link for one round, with the channels that it crosses up and down."""
-        up, down = crossings
+        way_up, way_down = crossings
+        number = str(round)
+        seed_up = derive_seed(seed, "link", client, cloud, number)
         self._admit(
             (client, cloud),
             (link.up, link.down),
-            (up, down),
-            derive_seed(seed, "link", client, cloud, str(round)),
+            (way_up, way_down),
+            seed_up,
         )
+        seed_down = derive_seed(seed, "link", cloud, client, number)
         self._admit(
             (cloud, client),
             (link.down, link.up),
-            (down, up),
-            derive_seed(seed, "link", cloud, client, str(round)),
+            (way_down, way_up),
+            seed_down,
         )
 
     def _admit(
         self,
         ends: Ends,
-        link: tuple[LinkProfile, LinkProfile],
+        link: Profiles,
         crossings: Ways,
         seed: int,
     ) -> None:
         """Make one direction of a client's link. ``link`` and ``crossings``: of this direction, then of the other."""
+        beat, lost_after = self._timeouts
+        forward, backward = link
         media = self._media
         if media is None:
-            self._clients[ends] = Flow(*link, seed, *self._timeouts, resume=False)
-            return
-        own, back = link
-        way, way_back = crossings
-        forward = media.alone(own, way)
-        backward = media.alone(back, way_back)
-        flow = Flow(forward, backward, seed, *self._timeouts, resume=True)
-        if way:
-            move = partial(self._move, ends)
-            self._clients[ends] = ClientFlow(media, self._classes, link, crossings, flow, seed, move)
-        else:
+            flow = Flow(
+                forward,
+                backward,
+                seed,
+                beat,
+                lost_after,
+                resume=False,
+            )
             self._clients[ends] = flow
+            return
+        way, way_back = crossings
+        forward_alone = media.alone(forward, way)
+        backward_alone = media.alone(backward, way_back)
+        flow = Flow(
+            forward_alone,
+            backward_alone,
+            seed,
+            beat,
+            lost_after,
+            resume=True,
+        )
+        self._clients[ends] = flow
+        if way:
+            self._clients[ends] = ClientFlow(
+                media,
+                self._classes,
+                link,
+                crossings,
+                flow,
+                seed,
+                partial(self._move, ends),
+            )
 
     def _move(self, ends: Ends, arrivals: list[float]) -> None:
         line = self.network.line(*ends)
@@ -217,54 +251,82 @@ class ModelFabric:
 
     def dismiss(self, client: str, cloud: str) -> None:
         """Take the link of a client away. Its counters are added to those of the links of the population."""
-        self._dismiss((client, cloud), total=(POPULATION, cloud))
-        self._dismiss((cloud, client), total=(cloud, POPULATION))
+        total_up = (POPULATION, cloud)
+        total_down = (cloud, POPULATION)
+        self._dismiss((client, cloud), total_up)
+        self._dismiss((cloud, client), total_down)
 
     def _dismiss(self, ends: Ends, total: Ends) -> None:
         """Take one direction away. ``total``: the link of the population that gets its counters."""
         now = asyncio.get_running_loop().time()
         flow = self._clients.pop(ends)
-        row = _row(total, flow.counted(now))
+        counted = flow.counted(now)
+        row = _row(total, counted)
         if isinstance(flow, ClientFlow):
             flow.close()
         if total in self._passed:
             row = plus(row, self._passed[total])
         self._passed[total] = row
 
-    def _flow(self, source: str, target: str) -> Flow | LockstepFlow | SharedFlow | ClientFlow:
+    def _flow(self, source: str, target: str) -> Connection | ClientFlow:
         ends = (source, target)
         if ends in self._clients:
             return self._clients[ends]
         seed = self._seeds[ends]
         beat_seed = self._beat_seeds.setdefault(source, seed)
+        beat, lost_after = self._timeouts
         forward, backward = self._both_ways(ends)
         media = self._media
         if media is None:
-            lockstep = self._lockstep.flow(forward, backward, seed, *self._timeouts, beat_seed)
+            lockstep = self._lockstep.flow(
+                forward,
+                backward,
+                seed,
+                beat,
+                lost_after,
+                beat_seed,
+            )
             self._flows[ends] = lockstep
             return lockstep
         crossings = self._crossings[ends]
-        move = partial(self._move, ends)
         alone = media.alone(forward, crossings)
-        flow = Flow(alone, backward, seed, *self._timeouts, resume=True, beat_seed=beat_seed)
-        shared = SharedFlow(media, forward, backward, crossings, seed, flow, move)
+        flow = Flow(
+            alone,
+            backward,
+            seed,
+            beat,
+            lost_after,
+            resume=True,
+            beat_seed=beat_seed,
+        )
+        shared = SharedFlow(
+            media,
+            forward,
+            backward,
+            crossings,
+            seed,
+            flow,
+            partial(self._move, ends),
+        )
         self._flows[ends] = shared
         return shared
 
     def _check(self, ends: Ends, crossings: Sequence[Crossing]) -> None:
         source, target = ends
+        media = self._media
         for crossing in crossings:
             channel = crossing.channel
-            if self._media is None or not self._media.has(channel):
+            if media is None or not media.has(channel):
                 raise FabricError(f"link {source} -> {target}: there is no channel {channel!r}; share it first")
 
-    def _both_ways(self, ends: Ends) -> tuple[LinkProfile, LinkProfile]:
+    def _both_ways(self, ends: Ends) -> Profiles:
         """A link's own profile, and the one that acknowledgements meet."""
         back = ends[::-1]
         forward = self._profiles[ends]
         backward = self._profiles[back]
         if self._media is not None:
-            backward = self._media.alone(backward, self._crossings[back])
+            way_back = self._crossings[back]
+            backward = self._media.alone(backward, way_back)
         return forward, backward
 
 

@@ -38,13 +38,17 @@ SLOTS = 2  # of each worker
 POLL = 0.1  # s between two looks for a signal while a result is awaited
 SLOT_BYTES = 256 << 20  # each way; unused pages take no memory
 _TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; if the step failed, -1 - its error's offset
+Function = Callable[..., Any]
+LearnerOf = Callable[[str], Learner]
+Slot = list[memoryview]  # the shared memory for steps, and that for results
+
 COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
 
 
 class WorkerStep:
     """A step for a worker: ``fn(*args)``."""
 
-    def __init__(self, workers: Workers, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, workers: Workers, fn: Function, args: tuple[Any, ...]) -> None:
         self.fn = fn
         self.args = args
         self.done = False
@@ -79,8 +83,7 @@ class WorkerStep:
         self.orphaned = True
 
 
-def _slot() -> list[memoryview]:
-    """The shared memory of a slot: one part for steps, one for results."""
+def _slot() -> Slot:
     steps = mmap.mmap(-1, SLOT_BYTES)
     results = mmap.mmap(-1, SLOT_BYTES)
     return [memoryview(steps), memoryview(results)]
@@ -89,7 +92,7 @@ def _slot() -> list[memoryview]:
 class _Worker:
     """One forked process, and its slots."""
 
-    def __init__(self, learner_of: Callable[[str], Learner]) -> None:
+    def __init__(self, learner_of: LearnerOf) -> None:
         self.memory = [_slot() for _ in range(SLOTS)]
         self.free = deque(range(SLOTS))
         self.doing: dict[int, WorkerStep] = {}
@@ -119,7 +122,8 @@ class _Worker:
             nodes = [learner.node for learner in owner.learners]
             task = [nodes, fn.__name__]
         steps, _ = self.memory[slot]
-        head = write([draws, *task, *step.args], steps)
+        message = [draws, *task, *step.args]
+        head = write(message, steps)
         self.free.popleft()
         self.doing[slot] = step
         token = _TOKEN.pack(slot, head)
@@ -151,7 +155,7 @@ class _Worker:
 class Workers:
     """``count`` worker processes. ``learner_of`` gives the learner of a node, in this process and in the workers."""
 
-    def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
+    def __init__(self, count: int, learner_of: LearnerOf) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
         self._waiting: deque[WorkerStep] = deque()
         self._warned = False
@@ -159,7 +163,8 @@ class Workers:
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
             self._selector.register(worker.socket, selectors.EVENT_READ, worker)
-        asyncio.get_running_loop().add_reader(self._selector.fileno(), self.collect)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._selector.fileno(), self.collect)
 
     def warn(self, problem: str) -> None:
         """Warn of a step that failed in a worker but not here; once, because it may be every step."""
@@ -168,7 +173,7 @@ class Workers:
             log.warning(text, problem)
         self._warned = True
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> WorkerStep:
+    def submit(self, fn: Function, *args: Any) -> WorkerStep:
         """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""
         step = WorkerStep(self, fn, args)
         if self._broken:
@@ -196,7 +201,8 @@ class Workers:
 
     def close(self) -> None:
         """Kill the workers, whatever they do."""
-        asyncio.get_running_loop().remove_reader(self._selector.fileno())
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._selector.fileno())
         self._selector.close()
         for worker in self._workers:
             worker.socket.close()
@@ -225,11 +231,12 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     gc.set_threshold(*COLLECTING)
     torch.set_num_threads(1)  # a fork does not copy OpenMP's other threads, if the parent had any
     keep = link.fileno()
+    most = os.sysconf("SC_OPEN_MAX")
     os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(keep + 1, most)
 
 
-def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
+def _owner(nodes: str | list[str], learner_of: LearnerOf) -> Learner | Crew:
     """The learner of a node, or those of several that train together."""
     if isinstance(nodes, str):
         return learner_of(nodes)
@@ -237,7 +244,7 @@ def _owner(nodes: str | list[str], learner_of: Callable[[str], Learner]) -> Lear
     return Crew(learners)
 
 
-def _run(step: list[Any], learner_of: Callable[[str], Learner]) -> Any:
+def _run(step: list[Any], learner_of: LearnerOf) -> Any:
     """Run a step that was read from a slot, see `_Worker.start`."""
     draws, node, name = step[:3]
     arguments = step[3:]
@@ -250,7 +257,7 @@ def _run(step: list[Any], learner_of: Callable[[str], Learner]) -> Any:
     return fn(*arguments)
 
 
-def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:
+def _serve(link: socket.socket, memory: list[Slot], learner_of: LearnerOf) -> None:
     while True:
         token = link.recv(_TOKEN.size, socket.MSG_WAITALL)
         if len(token) != _TOKEN.size:
@@ -262,5 +269,7 @@ def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Call
             answer = write(_run(step, learner_of), results)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-            answer = -1 - write(problem[:1000], results)
-        link.sendall(_TOKEN.pack(slot, answer))
+            head = write(problem[:1000], results)
+            answer = -1 - head
+        token = _TOKEN.pack(slot, answer)
+        link.sendall(token)

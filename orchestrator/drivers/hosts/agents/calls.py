@@ -149,8 +149,19 @@ class HostProbes(Protocol):
 
 
 PROTOCOLS: tuple[Any, ...] = (
-    *(Host, HostFiles, HostDataSets, HostImages, HostLinks, HostProbes),
-    *(Driver, CanPause, RunsPrograms, Fabric, KeepsNetworks, SharesMedia, Prober),
+    Host,
+    HostFiles,
+    HostDataSets,
+    HostImages,
+    HostLinks,
+    HostProbes,
+    Driver,
+    CanPause,
+    RunsPrograms,
+    Fabric,
+    KeepsNetworks,
+    SharesMedia,
+    Prober,
 )
 METHODS: dict[str, Callable[..., Any]] = {}
 for _protocol in PROTOCOLS:
@@ -172,7 +183,8 @@ def plain(value: object) -> Any:
 
 def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str, Any]:
     """The arguments of a call by their names."""
-    call: inspect.BoundArguments = _signature(method).bind(None, *arguments, **named)
+    signature = _signature(method)
+    call: inspect.BoundArguments = signature.bind(None, *arguments, **named)
     call.apply_defaults()
     by_name = dict(call.arguments)
     by_name.pop("self", None)

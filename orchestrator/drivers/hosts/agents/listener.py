@@ -147,7 +147,8 @@ class Agents:
         """Call a method on a host. Errors as `request`; DriverError for a result of another type."""
         name = method.__qualname__
         timeout = TIMEOUTS.get(name, PATIENCE)
-        data = await self.request(host, name, bound(method, *arguments, **named), timeout)
+        by_name = bound(method, *arguments, **named)
+        data = await self.request(host, name, by_name, timeout)
         try:
             result: T = result_of(method, data)
         except WireError as error:
@@ -167,8 +168,14 @@ class Agents:
         if agent is None:
             raise LostError(f"{host}: its agent is away")
         number = next(self._ids)
-        request = {"type": "request", "id": number, "call": call, "arguments": arguments}
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        request = {
+            "type": "request",
+            "id": number,
+            "call": call,
+            "arguments": arguments,
+        }
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Any] = loop.create_future()
         agent.waiting[number] = reply
         try:
             self._deliver(agent, request)
@@ -208,8 +215,9 @@ class Agents:
         try:
             self._socket.send_multipart([agent.address, data], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                raise  # otherwise its connection is broken: it comes again, or its lease ends
+            is_away = error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN)
+            if not is_away:
+                raise  # otherwise its connection is broken: it connects again, or its lease ends
         asyncio.get_running_loop().call_soon(self._read)
 
     def _read(self) -> None:
@@ -284,7 +292,8 @@ class Agents:
             if not waiting.done():
                 error = LostError(f"{host}: {reason}")
                 waiting.set_exception(error)
-        silent = asyncio.get_running_loop().time() - agent.last_contact
+        now = asyncio.get_running_loop().time()
+        silent = now - agent.last_contact
         self._on_loss(host, reason, silent)
 
     async def _beat(self) -> None:

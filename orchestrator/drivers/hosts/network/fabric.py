@@ -45,7 +45,8 @@ class HostsFabric(Coalescing):
 
     def __init__(self, agents: Agents, plan: Plan, driver: HostsDriver) -> None:
         super().__init__(self.alter)
-        self.engine = ", ".join(sorted(set(driver.engines.values())))
+        engines = set(driver.engines.values())
+        self.engine = ", ".join(sorted(engines))
         self.tcp: Mapping[str, str] = tcp.of_hosts(driver.tcp)
         self._agents = agents
         self._driver = driver
@@ -66,15 +67,18 @@ class HostsFabric(Coalescing):
         return list(self._notes)
 
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
-        return await self._agents.call(handle.host, Fabric.attach, node, handle)
+        host = handle.host
+        return await self._agents.call(host, Fabric.attach, node, handle)
 
     async def detach(self, node: NodePlan) -> None:
-        await self._at(self._hosts[node.name], Fabric.detach, node)  # the interfaces of a lost host are gone
+        host = self._hosts[node.name]
+        await self._at(host, Fabric.detach, node)  # the interfaces of a lost host are gone
 
     async def unsent(self, handle: NodeHandle) -> int:
-        if not self._driver.has(handle.host):
+        host = handle.host
+        if not self._driver.has(host):
             return 0  # a lost host sends nothing
-        return await self._agents.call(handle.host, KeepsNetworks.unsent, handle)
+        return await self._agents.call(host, KeepsNetworks.unsent, handle)
 
     async def forget(self, handle: NodeHandle) -> None:
         await self._at(handle.host, KeepsNetworks.forget, handle)
@@ -86,7 +90,8 @@ class HostsFabric(Coalescing):
         self._homes = self._find_homes()
         channel_hosts = {*self._homes.values()}
         await together(self._make_channels(host, self._channels) for host in channel_hosts)
-        await self._shape(links, {*self._hosts.values()})
+        hosts = set(self._hosts.values())
+        await self._shape(links, hosts)
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         """Channels that no link crosses are made later. A host that refuses gets the former profiles again."""
@@ -100,7 +105,8 @@ class HostsFabric(Coalescing):
         for name, profile in channels.items():
             by_home[self._home(name)][name] = profile
         try:
-            await together(self._at(home, SharesMedia.share, own) for home, own in by_home.items())
+            calls = [self._at(home, SharesMedia.share, own) for home, own in by_home.items()]
+            await together(calls)
         except OrchestratorError:
             self._channels |= former
             raise
@@ -118,9 +124,11 @@ class HostsFabric(Coalescing):
         """Make the links of a host that was opened again; its counters start at 0. FabricError if that fails."""
         last = self._counters.pop(host, None)
         if last is not None:
-            self._former_counters.append((host, _at_rest(last)))
+            former = _at_rest(last)
+            self._former_counters.append((host, former))
         await self._make_channels(host, self._channels)
-        await self._reshape(list(self._links.values()), host)
+        links = list(self._links.values())
+        await self._reshape(links, host)
 
     async def redirect(self, nodes: Collection[str]) -> None:
         """Send the present hosts of these nodes to all available hosts, and shape their links there. A host on which
@@ -162,29 +170,34 @@ class HostsFabric(Coalescing):
             ends = (link.source, link.target)
             if ends in self._cut and self._shaper(ends) == host:
                 cuts.append(ends)
-        changes = [LinkChange(*ends, cut=True) for ends in sorted(cuts)]
-        for error in await self._agents.call(host, HostLinks.alter, changes):
+        cuts.sort()
+        changes = [LinkChange(*ends, cut=True) for ends in cuts]
+        errors = await self._agents.call(host, HostLinks.alter, changes)
+        for error in errors:
             if error is not None:
                 raise FabricError(f"{host}: {error}")
 
     async def _shape(self, links: Sequence[LinkPlan], hosts: Container[str]) -> None:
         by_host = defaultdict(list)
         for link in links:
-            shaper = self._shaper((link.source, link.target))
+            ends = (link.source, link.target)
+            shaper = self._shaper(ends)
             if not shaper:
                 continue
             source = self._hosts[link.source]
             target = self._hosts[link.target]
             shaped = replace(
                 link,
-                profile=self._less(link.source, link.target, link.profile),
+                profile=self._less(*ends, link.profile),
                 schedule=None,
                 at_target=shaper != source,
             )
             for host in {source, target}:
                 if host in hosts:
                     by_host[host].append(shaped)
-        calls = [self._agents.call(host, HostLinks.shape, own) for host, own in by_host.items()]
+        calls = []
+        for host, own in by_host.items():
+            calls.append(self._agents.call(host, HostLinks.shape, own))
         notes_of_hosts = await asyncio.gather(*calls)
         for host, notes in zip(by_host, notes_of_hosts, strict=True):
             self._notes += [f"{host}: {note}" for note in notes]
@@ -200,7 +213,8 @@ class HostsFabric(Coalescing):
         errors: list[Exception | None] = [None] * len(changes)
         by_host = defaultdict(list)
         for number, change in enumerate(changes):
-            host = self._shaper((change.source, change.target))
+            ends = (change.source, change.target)
+            host = self._shaper(ends)
             refusal = await self._admit(change, host)
             if refusal is not None:
                 errors[number] = refusal
@@ -226,7 +240,8 @@ class HostsFabric(Coalescing):
                 else:
                     errors[number] = FabricError(f"{host}: {reply}")
 
-        await asyncio.gather(*(alter_on(host, numbers) for host, numbers in by_host.items()))
+        calls = [alter_on(host, numbers) for host, numbers in by_host.items()]
+        await asyncio.gather(*calls)
         if any(errors):  # as if the refused changes had not been requested
             self._links |= links
             self._cut = (self._cut - altered) | cut
@@ -246,21 +261,28 @@ class HostsFabric(Coalescing):
 
     async def counters(self) -> Counted:
         """Those of a lost host stay as they were when they were last read."""
-        hosts = sorted({*self._hosts.values(), *self._counters})
-        counted = await asyncio.gather(*(self._count(host) for host in hosts))
-        available = [host for host in counted if host is not None]
+        hosts = {*self._hosts.values(), *self._counters}
+        calls = [self._count(host) for host in sorted(hosts)]
+        available = {}
+        for host in await asyncio.gather(*calls):
+            if host is not None:
+                available[host] = self._counters[host]
         now = asyncio.get_running_loop().time()
-        self.frames.read(now, {host: self._counters[host] for host in available})
-        for host in self._counters.keys() - set(available):
-            self._counters[host] = _at_rest(self._counters[host])
-        return sum_counters([*self._former_counters, *self._counters.items()])
+        self.frames.read(now, available)
+        for host, last in self._counters.items():
+            if host not in available:
+                self._counters[host] = _at_rest(last)
+        counters = [*self._former_counters, *self._counters.items()]
+        return sum_counters(counters)
 
     async def _count(self, host: str) -> str | None:
         """Returns the host, None if it is lost or does not answer."""
-        if self._driver.has(host):
-            with contextlib.suppress(DriverError):
-                self._counters[host] = await self._agents.call(host, Fabric.counters)
-                return host
+        if not self._driver.has(host):
+            return None
+        with contextlib.suppress(DriverError):
+            counted = await self._agents.call(host, Fabric.counters)
+            self._counters[host] = counted
+            return host
         return None
 
     def strangers(self) -> dict[str, int]:
@@ -313,12 +335,16 @@ class HostsFabric(Coalescing):
 
     async def _make_channels(self, host: str, names: Iterable[str]) -> None:
         """Make those of these channels whose home this host is, with their cross traffic."""
-        channels = {name: self._channels[name] for name in names if self._home(name) == host}
+        channels = {}
+        for name in names:
+            if self._home(name) == host:
+                channels[name] = self._channels[name]
         if channels:
             await self._agents.call(host, SharesMedia.share, channels)
+        loop = asyncio.get_running_loop()
         for name in channels.keys() & self._traffic.keys():
             traffic, seed, start = self._traffic[name]
-            elapsed = asyncio.get_running_loop().time() - start
+            elapsed = loop.time() - start
             remaining = traffic.since(elapsed)
             await self._agents.call(host, SharesMedia.occupy, name, remaining, seed)
 
@@ -358,8 +384,9 @@ class HostsFabric(Coalescing):
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         """The profile without what the network between the hosts of two nodes adds."""
-        hosts = (self._hosts[source], self._hosts[target])
-        between = self._driver.between.get(hosts)
+        source_host = self._hosts[source]
+        target_host = self._hosts[target]
+        between = self._driver.between.get((source_host, target_host))
         if between is None:
             return profile
         latency = max(0.0, profile.latency - between.delay)
@@ -404,7 +431,9 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
         for place, packets in counted.drops.items():
             drops[f"{place} on {host}"] += packets
         for row in counted.links:
-            ends = (str(row["source"]), str(row["target"]))
+            source = str(row["source"])
+            target = str(row["target"])
+            ends = (source, target)
             if ends in rows:
                 rows[ends] = plus(row, rows[ends])
             else:
@@ -416,12 +445,13 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
             else:
                 channels[key] = channel_row
     engines = [counted for _, counted in counters]
+    delays = [engine.late_max for engine in engines]
     return Counted(
         links=list(rows.values()),
         forwarded=sum(engine.forwarded for engine in engines),
         to_groups=to_groups,
         late=sum(engine.late for engine in engines),
-        late_max=max((engine.late_max for engine in engines), default=0.0),
+        late_max=max(delays, default=0.0),
         drops=drops,
         cpu_seconds=sum(engine.cpu_seconds for engine in engines),
         channels=list(channels.values()),

@@ -17,14 +17,15 @@ from orchestrator.record.events.network import FramesReading
 SETTLED = 1.0  # s
 
 Direction = tuple[str, str]
+Reading = tuple[int, int]  # frames that were sent, and frames that arrived
 
 
 @dataclass
 class _Balance:
     """From a first reading on: its counters, the latest ones, and earlier numbers of sent frames with their times."""
 
-    first: tuple[int, int]
-    latest: tuple[int, int]
+    first: Reading
+    latest: Reading
     sent: deque[tuple[float, int]] = field(default_factory=deque)
     missing: int = 0
 
@@ -66,7 +67,12 @@ class Frames:
                 readings.append(reading)
         return tuple(readings)
 
-    def _between(self, source: str, target: str, counters: Mapping[str, Counted]) -> tuple[int, int] | None:
+    def _between(
+        self,
+        source: str,
+        target: str,
+        counters: Mapping[str, Counted],
+    ) -> Reading | None:
         """The counters of the frames that were sent and of those that arrived; None if a host does not count."""
         sent_to = counters[source].sent_to
         came_from = counters[target].came_from
@@ -82,7 +88,7 @@ class Frames:
                 arrived += frames
         return sent, arrived
 
-    def _add(self, t: float, direction: Direction, now: tuple[int, int]) -> None:
+    def _add(self, t: float, direction: Direction, now: Reading) -> None:
         sent_now, arrived_now = now
         balance = self._balances.get(direction)
         if balance is not None:

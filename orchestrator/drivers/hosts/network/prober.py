@@ -23,13 +23,14 @@ class HostsProber:
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
+        host = handle.host
         with _host_errors():
-            ready, number = await self._agents.call(handle.host, HostProbes.respond, handle, address)
+            ready, number = await self._agents.call(host, HostProbes.respond, handle, address)
         try:
             yield ready
         finally:
             with _host_errors():
-                await self._agents.call(handle.host, HostProbes.dismiss, number)
+                await self._agents.call(host, HostProbes.dismiss, number)
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         with _host_errors():

@@ -36,6 +36,10 @@ LEAST = 0.01
 """The fraction of a channel with the rule ``fifo`` that cross traffic leaves in any case."""
 
 
+Profiles = Mapping[str, ChannelProfile]  # by channel
+Senders = Mapping[Crossing, int]  # the number of sending links of each member of a channel
+
+
 class Sharing(Hashable, Protocol):
     """What shares channels with others: a link, or several with the same rate. See the methods of `SharedFlow`."""
 
@@ -45,7 +49,7 @@ class Sharing(Hashable, Protocol):
 
     def is_silent(self, now: float) -> bool: ...
 
-    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer: ...
+    def transfer(self, profiles: Profiles, links: Senders) -> Transfer: ...
 
     def demand(self, now: float) -> tuple[float, float]: ...
 
@@ -66,10 +70,13 @@ class _Count:
     overflowed: int = 0
 
 
+Touch = Callable[[str], None]
+
+
 class _Channel:
     """A channel, the links that send over it, and its cross traffic, which changes at ``arrive``."""
 
-    def __init__(self, name: str, profile: ChannelProfile, touch: Callable[[str], None]) -> None:
+    def __init__(self, name: str, profile: ChannelProfile, touch: Touch) -> None:
         self.name = name
         self.profile = profile
         self.plan = 0
@@ -116,10 +123,15 @@ class _Channel:
         if self.profile.rule.own_queues:
             return 0.0
         buffer = self.profile.buffer
-        if self.traffic is not None and self.traffic.rate >= self.profile.rate:
+        traffic = self.traffic
+        if traffic is not None and traffic.rate >= self.profile.rate:
             return buffer
         filled = min(buffer, now - self.full_since)
         return STANDING * max(0.0, filled)
+
+
+Channels = dict[str, _Channel]
+Flows = dict[Sharing, None]  # in order
 
 
 class SharedMedia:
@@ -131,7 +143,7 @@ class SharedMedia:
         self._channels: dict[str, _Channel] = {}
         self._changed: dict[str, None] = {}  # channels whose shares are out of date
 
-    def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+    def share(self, channels: Profiles) -> None:
         now = self.arrivals.loop.time()
         for flow in self.flows:
             flow.count(now)
@@ -248,7 +260,10 @@ class SharedMedia:
         now = self.arrivals.loop.time()
         channels, flows = self._connected(self._changed)
         self._changed = {}
-        sending = [flow for flow in flows if flow.crossings and not flow.is_silent(now)]
+        sending = []
+        for flow in flows:
+            if flow.crossings and not flow.is_silent(now):
+                sending.append(flow)
         profiles = {name: channel.profile for name, channel in channels.items()}
         crossings = [crossing for flow in sending for crossing in flow.crossings]
         links = Counter(crossings)
@@ -257,9 +272,11 @@ class SharedMedia:
             transfers[flow] = flow.transfer(profiles, links)
         for name, channel in channels.items():
             channel.catch_up(now)
-            if channel.traffic is not None and channel.profile.rule.own_queues:
-                use = use_of(channel.profile, CROSS_TRAFFIC)
-                transfers[name] = Transfer({name: use}, channel.traffic.rate)
+            profile = channel.profile
+            traffic = channel.traffic
+            if traffic is not None and profile.rule.own_queues:
+                use = use_of(profile, CROSS_TRAFFIC)
+                transfers[name] = Transfer({name: use}, traffic.rate)
         free = {name: channel.free() for name, channel in channels.items()}
         shares = allocate(transfers, free)
         wakes = dict.fromkeys(channels, math.inf)
@@ -280,7 +297,8 @@ class SharedMedia:
             for name, use in transfer.uses.items():
                 used[name] += rate * use.seconds / free[name]
         for name, channel in channels.items():
-            self._expect(channel, rates.get(name), wakes[name])
+            rate_of_traffic = rates.get(name)
+            self._expect(channel, rate_of_traffic, wakes[name])
             if used[name] > FULL:
                 channel.full_since = min(now, channel.full_since)
             else:
@@ -303,10 +321,10 @@ class SharedMedia:
         if channel.sending and wake < math.inf:
             self.arrivals.add(wake, channel)
 
-    def _connected(self, names: Iterable[str]) -> tuple[dict[str, _Channel], dict[Sharing, None]]:
+    def _connected(self, names: Iterable[str]) -> tuple[Channels, Flows]:
         """These channels, the links that send over them, the channels that those cross, and so on."""
-        channels: dict[str, _Channel] = {}
-        flows: dict[Sharing, None] = {}
+        channels: Channels = {}
+        flows: Flows = {}
         waiting = list(names)
         while waiting:
             name = waiting.pop()

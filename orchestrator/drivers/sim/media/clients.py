@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -23,11 +23,11 @@ from random import Random
 
 from netem.impair import Counters
 from netem.media.allocation import Transfer, use_of
-from netem.media.profile import ChannelProfile, Crossing
+from netem.media.profile import Crossing
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from netem.tcp.path import SEGMENT
-from orchestrator.drivers.sim.media.channels import STANDING, SharedMedia
+from orchestrator.drivers.sim.media.channels import STANDING, Profiles, Senders, SharedMedia
 from orchestrator.drivers.sim.media.links import FIFO_SPREAD, fifo_weight
 from orchestrator.scenario.sections.topology import POPULATION
 
@@ -151,7 +151,7 @@ class FlowClass:
     def demand(self, now: float) -> tuple[float, float]:
         return math.inf, math.inf
 
-    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer:
+    def transfer(self, profiles: Profiles, links: Senders) -> Transfer:
         """What each transfer can use, at the expense of all of the class."""
         uses = {}
         for channel, member in self.crossings:
@@ -240,8 +240,10 @@ class ClientFlow:
         self._weight = 1.0
         channels = [media.profile(crossing.channel) for crossing in self._way]
         if not all(channel.rule.own_queues for channel in channels):
-            luck = round(Random(f"{seed} luck").gauss())  # in steps, so that there are few classes
-            self._weight = fifo_weight(*link) * math.exp(FIFO_SPREAD * luck)
+            draws = Random(f"{seed} luck")
+            luck = round(draws.gauss())  # in steps, so that there are few classes
+            factor = math.exp(FIFO_SPREAD * luck)
+            self._weight = fifo_weight(*link) * factor
         self._parts: deque[_Part] = deque()  # not yet sent
         self._arrivals: deque[float] = deque()
         self._class: FlowClass | None = None  # of the first of the parts
@@ -254,7 +256,8 @@ class ClientFlow:
         self._forget(now)
         before = now
         if self._parts:
-            before = max(now, self._parts[-1].alone)
+            last = self._parts[-1]
+            before = max(now, last.alone)
         alone = self._flow.send(now, size)
         if alone == math.inf:
             self._arrivals.append(alone)
@@ -268,7 +271,8 @@ class ClientFlow:
         if self._round_trip:
             rate, _ = self._flow.demand(now)
             window = rate * self._round_trip
-        self._parts.append(_Part(bits, alone, mean, window))
+        part = _Part(bits, alone, mean, window)
+        self._parts.append(part)
         self._arrivals.append(LATER)
         if self._class is None:
             self._start()
@@ -276,7 +280,8 @@ class ClientFlow:
 
     def _crosses(self, channels: Container[str]) -> bool:
         """Whether the link crosses one of these channels, in either direction."""
-        return any(crossing.channel in channels for crossing in (*self._way, *self._way_back))
+        crossings = (*self._way, *self._way_back)
+        return any(crossing.channel in channels for crossing in crossings)
 
     def change(self, now: float, channels: Container[str]) -> None:
         """Take the new profiles of these channels. Their rate limits when messages can arrive, and with losses also the
@@ -291,7 +296,8 @@ class ClientFlow:
         old = [part.alone for part in self._parts]
         arrivals = self._flow.reshape(now, forward, backward)
         parts = reversed(self._parts)
-        for alone, arrival in zip(reversed(arrivals), reversed(self._arrivals), strict=False):  # some have arrived
+        latest = zip(reversed(arrivals), reversed(self._arrivals), strict=False)  # some have arrived
+        for alone, arrival in latest:
             if arrival == LATER:
                 part = next(parts)
                 part.alone = alone
@@ -301,8 +307,11 @@ class ClientFlow:
         before = now + latency
         after = now + latency
         for part, alone in zip(self._parts, old, strict=True):
-            if alone > before and after + TICK < part.alone < math.inf:
-                part.mean *= (alone - before) / (part.alone - after)
+            is_known = after + TICK < part.alone < math.inf
+            if alone > before and is_known:
+                former_seconds = alone - before
+                seconds = part.alone - after
+                part.mean *= former_seconds / seconds
             before = max(before, alone + latency)
             after = max(after, part.alone + latency)
         if self._class is not None:
@@ -344,7 +353,8 @@ class ClientFlow:
         if self._class is not None:
             first, *others = self._parts
             _, *later_phases = first.phases
-            left = self._class.left(first) + sum(bits for bits, _ in later_phases)
+            left = self._class.left(first)
+            left += sum(bits for bits, _ in later_phases)
             left += sum(part.bits for part in others)
         size = min(int(left / 8), counted.delivered_bytes)
         packets = min(size // FULL_FRAME, counted.delivered)
@@ -380,12 +390,18 @@ class ClientFlow:
         self._class.add(part, self)
 
     def _class_of(self, most: float) -> FlowClass:
-        step = math.ceil(math.log(most) / math.log(STEP))
+        steps = math.log(most) / math.log(STEP)
+        step = math.ceil(steps)
         key = (self._crossings, step, self._weight)
         flow_class = self._classes.get(key)
         if flow_class is None:
             upper = STEP**step
-            flow_class = FlowClass(self._media, self._crossings, upper, self._weight)
+            flow_class = FlowClass(
+                self._media,
+                self._crossings,
+                upper,
+                self._weight,
+            )
             self._classes[key] = flow_class
         return flow_class
 

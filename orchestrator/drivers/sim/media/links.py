@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
 from netem.impair import Counters
 from netem.media.allocation import Transfer, use_of
-from netem.media.profile import ChannelProfile, Crossing
+from netem.media.profile import Crossing
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
-from orchestrator.drivers.sim.media.channels import SharedMedia
+from orchestrator.drivers.sim.media.channels import Profiles, Senders, SharedMedia
 
 FIFO_EXPONENT = 0.5
 """In a channel with the rule ``fifo``, the weight of a link is its round trip without queues to the power of minus
@@ -167,7 +167,7 @@ class SharedFlow:
         """See `netem.tcp.flow.Flow.demand`."""
         return self.flow.demand(now)
 
-    def transfer(self, profiles: Mapping[str, ChannelProfile], links: Mapping[Crossing, int]) -> Transfer:
+    def transfer(self, profiles: Profiles, links: Senders) -> Transfer:
         """What the link can use. ``links``: the number of sending links of each member of a channel, which share the
         member's part."""
         uses = {}

@@ -12,6 +12,7 @@ from orchestrator.record.rows import SHARED
 from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
 from tests.e2e.harness import up
+from tests.tries import tries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.netns]
 
@@ -39,7 +40,7 @@ CHANNELS = {"cell-0 up", "cell-0 down", "cell-1"}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for _ in range(3):  # the verdict may be another one on a machine that is busy with something else
+    for _ in tries(3):  # the verdict may be another one on a machine that is busy with something else
         result = up(tmp_path_factory.mktemp("cells"), SCENARIO, timeout=300)
         if result.code == 0 and result.summary["verdict"] == "pass":
             break

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.host.kernel.cgroups import PREFIX, limits, writable_hierarchies
 from orchestrator.results.history import History
 from tests.e2e.harness import FEW, ROOT, SMALL, Background, command, json_of, traces_of, up, write
+from tests.tries import tries
 
 pytestmark = pytest.mark.e2e
 
@@ -22,7 +23,7 @@ AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", 
 
 @pytest.mark.alone
 def test_a_run_ends_trusted_and_leaves_nothing(tmp_path: Path) -> None:
-    for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else
+    for _ in tries(3):  # the verdict may be "fail" on a machine that is busy with something else
         result = up(tmp_path, SMALL)
         if result.code != 3:
             break
@@ -124,7 +125,7 @@ def test_slowness_and_random_faults(tmp_path: Path) -> None:
 @pytest.mark.alone
 def test_links_are_calibrated_without_training(tmp_path: Path) -> None:
     path = write(tmp_path, FEW.replace("latency: 2ms", "latency: 2ms, loss: 2%"))
-    for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else
+    for _ in tries(3):  # the verdict may be "fail" on a machine that is busy with something else
         done = subprocess.run(
             command("calibrate", path, "--runs", tmp_path / "runs", "--json"),
             cwd=ROOT,

@@ -16,6 +16,7 @@ from netem.measurement.judge import Judgement, judge_direction, judge_rtt
 from netem.measurement.measure import Measurement, OneWay, ProbePlan, probe_arguments, respond_arguments
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.wiring import ROOT, Wiring
+from tests.tries import tries
 
 MEASURE = (sys.executable, "-m", "netem.measurement.measure")
 
@@ -65,7 +66,7 @@ def assert_as_asked(
 ) -> None:
     """The link and its return pass every judgement at the latest the sixth time: a busy machine may hold up a probe, or
     disturb a rate that is measured for 0.2 s."""
-    for _ in range(6):
+    for _ in tries(6):
         there, returned = judge(forward, back, plan, measure(lab, source, target, plan))
         if all(verdict.verdict == "pass" for verdict in (*there, *returned)):
             break
@@ -78,7 +79,7 @@ def assert_as_asked(
 def settled(measure: Callable[[], float], low: float, high: float) -> float:
     """The measured value, within [low, high] at the latest the sixth time: a machine may be busy for a while."""
     values = []
-    for _ in range(6):
+    for _ in tries(6):
         values.append(measure())
         if low <= values[-1] <= high:
             print(f"measured {values[-1]:.6g}, accepted {low:.6g} to {high:.6g}")

@@ -15,6 +15,7 @@ from tests.e2e.harness import up
 from tests.e2e.test_programs import PYTHON
 from tests.swarm.engines import IMAGE, Engines
 from tests.swarm.test_run import wait_until_nothing_is_left
+from tests.tries import tries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("on_engines")]
 
@@ -100,7 +101,7 @@ def misfits(rounds: list[dict[str, float]]) -> list[str]:
 def test_uploads_from_two_hosts_share_a_cell(tmp_path: Path, engines: Engines) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "client.py").write_text(CLIENT)
-    for _ in range(4):  # a machine that is busy with something else delays packets
+    for _ in tries(4):  # a machine that is busy with something else delays packets
         result = up(tmp_path, SCENARIO, prefix=engines.manager.enter(), timeout=400)
         assert result.code in (0, 3), (result.summary, result.errors)  # 3: links were late
         directory = RunDirectory(Path(result.summary["run"]))

@@ -24,8 +24,11 @@ def check(*names: str) -> None:
     for name in names:
         place = _place(name)
         if place is not None and os.path.realpath(place) != os.path.join(FOLDER, name):
-            installed = {"site-packages", "dist-packages"} & set(place.split(os.sep))
-            remedy = "install edgebed in a virtual environment of its own" if installed else "rename it"
+            folders = place.split(os.sep)
+            if "site-packages" in folders or "dist-packages" in folders:
+                remedy = "install edgebed in a virtual environment of its own"
+            else:
+                remedy = "rename it"
             raise ImportError(f"{place} hides edgebed's package {name!r}: {remedy}")
         file = _overwritten(name)
         if file is not None:
@@ -57,14 +60,20 @@ def _place(name: str) -> str | None:
     if spec is None:
         return None
     folders = list(spec.submodule_search_locations or ())
-    return folders[0] if folders else spec.origin
+    if folders:
+        return folders[0]
+    return spec.origin
 
 
 def _overwritten(name: str) -> str | None:
     """A file of edgebed that another distribution of this name has installed too, if it has another size now."""
     theirs = _sizes(name)
-    ours = _sizes("edgebed") if theirs else {}
-    return next((file for file, size in ours.items() if file in theirs and os.path.getsize(file) != size), None)
+    if not theirs:
+        return None
+    for file, size in _sizes("edgebed").items():
+        if file in theirs and os.path.getsize(file) != size:
+            return file
+    return None
 
 
 def _sizes(distribution: str) -> dict[str, int]:

@@ -17,5 +17,13 @@ def plugin(
     **needs: Any,
 ) -> edgebed.Plugin:
     """The plug-in of an algorithm with one layer of clients below a cloud. ``needs``: see `edgebed.Algorithm`."""
-    clients: dict[str, Any] = {"edges": "optional", "devices": "optional", "flat": True}
-    return edgebed.Plugin(algorithms=[edgebed.Algorithm(name, params=params, summary=summary, **clients, **needs)])
+    algorithm = edgebed.Algorithm(
+        name,
+        params=params,
+        summary=summary,
+        edges="optional",
+        devices="optional",
+        flat=True,
+        **needs,
+    )
+    return edgebed.Plugin(algorithms=[algorithm])

@@ -31,7 +31,7 @@ Children report what compression leaves out: `unsent`, ‖u − g‖ / ‖u‖ o
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,7 +70,8 @@ class QSGDParameters(edgebed.Parameters):
 
 def vector(state: Mapping[str, Vector], trained: Collection[str]) -> Vector:
     """The trained values of a state, one after the other."""
-    return np.concatenate([state[name].ravel() for name in trained])
+    parts = [state[name].ravel() for name in trained]
+    return np.concatenate(parts)
 
 
 def added(
@@ -79,36 +80,43 @@ def added(
     trained: Collection[str],
 ) -> edgebed.State:
     """The state with an update added to its trained values."""
-    found = dict(state)
+    result = dict(state)
     start = 0
     for name in trained:
-        old = state[name]
-        found[name] = (old + update[start : start + old.size].reshape(old.shape)).astype(old.dtype)
-        start += old.size
-    return found
+        before = state[name]
+        end = start + before.size
+        change = update[start:end].reshape(before.shape)
+        after = before + change
+        result[name] = after.astype(before.dtype)
+        start = end
+    return result
 
 
 def largest(update: Vector, memory: Vector, kept: float) -> tuple[edgebed.State, Vector]:
     """Places and values of the largest part of u = update + memory, and what is left of u."""
     u = update + memory
     count = int(np.ceil(kept * u.size))
-    places = np.sort(np.argsort(-np.abs(u), kind="stable")[:count]).astype(np.int32)
+    descending = np.argsort(-np.abs(u), kind="stable")
+    places = np.sort(descending[:count]).astype(np.int32)
     values = u[places]
     u[places] = 0
     return {"places": places, "values": values}, u
 
 
 def spread(parts: edgebed.State, size: int) -> Vector:
-    """The update of which ``largest`` kept these places and values. ValueError if they are none of `size` values."""
+    """The update from which ``largest`` kept these places and values. ValueError if they are none of `size` values."""
     places = parts["places"]
     values = parts["values"]
-    if places.ndim != 1 or places.shape != values.shape or places.dtype.kind != "i" or values.dtype.kind != "f":
+    one_dimensional = places.ndim == 1
+    as_many = places.shape == values.shape
+    right_types = places.dtype.kind == "i" and values.dtype.kind == "f"
+    if not (one_dimensional and as_many and right_types):
         raise ValueError("places and values do not fit each other")
     if places.size and not (places.min() >= 0 and places.max() < size):
         raise ValueError("a place is not in the model")
-    found = np.zeros(size, np.float32)
-    found[places] = values
-    return found
+    update = np.zeros(size, np.float32)
+    update[places] = values
+    return update
 
 
 def quantised(
@@ -118,16 +126,33 @@ def quantised(
     seed: int,
 ) -> edgebed.State:
     """‖v‖₂ of each bucket v, and s sgn(v_i) ξ_i of each value."""
-    padded = np.zeros(-(-update.size // bucket) * bucket)
+    buckets = buckets_of(update.size, bucket)
+    padded = np.zeros(buckets * bucket)
     padded[: update.size] = update
     v = padded.reshape(-1, bucket)
     norms = np.sqrt(np.sum(v**2, axis=1))
-    exact = levels * np.abs(v) / np.where(norms, norms, 1)[:, None]
+    divisors = np.where(norms, norms, 1)[:, None]
+    exact = levels * np.abs(v) / divisors
     low = np.floor(exact)
-    xi = low + (np.random.default_rng(seed).random(v.shape) < exact - low)
-    width = next(each for each in (np.int8, np.int16, np.int32) if levels <= np.iinfo(each).max)
-    signed = (np.sign(v) * np.minimum(xi, levels)).ravel()[: update.size]
-    return {"norms": norms.astype(np.float32), "levels": signed.astype(width)}
+    random = np.random.default_rng(seed)
+    xi = low + (random.random(v.shape) < exact - low)
+    signed = np.sign(v) * np.minimum(xi, levels)
+    sent = signed.ravel()[: update.size]
+    return {"norms": norms.astype(np.float32), "levels": sent.astype(integer_type(levels))}
+
+
+def buckets_of(size: int, bucket: int) -> int:
+    """The number of buckets of `size` values; the last one may be partly filled."""
+    return -(-size // bucket)
+
+
+def integer_type(levels: int) -> type[np.signedinteger[Any]]:
+    """The smallest type that holds the levels with their signs."""
+    if levels <= np.iinfo(np.int8).max:
+        return np.int8
+    if levels <= np.iinfo(np.int16).max:
+        return np.int16
+    return np.int32
 
 
 def restored(
@@ -139,9 +164,13 @@ def restored(
     """The update that ``quantised`` wrote. ValueError if it is none of `size` values."""
     norms = parts["norms"]
     signed = parts["levels"]
-    if signed.shape != (size,) or norms.shape != (-(-size // bucket),) or signed.dtype.kind != "i":
+    buckets = buckets_of(size, bucket)
+    right_shapes = signed.shape == (size,) and norms.shape == (buckets,)
+    if not right_shapes or signed.dtype.kind != "i":
         raise ValueError("norms and levels do not fit the model")
-    return (signed * (np.repeat(norms, bucket)[:size] / levels)).astype(np.float32)
+    norm_of_value = np.repeat(norms, bucket)[:size]
+    update = signed * (norm_of_value / levels)
+    return update.astype(np.float32)
 
 
 class Compressing(edgebed.Role):
@@ -172,12 +201,19 @@ class Compressing(edgebed.Role):
         **more: Any,
     ) -> None:
         if kind == "update" and tensors:
-            trained = self.learner.trained
-            update = vector(tensors, trained) - vector(self.received, trained)
-            others = {name: each for name, each in tensors.items() if name not in trained}
-            if np.isfinite(update).all():  # any other is refused by the parent, and would stay in a memory
-                tensors = edgebed.joined(compressed=await self.compress(update, more.get("round") or 0), others=others)
+            tensors = await self.compressed(tensors, more.get("round") or 0)
         await super().send(to, kind, tensors, **more)
+
+    async def compressed(self, tensors: Tensors, t: int) -> Tensors:
+        """An update of round t as it is sent. One that is not finite stays: the parent refuses it, and it would stay in
+        a memory."""
+        trained = self.learner.trained
+        update = vector(tensors, trained) - vector(self.received, trained)
+        if not np.isfinite(update).all():
+            return tensors
+        others = {name: values for name, values in tensors.items() if name not in trained}
+        parts = await self.compress(update, t)
+        return edgebed.joined(compressed=parts, others=others)
 
     async def publish(
         self,
@@ -186,13 +222,11 @@ class Compressing(edgebed.Role):
         tensors: Tensors | None = None,
         **more: Any,
     ) -> None:
-        if isinstance(to, str):
-            to = [to]
-        else:
-            to = list(to or ())
+        peers = names_of(to)
         if kind == "model" and tensors:
-            self.published = {**self.published, **dict.fromkeys(to, tensors)}
-        await super().publish(to, kind, tensors, **more)
+            models = dict.fromkeys(peers, tensors)
+            self.published = {**self.published, **models}
+        await super().publish(peers, kind, tensors, **more)
 
     async def publish_each(
         self,
@@ -201,7 +235,8 @@ class Compressing(edgebed.Role):
         **more: Any,
     ) -> None:
         if kind == "model":
-            self.published = {**self.published, **{peer: own for peer, own in tensors.items() if own}}
+            models = {peer: model for peer, model in tensors.items() if model}
+            self.published = {**self.published, **models}
         await super().publish_each(kind, tensors, **more)
 
     async def gather(
@@ -211,18 +246,35 @@ class Compressing(edgebed.Role):
         **more: Any,
     ) -> list[edgebed.Message]:
         messages = await super().gather(kind, peers, **more)
-        return [self.expanded(each) if kind == "update" and each.tensors else each for each in messages]
+        if kind != "update":
+            return messages
+        return [self.expanded(message) for message in messages]
 
     def expanded(self, message: edgebed.Message) -> edgebed.Message:
         """The update as the wrapped algorithm sends it. What cannot be expanded stays, and will not fit the model."""
+        if not message.tensors:
+            return message
         trained = self.learner.trained
-        parts, others = (edgebed.parted(message.tensors, part) for part in ("compressed", "others"))
+        parts = edgebed.parted(message.tensors, "compressed")
+        others = edgebed.parted(message.tensors, "others")
         try:
             w = self.published[message.sender]
-            update = self.expand(parts, sum(w[name].size for name in trained))
+            size = sum(w[name].size for name in trained)
+            update = self.expand(parts, size)
         except (KeyError, ValueError):
             return message
-        return replace(message, tensors=added(w, update, trained) | others)
+        tensors = added(w, update, trained) | others
+        return replace(message, tensors=tensors)
+
+
+def names_of(peers: Peers) -> list[str]:
+    if isinstance(peers, str):
+        return [peers]
+    return list(peers or ())
+
+
+def no_values() -> Vector:
+    return np.zeros(1, np.float32)
 
 
 @dataclass
@@ -231,8 +283,8 @@ class Memory:
     was sent was counted. ``sent``: what was sent in rounds that were not counted so far, and ``returned``: those whose
     values are in the memory again."""
 
-    before: Vector = field(default_factory=lambda: np.zeros(1, np.float32))
-    left: Vector = field(default_factory=lambda: np.zeros(1, np.float32))
+    before: Vector = field(default_factory=no_values)
+    left: Vector = field(default_factory=no_values)
     answered: int = 0
     sent: dict[int, Tensors] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
@@ -243,10 +295,11 @@ class Memory:
             return self.before
         memory = self.left.copy()
         for round, part in self.sent.items():
-            if round > counted and round not in self.returned:
+            returned = round in self.returned
+            if round > counted and not returned:
                 memory[part["places"]] += part["values"]
                 self.returned.add(round)
-            elif round == counted and round in self.returned:
+            elif round == counted and returned:
                 memory[part["places"]] -= part["values"]
         oldest = max(counted, self.answered - LATEST)
         self.sent = {round: part for round, part in self.sent.items() if round > oldest}
@@ -261,9 +314,11 @@ class Memory:
         self.left = left
 
     def tensors(self) -> edgebed.State:
-        if not self.answered:  # as at the cloud, whose checkpoint others read as a model
+        if not self.answered:  # as at the cloud: other roles read its checkpoint as a model
             return {}
-        parts: dict[str, Tensors] = {f"sent/{round}": part for round, part in self.sent.items()}
+        parts: dict[str, Tensors] = {}
+        for round, part in self.sent.items():
+            parts[f"sent/{round}"] = part
         return {"before": self.before, "left": self.left} | edgebed.joined(**parts)
 
     def facts(self) -> dict[str, Any]:
@@ -278,16 +333,24 @@ class Memory:
         """The memory that `tensors` and `facts` describe."""
         if not facts["answered"]:
             return cls()
-        sent: dict[int, Tensors] = {round: edgebed.parted(tensors, f"sent/{round}") for round in facts["sent"]}
-        return cls(tensors["before"], tensors["left"], facts["answered"], sent, set(facts["returned"]))
+        sent: dict[int, Tensors] = {}
+        for round in facts["sent"]:
+            sent[round] = edgebed.parted(tensors, f"sent/{round}")
+        return cls(
+            before=tensors["before"],
+            left=tensors["left"],
+            answered=facts["answered"],
+            sent=sent,
+            returned=set(facts["returned"]),
+        )
 
 
 class TopK(Compressing):
     """``counted``: the round of each child that was counted last. ``own``: tensors and fields of the wrapped role's
     last checkpoint, if it makes any."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.memory = Memory()
         self.counted_last = 0  # of this node, by its parent
         self.counted: dict[str, int] = {}
@@ -298,17 +361,16 @@ class TopK(Compressing):
     def restore(self, kept: Any) -> None:
         """Take this class's part out of a checkpoint. The wrapped role gets the rest, or none if it has made none."""
         fields = dict(kept.fields)
-        mine = fields.pop("top-k")
-        self.memory = Memory.kept(edgebed.parted(kept.tensors, "top-k"), mine)
-        self.counted = mine["counted"]
-        tensors = {name: each for name, each in kept.tensors.items() if not name.startswith("top-k/")}
-        if mine["own"]:
+        facts = fields.pop("top-k")
+        memory = edgebed.parted(kept.tensors, "top-k")
+        self.memory = Memory.kept(memory, facts)
+        self.counted = facts["counted"]
+        tensors = {name: values for name, values in kept.tensors.items() if not name.startswith("top-k/")}
+        if facts["own"]:
             self.own = (tensors, fields)
-        else:
-            self.own = None
-        if mine["own"]:
             self.restored = replace(kept, tensors=tensors, fields=fields)
         else:
+            self.own = None
             self.restored = None
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
@@ -317,15 +379,19 @@ class TopK(Compressing):
 
     async def keep(self, round: int) -> None:
         """Write the checkpoint of the wrapped role, with this class's part."""
-        facts = self.memory.facts() | {"counted": self.counted, "own": self.own is not None}
+        facts = self.memory.facts()
+        facts["counted"] = self.counted
+        facts["own"] = self.own is not None
         tensors, fields = self.own or ({}, {})
-        mine = edgebed.joined(**{"top-k": self.memory.tensors()})
-        await super().checkpoint(round, {**tensors, **mine}, **fields, **{"top-k": facts})
+        memory = edgebed.joined(**{"top-k": self.memory.tensors()})
+        fields = {**fields, "top-k": facts}
+        await super().checkpoint(round, {**tensors, **memory}, **fields)
 
     async def receive(self, *kinds: str, sender: str | None = None) -> edgebed.Message:
         message = await super().receive(*kinds, sender=sender)
         if message.kind == "model":
-            self.counted_last = message.fields.get("counted", {}).get(self.name, 0)
+            counted = message.fields.get("counted", {})
+            self.counted_last = counted.get(self.name, 0)
         return message
 
     async def publish(
@@ -335,11 +401,9 @@ class TopK(Compressing):
         tensors: Tensors | None = None,
         **more: Any,
     ) -> None:
-        if isinstance(to, str):
-            to = [to]
-        else:
-            to = list(to or ())
-        await super().publish(to, kind, tensors, **more | self.counts(kind, to))
+        peers = names_of(to)
+        counts = self.counts(kind, peers)
+        await super().publish(peers, kind, tensors, **more | counts)
 
     async def publish_each(
         self,
@@ -347,17 +411,19 @@ class TopK(Compressing):
         tensors: Mapping[str, Tensors | None],
         **more: Any,
     ) -> None:
-        await super().publish_each(kind, tensors, **more | self.counts(kind, tensors))
+        counts = self.counts(kind, tensors)
+        await super().publish_each(kind, tensors, **more | counts)
 
     def counts(
         self,
         kind: str,
         to: Collection[str],
     ) -> dict[str, dict[str, int]]:
-        """The field of a model by which children learn what was counted."""
+        """The field of a model that shows the children what was counted."""
         if kind != "model":
             return {}
-        return {"counted": {child: self.counted[child] for child in to if child in self.counted}}
+        counted = {child: self.counted[child] for child in to if child in self.counted}
+        return {"counted": counted}
 
     async def gather(
         self,
@@ -367,12 +433,14 @@ class TopK(Compressing):
     ) -> list[edgebed.Message]:
         messages = await super().gather(kind, peers, **more)
         if kind == "update":
-            self.counted |= {each.sender: edgebed.round_of(each) for each in messages}
+            for message in messages:
+                self.counted[message.sender] = edgebed.round_of(message)
         return messages
 
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         memory = self.memory.of_round(t, self.counted_last)
-        work = update.size * math.ceil(math.log2(update.size + 1))
+        comparisons = math.ceil(math.log2(update.size + 1))
+        work = update.size * comparisons
         part, left = await self.compute(
             largest,
             update,
@@ -383,7 +451,8 @@ class TopK(Compressing):
         )
         self.memory.answer(t, part, left)
         round = run_round(self, t)
-        self.report(round=round, scope="train", unsent=share(left, update + memory))
+        unsent = share(left, update + memory)
+        self.report(round=round, scope="train", unsent=unsent)
         await self.keep(round)
         return dict(part)
 
@@ -393,38 +462,38 @@ class TopK(Compressing):
 
 def run_round(role: edgebed.Role, t: int) -> int:
     """The run's round of a role's round `t`: below an edge, devices have several in each."""
-    if role.tier == "device" and hasattr(role.params, "edge_rounds"):
-        within = role.params.edge_rounds
-    else:
-        within = 1
+    within = 1
+    if role.tier == "device":
+        within = getattr(role.params, "edge_rounds", 1)
     return (t - 1) // int(within) + 1
 
 
 def share(part: Vector, whole: Vector) -> float:
     """‖part‖ / ‖whole‖, 0 if both are 0."""
     size = float(np.linalg.norm(whole))
-    if size:
-        return float(np.linalg.norm(part)) / size
-    return 0.0
+    if not size:
+        return 0.0
+    return float(np.linalg.norm(part)) / size
 
 
 class QSGD(Compressing):
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         p = self.params
-        seed = int(self.learner.random("quantisation", t).integers(2**63))
+        random = self.learner.random("quantisation", t)
+        seed = int(random.integers(2**63))
         work = PASSES * update.size
-        sent = dict(
-            await self.compute(
-                quantised,
-                update,
-                p.levels,
-                p.bucket,
-                seed,
-                samples=work,
-                mode="other",
-            )
+        parts = await self.compute(
+            quantised,
+            update,
+            p.levels,
+            p.bucket,
+            seed,
+            samples=work,
+            mode="other",
         )
-        rounding = share(self.expand(sent, update.size) - update, update)
+        sent = dict(parts)
+        error = self.expand(sent, update.size) - update
+        rounding = share(error, update)
         self.report(round=run_round(self, t), scope="train", rounding=rounding)
         return sent
 
@@ -444,20 +513,32 @@ def wrapped(
 ) -> tuple[edgebed.Algorithm, dict[str, type]]:
     """The algorithm `top-k-NAME` or `qsgd-NAME`, and its roles."""
     mixin, parameters = KINDS[kind]
-    params = type(f"{mixin.__name__}{base.params.__name__}", (parameters, base.params), {"__module__": __name__})
+    name = f"{mixin.__name__}{base.params.__name__}"
+    params = type(name, (parameters, base.params), {"__module__": __name__})
     params = dataclass(frozen=True, kw_only=True)(params)
-    globals()[params.__name__] = params  # where the simulation's worker processes look for it
-    roles = {tier: type(role.__name__, (mixin, role), {"__module__": __name__}) for tier, role in base.roles.items()}
-    summary = f"{base.name} with updates compressed by {kind}"
-    return replace(
+    globals()[name] = params  # where the simulation's worker processes look for it
+    roles = {}
+    for tier, role in base.roles.items():
+        roles[tier] = type(role.__name__, (mixin, role), {"__module__": __name__})
+    algorithm = replace(
         base,
         name=f"{kind}-{base.name}",
         module="",
         params=params,
-        summary=summary,
-    ), roles
+        summary=f"{base.name} with updates compressed by {kind}",
+    )
+    return algorithm, roles
 
 
-_ALGORITHMS = [wrapped(kind, edgebed.algorithm(name)) for kind in KINDS for name in BASES]
-ROLES = {algorithm.name: roles for algorithm, roles in _ALGORITHMS}
-PLUGIN = edgebed.Plugin(algorithms=[algorithm for algorithm, _ in _ALGORITHMS])
+def wrapped_bases() -> Iterator[tuple[edgebed.Algorithm, dict[str, type]]]:
+    for kind in KINDS:
+        for name in BASES:
+            yield wrapped(kind, edgebed.algorithm(name))
+
+
+ROLES: dict[str, dict[str, type]] = {}
+_algorithms: list[edgebed.Algorithm] = []
+for _algorithm, _roles in wrapped_bases():
+    _algorithms.append(_algorithm)
+    ROLES[_algorithm.name] = _roles
+PLUGIN = edgebed.Plugin(algorithms=_algorithms)

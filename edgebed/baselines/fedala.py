@@ -47,14 +47,22 @@ class FedALA(edgebed.LocalTraining):
     weight_learning_rate: float = edgebed.number(1.0, low=0)
 
     def longest_training(self, work: edgebed.ClientWork) -> float:
-        return super().longest_training(work) + math.ceil(self.sampled * work.samples)
+        sampled = math.ceil(self.sampled * work.samples)
+        return super().longest_training(work) + sampled
 
 
 def upper(entries: Sequence[str], layers: int) -> list[str]:
     """The entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
-    names = list(dict.fromkeys(name.rpartition(".")[0] for name in entries))
-    last = set(names[len(names) - layers :] if layers else [])
-    return [name for name in entries if name.rpartition(".")[0] in last]
+    if not layers:
+        return []
+    names = list(dict.fromkeys(map(layer_of, entries)))
+    first = len(names) - layers
+    last_layers = set(names[first:])
+    return [entry for entry in entries if layer_of(entry) in last_layers]
+
+
+def layer_of(entry: str) -> str:
+    return entry.rpartition(".")[0]
 
 
 def aggregated(
@@ -63,7 +71,11 @@ def aggregated(
     weights: Mapping[str, NDArray[Any]],
 ) -> edgebed.State:
     """Θ̂_i = Θ_i + (Θ − Θ_i) ⊙ W_i where there are weights, else Θ (equation 4)."""
-    return w | {name: own[name] + (w[name] - own[name]) * each for name, each in weights.items()}
+    mixed = dict(w)
+    for name, w_i in weights.items():
+        difference = w[name] - own[name]
+        mixed[name] = own[name] + difference * w_i
+    return mixed
 
 
 def reweighted(
@@ -73,14 +85,19 @@ def reweighted(
     rate: float,
 ) -> NDArray[Any]:
     """σ(W_i − η ∇_{Θ̂_i} L ⊙ (Θ − Θ_i)) (equation 5)."""
-    found: NDArray[Any] = np.clip(weight - rate * gradient * difference, 0, 1).astype(weight.dtype)
-    return found
+    stepped = weight - rate * gradient * difference
+    clipped: NDArray[Any] = np.clip(stepped, 0, 1).astype(weight.dtype)
+    return clipped
 
 
 def converged(losses: Sequence[float]) -> bool:
     """Whether the loss has settled, or has had its time."""
-    settled = len(losses) > LOSSES and float(np.std(losses[-LOSSES:])) < DEVIATION
-    return settled or len(losses) >= MOST_EPOCHS
+    if len(losses) >= MOST_EPOCHS:
+        return True
+    if len(losses) <= LOSSES:
+        return False
+    latest = losses[-LOSSES:]
+    return float(np.std(latest)) < DEVIATION
 
 
 def adapt(
@@ -96,22 +113,32 @@ def adapt(
     import torch
 
     x, y = learner.train_data
-    order = learner.random("local aggregation", t).permutation(len(y))[: math.ceil(p.sampled * len(y))]
+    random = learner.random("local aggregation", t)
+    count = math.ceil(p.sampled * len(y))
+    order = random.permutation(len(y))[:count]
     losses: list[float] = []
     while True:
         total = 0.0
         for start in range(0, len(order), p.batch_size):
-            batch = torch.from_numpy(order[start : start + p.batch_size]).to(learner.device)
+            end = start + p.batch_size
+            batch = torch.from_numpy(order[start:end]).to(learner.device)
             learner.set(aggregated(own, w, weights))
             model = learner.model.eval()
             parameters = dict(model.named_parameters())
-            loss = edgebed.loss(model(learner.normalise(x, batch)), y[batch])
-            gradients = torch.autograd.grad(loss, [parameters[name] for name in weights], allow_unused=True)
-            weights = weights | {
-                name: reweighted(weights[name], gradient.cpu().numpy(), w[name] - own[name], p.weight_learning_rate)
-                for name, gradient in zip(weights, gradients, strict=True)
-                if gradient is not None
-            }
+            logits = model(learner.normalise(x, batch))
+            loss = edgebed.loss(logits, y[batch])
+            weighted = [parameters[name] for name in weights]
+            gradients = torch.autograd.grad(loss, weighted, allow_unused=True)
+            stepped = dict(weights)
+            for name, gradient in zip(weights, gradients, strict=True):
+                if gradient is not None:
+                    stepped[name] = reweighted(
+                        weights[name],
+                        gradient=gradient.cpu().numpy(),
+                        difference=w[name] - own[name],
+                        rate=p.weight_learning_rate,
+                    )
+            weights = stepped
             total += float(loss.detach()) * len(batch)
         losses.append(total / len(order))
         if once or converged(losses):
@@ -133,7 +160,8 @@ class Cloud(edgebed.Role):
             await self.checkpoint(t, w)
 
     async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
-        return await edgebed.average(self, await self.gather("update", self.children, round=t), w)
+        updates = await self.gather("update", self.children, round=t)
+        return await edgebed.average(self, updates, w)
 
 
 class Client(edgebed.Role):
@@ -155,10 +183,12 @@ class Client(edgebed.Role):
                 own = result.weights
                 trained = t
                 self.report(round=t, scope="train", **result.metrics)
-                await self.checkpoint(t, edgebed.joined(own=own, weights=weights), once=once)
+                kept = edgebed.joined(own=own, weights=weights)
+                await self.checkpoint(t, kept, once=once)
             if weights:
-                every = np.concatenate([each.ravel() for each in weights.values()])
-                self.report(round=t, scope="train", global_weight=float(every.mean()))
+                values = [w_i.ravel() for w_i in weights.values()]
+                mean = np.concatenate(values).mean()
+                self.report(round=t, scope="train", global_weight=float(mean))
             await edgebed.evaluate(self, own, t)
             await self.send(
                 self.parent,
@@ -174,9 +204,12 @@ class Client(edgebed.Role):
         if self.restored is None:
             initial = self.learner.initial()
             names = upper(self.learner.trained, self.params.layers)
-            return initial, {name: np.ones_like(initial[name]) for name in names}, False, 0
-        own, weights = (edgebed.parted(self.restored.tensors, part) for part in ("own", "weights"))
-        return own, weights, bool(self.restored.fields["once"]), self.restored.round
+            ones = {name: np.ones_like(initial[name]) for name in names}
+            return initial, ones, False, 0
+        own = edgebed.parted(self.restored.tensors, "own")
+        weights = edgebed.parted(self.restored.tensors, "weights")
+        once = bool(self.restored.fields["once"])
+        return own, weights, once, self.restored.round
 
     async def adapt(
         self,
@@ -189,10 +222,18 @@ class Client(edgebed.Role):
         """W_i for the global model `start`."""
         p = self.params
         work = math.ceil(p.sampled * self.learner.samples)
-        found: edgebed.State = await self.compute(
-            self.learner.apply, adapt, own, start, weights, p, t, once, samples=work
+        adapted: edgebed.State = await self.compute(
+            self.learner.apply,
+            adapt,
+            own,
+            start,
+            weights,
+            p,
+            t,
+            once,
+            samples=work,
         )
-        return found
+        return adapted
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}

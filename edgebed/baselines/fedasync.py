@@ -64,11 +64,13 @@ class FedAsync(edgebed.LocalTraining):
 
 def weight(d: int, p: FedAsync) -> float:
     """α_t of an update with staleness d."""
+    alpha = p.mixing
     if p.staleness == "polynomial":
-        return p.mixing / math.pow(d + 1, p.exponent)
+        return alpha / math.pow(d + 1, p.exponent)
     if p.staleness == "hinge" and d > p.behind:
-        return p.mixing / (p.slope * (d - p.behind) + 1)
-    return p.mixing
+        late = d - p.behind
+        return alpha / (p.slope * late + 1)
+    return alpha
 
 
 def mixed(x: edgebed.State, new: edgebed.State, alpha: float) -> edgebed.State:
@@ -86,8 +88,12 @@ class Proximal:
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         import torch
 
-        starts = {name: start.to(batch.x.device) for name, start in self._starts.items()}
-        distances = [torch.sum((x - starts[name]) ** 2) for name, x in model.named_parameters() if name in starts]
+        device = batch.x.device
+        distances = []
+        for name, x in model.named_parameters():
+            if name in self._starts:
+                difference = x - self._starts[name].to(device)
+                distances.append(torch.sum(difference**2))
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property
@@ -109,12 +115,18 @@ class Server(edgebed.Role):
     """
 
     async def run(self) -> None:
-        self.w: edgebed.State = self.restored.tensors if self.restored else self.learner.initial()
-        self.used: dict[str, int] = dict(self.restored.fields["used"]) if self.restored else {}
+        self.w: edgebed.State
+        self.used: dict[str, int] = {}
         self.given: dict[str, int] = {}
         self.diverged: set[str] = set()
         self.waiting: Collection[str] = ()  # for the version that their update becomes part of
-        self.version = self.restored.round + 1 if self.restored else 1  # the round that begins from self.w
+        self.version = 1  # the round that starts from self.w
+        if self.restored:
+            self.w = self.restored.tensors
+            self.used.update(self.restored.fields["used"])
+            self.version = self.restored.round + 1
+        else:
+            self.w = self.learner.initial()
         async with self.beside(self.fill_vacancies()):
             async for t in self.rounds():
                 await self.make_version(t)
@@ -129,7 +141,8 @@ class Server(edgebed.Role):
             count = await self.selector.vacancy()
             if self.version > self.last_round:
                 return
-            await self.hand_out(self.selector.select(count, self.version), self.version)
+            clients = self.selector.select(count, self.version)
+            await self.hand_out(clients, self.version)
 
     async def next_update(self, t: int, waiting: Collection[str] = ()) -> edgebed.Message:
         """The next update that was not used before. Workers that ask get the present model, unless they are waiting."""
@@ -140,11 +153,16 @@ class Server(edgebed.Role):
             worker = update.sender
             if update.round is not None and update.round > self.used.get(worker, 0):
                 self.used[worker] = min(update.round, t)  # a server that lost rounds in a crash counts them again
-                if edgebed.with_samples(self, edgebed.fitting(self, [update], self.w)):
+                fit = edgebed.fitting(self, [update], self.w)
+                if edgebed.with_samples(self, fit):
                     return update
                 self.release([worker])
-            elif worker not in waiting and not (worker in self.diverged and self.given.get(worker) == t):
+            elif worker not in waiting and not self.diverged_on(worker, t):
                 await self.hand_out([worker], t)
+
+    def diverged_on(self, worker: str, t: int) -> bool:
+        """Whether the worker had this model and has diverged."""
+        return worker in self.diverged and self.given.get(worker) == t
 
     async def hand_out(self, workers: Sequence[str], t: int) -> None:
         """Send the present model, from which round t begins."""
@@ -160,17 +178,22 @@ class Server(edgebed.Role):
 
     def check_hope(self) -> None:
         """DivergedError if every worker has diverged, or waits for a version that needs the updates of others."""
+        diverged = self.diverged
         if self.selector is not None:
-            hopeless = len(self.diverged) >= self.clients
+            hopeless = len(diverged) >= self.clients
         else:
-            hopeless = bool(self.diverged) and self.diverged | set(self.waiting) >= set(self.children)
-        if hopeless:
-            names = sorted(self.diverged)
-            listed = ", ".join(names[:NAMED]) + (" …" if len(names) > NAMED else "")
-            raise DivergedError(
-                f"no client can make version {self.version}: the updates of {listed} are not finite; "
-                "lower algorithm.learning_rate"
-            )
+            without_update = diverged | set(self.waiting)
+            hopeless = bool(diverged) and without_update >= set(self.children)
+        if not hopeless:
+            return
+        names = sorted(diverged)
+        listed = ", ".join(names[:NAMED])
+        if len(names) > NAMED:
+            listed += " …"
+        raise DivergedError(
+            f"no client can make version {self.version}: the updates of {listed} are not finite; "
+            "lower algorithm.learning_rate"
+        )
 
     def release(self, workers: Sequence[str]) -> None:
         """Of a population: let others take the places of these clients."""
@@ -188,29 +211,39 @@ class Server(edgebed.Role):
         """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered; of
         a population, to other clients. Report staleness, evaluate, and keep the version."""
         self.version = t + 1
-        if self.selector is not None:
-            self.diverged.clear()  # any client may be triggered with the new version
+        workers = [update.sender for update in updates]
         if self.selector is None:
-            free = [each.sender for each in updates if self.given.get(each.sender, 0) <= edgebed.round_of(each)]
-            await self.hand_out(free, t + 1)
+            await self.hand_out(self.without_newer_model(updates), t + 1)
         else:
+            self.diverged.clear()  # any client may be triggered with the new version
             self.selector.counted(updates, t)
-            self.release([each.sender for each in updates])
+            self.release(workers)
         self.report(
             round=t,
             scope="updates",
             staleness=sum(ages) / len(ages),
             staleness_highest=max(ages),
         )
-        self.note("updates", round=t, staleness=dict(zip([each.sender for each in updates], ages, strict=True)))
+        age_of = dict(zip(workers, ages, strict=True))
+        self.note("updates", round=t, staleness=age_of)
         if t % self.params.evaluate_every == 0:
             await edgebed.evaluate(self, self.w, t)
         await self.checkpoint(t, self.w, used=self.used)
 
+    def without_newer_model(self, updates: Sequence[edgebed.Message]) -> list[str]:
+        """The workers that have no newer model than the one that they answered."""
+        workers = []
+        for update in updates:
+            newest = self.given.get(update.sender, 0)
+            if newest <= edgebed.round_of(update):
+                workers.append(update.sender)
+        return workers
+
 
 def age(update: edgebed.Message, t: int) -> int:
     """The staleness in round t: the versions made since the model of this update was handed out."""
-    return max(0, t - edgebed.round_of(update))
+    versions = t - edgebed.round_of(update)
+    return max(0, versions)
 
 
 class Cloud(Server):
@@ -219,7 +252,8 @@ class Cloud(Server):
     async def make_version(self, t: int) -> None:
         update = await self.next_update(t)
         d = age(update, t)
-        self.w = await self.compute(mixed, self.w, update.tensors, weight(d, self.params), mode="other")
+        alpha_t = weight(d, self.params)
+        self.w = await self.compute(mixed, self.w, update.tensors, alpha_t, mode="other")
         await self.conclude(t, [update], [d])
 
 
@@ -249,8 +283,11 @@ class Worker(edgebed.Role):
         it lacks the update."""
         asked = 0
         while True:
+            patience = None
+            if self.lasting and asked < ASKS:
+                patience = self.gathering.deadline
             try:
-                async with asyncio.timeout(self.gathering.deadline if self.lasting and asked < ASKS else None):
+                async with asyncio.timeout(patience):
                     model = await self.receive("model", sender=self.parent)
             except TimeoutError:
                 asked += 1

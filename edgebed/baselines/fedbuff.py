@@ -61,7 +61,13 @@ def difference(
     trained: Collection[str],
 ) -> edgebed.State:
     """Δ = before − after of the trained entries. The others are as after the training."""
-    return {name: before[name] - each if name in trained else each for name, each in after.items()}
+    result: edgebed.State = {}
+    for name, values in after.items():
+        if name in trained:
+            result[name] = before[name] - values
+        else:
+            result[name] = values
+    return result
 
 
 def stepped(
@@ -72,11 +78,16 @@ def stepped(
     trained: Collection[str],
 ) -> edgebed.State:
     """w − (η_g / K) Σ_i s(τ_i) Δ_i of the trained entries, and the mean of the others."""
-    found = edgebed.weighted_mean(updates, [1.0] * len(updates))
+    equal_weights = [1.0] * len(updates)
+    result = edgebed.weighted_mean(updates, equal_weights)
     for name in trained:
-        total = sum(np.float64(s) * update[name] for s, update in zip(scales, updates, strict=True))
-        found[name] = (w[name] - rate / len(updates) * total).astype(w[name].dtype)
-    return found
+        scaled = []
+        for s, update in zip(scales, updates, strict=True):
+            scaled.append(np.float64(s) * update[name])
+        change = rate / len(updates) * sum(scaled)
+        after = w[name] - change
+        result[name] = after.astype(w[name].dtype)
+    return result
 
 
 class Cloud(fedasync.Server):
@@ -90,19 +101,24 @@ class Cloud(fedasync.Server):
             buffer[update.sender] = update
             if len(buffer) < size:
                 self.release([update.sender])
-        updates = [buffer[client] for client in sorted(buffer)]
-        ages = [fedasync.age(update, t) for update in updates]
-        scales = [scaling(tau, self.params) for tau in ages]
-        rate = self.params.server_learning_rate
-        states = [update.tensors for update in updates]
-        trained = self.learner.trained
+        updates = []
+        states = []
+        ages = []
+        scales = []
+        for client in sorted(buffer):
+            update = buffer[client]
+            tau = fedasync.age(update, t)
+            updates.append(update)
+            states.append(update.tensors)
+            ages.append(tau)
+            scales.append(scaling(tau, self.params))
         self.w = await self.compute(
             stepped,
             self.w,
             states,
             scales,
-            rate,
-            trained,
+            self.params.server_learning_rate,
+            self.learner.trained,
             mode="other",
         )
         await self.conclude(t, updates, ages)

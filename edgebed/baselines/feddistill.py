@@ -50,8 +50,11 @@ class Distilled:
     weight: float
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        targets = torch.softmax(torch.tensor(self.logits, device=batch.y.device), dim=1)[batch.y]
-        known = torch.tensor(self.clients > 0, device=batch.y.device)[batch.y]
+        y = batch.y
+        mean_logits = torch.tensor(self.logits, device=y.device)
+        targets = torch.softmax(mean_logits, dim=1)[y]
+        has_others = torch.tensor(self.clients > 0, device=y.device)
+        known = has_others[y]
         losses = cross_entropy(batch.logits, targets, reduction="none")
         return self.weight * (losses * known).mean()
 
@@ -60,7 +63,8 @@ def mean_logits(learner: edgebed.Learner, w: edgebed.State) -> edgebed.State:
     """F_k^(l) over the client's samples, as `logits` (classes, classes), and which labels it `has` (classes,)."""
     _, logits, labels = learner.outputs(w)
     means, counts = class_means(logits, labels, learner.data.classes)
-    return {"logits": means.cpu().numpy(), "has": (counts > 0).cpu().numpy()}
+    has = counts > 0
+    return {"logits": means.cpu().numpy(), "has": has.cpu().numpy()}
 
 
 def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
@@ -68,10 +72,13 @@ def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
     (classes,)."""
     total = np.zeros((classes, classes))
     clients = np.zeros(classes, np.int64)
-    for each in shared:
-        total += np.where(each["has"][:, None], each["logits"], 0)
-        clients += each["has"]
-    return {"logits": (total / np.maximum(clients, 1)[:, None]).astype(np.float32), "clients": clients}
+    for state in shared:
+        has = state["has"]
+        total += np.where(has[:, None], state["logits"], 0)
+        clients += has
+    divisors = np.maximum(clients, 1)[:, None]
+    means = total / divisors
+    return {"logits": means.astype(np.float32), "clients": clients}
 
 
 class Cloud(personal.Cloud):
@@ -82,7 +89,8 @@ class Cloud(personal.Cloud):
 
     def form(self, common: edgebed.State) -> edgebed.State:
         classes = self.learner.data.classes
-        return {"logits": np.zeros((classes, classes), np.float32), "has": np.zeros(classes, bool)}
+        logits = np.zeros((classes, classes), np.float32)
+        return {"logits": logits, "has": np.zeros(classes, bool)}
 
     async def aggregate(
         self,
@@ -91,15 +99,17 @@ class Cloud(personal.Cloud):
         t: int,
     ) -> edgebed.State:
         """What each client has sent last, under its name."""
-        return common | edgebed.joined(**{update.sender: update.tensors for update in updates})
+        sent = {update.sender: update.tensors for update in updates}
+        return common | edgebed.joined(**sent)
 
-    async def tell(self, common: edgebed.State, t: int) -> None:
-        known = [name.removesuffix("/has") for name in common if name.endswith("/has")]
-        given: dict[str, edgebed.State] = {}
+    async def issue(self, common: edgebed.State, t: int) -> None:
+        classes = self.learner.data.classes
+        clients = [name.removesuffix("/has") for name in common if name.endswith("/has")]
+        means: dict[str, edgebed.State] = {}
         for child in self.children:
-            others = [edgebed.parted(common, each) for each in known if each != child]
-            given[child] = of_others(others, self.learner.data.classes)
-        await self.publish_each("common", given, owned=True, round=t)
+            others = [edgebed.parted(common, client) for client in clients if client != child]
+            means[child] = of_others(others, classes)
+        await self.publish_each("common", means, owned=True, round=t)
 
 
 class Client(personal.Client):
@@ -120,9 +130,13 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        samples = self.learner.samples
-        apply = self.learner.apply
-        return await self.compute(apply, mean_logits, kept, samples=samples, mode="evaluate")
+        return await self.compute(
+            self.learner.apply,
+            mean_logits,
+            kept,
+            samples=self.learner.samples,
+            mode="evaluate",
+        )
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

@@ -84,11 +84,11 @@ class FedGen(edgebed.LocalTraining):
 
     def of_generator(self, t: int) -> edgebed.LocalTraining:
         """The optimizer's parameters for G in round t."""
-        rate = self.generator_learning_rate * self.generator_decay ** (t - 1)
+        decay = self.generator_decay ** (t - 1)
         return self.local(
             optimizer="adam",
             momentum=0.0,
-            learning_rate=rate,
+            learning_rate=self.generator_learning_rate * decay,
             weight_decay=self.generator_weight_decay,
         )
 
@@ -100,12 +100,17 @@ class Generator(nn.Module):
         super().__init__()
         self.classes = classes
         self.layers = nn.Sequential(
-            nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
+            nn.Linear(NOISE + classes, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, features),
         )
 
     def forward(self, noise: Tensor, y: Tensor) -> Tensor:
-        made: Tensor = self.layers(torch.cat([noise, one_hot(y, self.classes).to(noise.dtype)], dim=1))
-        return made
+        labels = one_hot(y, self.classes).to(noise.dtype)
+        inputs = torch.cat([noise, labels], dim=1)
+        z: Tensor = self.layers(inputs)
+        return z
 
 
 def new_generator(
@@ -121,34 +126,41 @@ def new_generator(
 
 
 def loaded(state: edgebed.State) -> Generator:
-    """G with the weights of `state`, which also tell its sizes."""
+    """G with the weights and the sizes of `state`."""
     hidden, inputs = state["layers.0.weight"].shape
-    return edgebed.load_state(new_generator(inputs - NOISE, len(state["layers.3.bias"]), hidden), state)
+    features = len(state["layers.3.bias"])
+    g = new_generator(inputs - NOISE, features, hidden)
+    return edgebed.load_state(g, state)
 
 
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
     """The first state of G for the features of the node's model."""
-    return edgebed.state_of(new_generator(learner.data.classes, learner.features, hidden, seed))
+    g = new_generator(learner.data.classes, learner.features, hidden, seed)
+    return edgebed.state_of(g)
 
 
 def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
     """c_k (classes,)."""
     if learner.samples:
-        labels = learner.train_data[1].cpu().numpy()
+        _, y = learner.train_data
+        labels = y.cpu().numpy()
     else:
         labels = np.zeros(0, np.int64)
-    return np.bincount(labels, minlength=learner.data.classes).astype(np.int64)
+    counts = np.bincount(labels, minlength=learner.data.classes)
+    return counts.astype(np.int64)
 
 
 def distribution(counts: NDArray[np.int64]) -> NDArray[np.float32]:
     """p̂ (classes,) from the c_k (K, classes)."""
-    shares: NDArray[np.float32] = (counts.sum(axis=0) / counts.sum()).astype(np.float32)
+    of_labels = counts.sum(axis=0)
+    shares: NDArray[np.float32] = (of_labels / counts.sum()).astype(np.float32)
     return shares
 
 
 def shares_of_clients(counts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """α_k,y (K, classes) from the c_k (K, classes). 0 for a label that nobody has."""
-    shares: NDArray[np.float32] = (counts / np.maximum(counts.sum(axis=0), 1)).astype(np.float32)
+    """α_k,y (K, classes) from the c_k (K, classes). 0 for a label that no client has."""
+    of_labels = np.maximum(counts.sum(axis=0), 1)
+    shares: NDArray[np.float32] = (counts / of_labels).astype(np.float32)
     return shares
 
 
@@ -157,14 +169,20 @@ def ensemble_loss(logits: Tensor, y: Tensor, shares: Tensor | None) -> Tensor:
     shares, the loss of the mean logits."""
     if shares is None:
         return cross_entropy(logits.mean(dim=0), y)
-    losses = cross_entropy(logits.flatten(0, 1), y.repeat(len(logits)), reduction="none").view(len(logits), -1)
-    return (shares[:, y] * losses).sum(dim=0).mean()
+    clients = len(logits)
+    all_logits = logits.flatten(0, 1)
+    all_losses = cross_entropy(all_logits, y.repeat(clients), reduction="none")
+    losses = all_losses.view(clients, -1)
+    weighted = shares[:, y] * losses
+    return weighted.sum(dim=0).mean()
 
 
 def alikeness(noise: Tensor, z: Tensor) -> Tensor:
     """D over all pairs of a batch, for noise (b, 32) and features z (b, features). 1 where all z are equal."""
-    noise_apart = (noise[:, None] - noise[None]).square().mean(dim=2)
-    features_apart = (z[:, None] - z[None]).abs().mean(dim=2)
+    noise_differences = noise[:, None] - noise[None]
+    noise_apart = noise_differences.square().mean(dim=2)
+    feature_differences = z[:, None] - z[None]
+    features_apart = feature_differences.abs().mean(dim=2)
     return torch.exp(-(noise_apart * features_apart).mean())
 
 
@@ -182,15 +200,21 @@ def train_generator(
     generator = loaded(state).to(device).train()
     heads = [head_of(learner, model) for model in models]
     p = torch.tensor(distribution(counts))
-    shares = torch.tensor(shares_of_clients(counts), device=device)
-    random = torch.Generator().manual_seed(int(learner.random("generator", t).integers(2**63)))
+    shares: Tensor | None = None
+    if params.generator_teacher == "losses":
+        shares = torch.tensor(shares_of_clients(counts), device=device)
+    seed = int(learner.random("generator", t).integers(2**63))
+    random = torch.Generator().manual_seed(seed)
+    b = params.generated_batch
     step = edgebed.optimizer(list(generator.parameters()), params.of_generator(t))
     for _ in range(params.generator_steps):
-        y = torch.multinomial(p, params.generated_batch, replacement=True, generator=random).to(device)
-        noise = torch.rand(len(y), NOISE, generator=random).to(device)
+        y = torch.multinomial(p, b, replacement=True, generator=random)
+        noise = torch.rand(len(y), NOISE, generator=random)
+        y = y.to(device)
+        noise = noise.to(device)
         z = generator(noise, y)
         logits = torch.stack([head(z) for head in heads])
-        loss = ensemble_loss(logits, y, shares if params.generator_teacher == "losses" else None)
+        loss = ensemble_loss(logits, y, shares)
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)
@@ -199,17 +223,22 @@ def train_generator(
 
 def head_of(learner: edgebed.Learner, model: edgebed.State) -> nn.Module:
     """A classifier with the weights of `model`."""
-    head = copy.deepcopy(learner.model.classifier).eval().requires_grad_(False)
-    own = {name.removeprefix(CLASSIFIER): each for name, each in model.items() if name.startswith(CLASSIFIER)}
-    return edgebed.load_state(head, own)
+    head = copy.deepcopy(learner.model.classifier)
+    head.eval().requires_grad_(False)
+    weights: edgebed.State = {}
+    for name, values in model.items():
+        if name.startswith(CLASSIFIER):
+            weights[name.removeprefix(CLASSIFIER)] = values
+    return edgebed.load_state(head, weights)
 
 
 def divergence(logits: Tensor, target: Tensor) -> Tensor:
     """KL(target ‖ softmax of the logits) of (b, classes) each, the mean over samples. A class that both exclude, with
     p = 0 and a logit of minus infinity, counts 0."""
     excluded = (target == 0) & (logits == -torch.inf)
-    log_probabilities = log_softmax(logits, dim=1).masked_fill(excluded, 0.0)
-    return kl_div(log_probabilities, target, reduction="batchmean")
+    log_probabilities = log_softmax(logits, dim=1)
+    finite = log_probabilities.masked_fill(excluded, 0.0)
+    return kl_div(finite, target, reduction="batchmean")
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,20 +255,25 @@ class Distilled:
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         p = torch.tensor(self.labels)
-        drawn = torch.multinomial(p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
+        drawn = torch.multinomial(p, self.batch, replacement=True, generator=self._random)
+        drawn = drawn.to(batch.y.device)
         z = self.features(torch.cat([drawn, batch.y]))
-        loss = self.weight * cross_entropy(model.classifier(z[: self.batch]), drawn)
+        z_star = z[: self.batch]
+        loss = self.weight * cross_entropy(model.classifier(z_star), drawn)
         if not self.agreement:
             return loss
+        z_batch = z[self.batch :]
         with torch.no_grad():
-            target = softmax(model.classifier(z[self.batch :]), dim=1)
+            target = softmax(model.classifier(z_batch), dim=1)
         return loss + self.agreement * divergence(batch.logits, target)
 
     def features(self, y: Tensor) -> Tensor:
         """Generated features for the labels y (b,), with new noise."""
+        device = y.device
         with torch.no_grad():
-            noise = torch.rand(len(y), NOISE, generator=self._random).to(y.device)
-            z: Tensor = self._generator.to(y.device)(noise, y)
+            noise = torch.rand(len(y), NOISE, generator=self._random)
+            generator = self._generator.to(device)
+            z: Tensor = generator(noise.to(device), y)
         return z
 
     @cached_property
@@ -256,15 +290,20 @@ def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
     classes = learner.data.classes
     classifier = learner.outline.classifier
     batch = params.batch_size
-    generator = new_generator(classes, learner.features, params.generator_hidden).layers
-    noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, learner.features, classes))
     b = params.generated_batch
-    both = params.generated_batch + batch
-    head = nn.Sequential(classifier, nn.LogSoftmax(1))
-    passes: list[tuple[nn.Module, Tensor, int, bool]] = [(generator, noise, both, False), (head, z, b, True)]
+    generator = new_generator(classes, learner.features, params.generator_hidden).layers
+    noise = torch.zeros(1, NOISE + classes)
+    z = torch.zeros(1, learner.features)
+    logits = torch.zeros(1, classes)
+    predicted = nn.Sequential(classifier, nn.LogSoftmax(1))
+    passes: list[tuple[nn.Module, Tensor, int, bool]] = []
+    passes.append((generator, noise, b + batch, False))
+    passes.append((predicted, z, b, True))
     if params.agreement_factor:
-        passes += [(nn.Sequential(classifier, nn.Softmax(1)), z, batch, False)]
-        passes += [(nn.LogSoftmax(1), logits, batch, True), (nn.Identity(), logits, batch, True)]  # KL
+        target = nn.Sequential(classifier, nn.Softmax(1))
+        passes.append((target, z, batch, False))
+        passes.append((nn.LogSoftmax(1), logits, batch, True))
+        passes.append((nn.Identity(), logits, batch, True))  # KL
     return learner.beside(passes, batch)
 
 
@@ -280,48 +319,73 @@ def distilled(
     b = params.generated_batch
     weight = params.generated_factor * decay * b / params.batch_size
     agreement = params.agreement_factor * decay
-    if not labels.any() or not (weight or agreement):
+    untrained = not labels.any()
+    if untrained or (not weight and not agreement):
         return None
-    return Distilled(generator, labels, weight, agreement, b, seed)
+    return Distilled(
+        generator,
+        labels=labels,
+        weight=weight,
+        agreement=agreement,
+        batch=b,
+        seed=seed,
+    )
 
 
 class Cloud(edgebed.Role):
     """Averages the models, and trains G. Its model has the final accuracy on the global test set."""
 
     async def run(self) -> None:
-        p = self.params
-        apply = self.learner.apply
-        work = p.generator_steps * p.generated_batch
-        if self.restored is None:
-            w: edgebed.State = self.learner.initial()
-            g = await self.compute(apply, initial_generator, p.generator_hidden, self.seed("generator"), mode="other")
-            labels = np.zeros(self.learner.data.classes, np.float32)
-        else:
-            w, g = (edgebed.parted(self.restored.tensors, part) for part in ("model", "generator"))
-            labels = self.restored.tensors["labels"]
-        form = edgebed.joined(model=w) | {"counts": np.zeros(len(labels), np.int64)}
+        w, g, labels = await self.first_state()
+        form = edgebed.joined(model=w)
+        form["counts"] = np.zeros(len(labels), np.int64)
         async for t in self.rounds():
-            await self.publish(self.children, "model", together(w, g, labels), owned=True, round=t)
+            sent = together(w, g, labels)
+            await self.publish(self.children, "model", sent, owned=True, round=t)
             gathered = await self.gather("update", self.children, round=t)
-            updates = edgebed.with_samples(self, edgebed.fitting(self, gathered, form))
+            fit = edgebed.fitting(self, gathered, form)
+            updates = edgebed.with_samples(self, fit)
             if updates:
-                models = [edgebed.parted(each.tensors, "model") for each in updates]
-                counts = np.stack([each.tensors["counts"] for each in updates])
-                g = await self.compute(
-                    apply,
-                    train_generator,
-                    g,
-                    models,
-                    counts,
-                    p,
-                    t,
-                    samples=work,
-                )
-                samples = [each.fields["samples"] for each in updates]
+                counts = np.stack([update.tensors["counts"] for update in updates])
+                models = [edgebed.parted(update.tensors, "model") for update in updates]
+                samples = [update.fields["samples"] for update in updates]
+                g = await self.train_generator(g, models, counts, t)
                 w = await self.compute(edgebed.weighted_mean, models, samples, mode="other")
                 labels = distribution(counts)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, together(w, g, labels))
+
+    async def first_state(self) -> tuple[edgebed.State, edgebed.State, NDArray[np.float32]]:
+        """w, G and p̂."""
+        if self.restored is not None:
+            tensors = self.restored.tensors
+            w = edgebed.parted(tensors, "model")
+            g = edgebed.parted(tensors, "generator")
+            return w, g, tensors["labels"]
+        w = self.learner.initial()
+        hidden = self.params.generator_hidden
+        seed = self.seed("generator")
+        g = await self.compute(self.learner.apply, initial_generator, hidden, seed, mode="other")
+        return w, g, np.zeros(self.learner.data.classes, np.float32)
+
+    async def train_generator(
+        self,
+        g: edgebed.State,
+        models: Sequence[edgebed.State],
+        counts: NDArray[np.int64],
+        t: int,
+    ) -> edgebed.State:
+        p = self.params
+        return await self.compute(
+            self.learner.apply,
+            train_generator,
+            g,
+            models,
+            counts,
+            p,
+            t,
+            samples=p.generator_steps * p.generated_batch,
+        )
 
 
 def together(
@@ -330,7 +394,9 @@ def together(
     labels: NDArray[np.float32],
 ) -> edgebed.State:
     """w, G and p̂ in one message or checkpoint."""
-    return edgebed.joined(model=w, generator=g) | {"labels": labels}
+    tensors = edgebed.joined(model=w, generator=g)
+    tensors["labels"] = labels
+    return tensors
 
 
 class Client(edgebed.Role):
@@ -338,25 +404,27 @@ class Client(edgebed.Role):
     one."""
 
     async def run(self) -> None:
-        counts = await self.compute(self.learner.apply, label_counts, mode="other")
-        beside = await self.compute(self.learner.apply, distilled_work, self.params, mode="other")
+        apply = self.learner.apply
+        counts = await self.compute(apply, label_counts, mode="other")
+        work_of_terms = await self.compute(apply, distilled_work, self.params, mode="other")
         while True:
             message = await self.receive("model", sender=self.parent)
             t = edgebed.round_of(message)
-            w, g = (edgebed.parted(message.tensors, part) for part in ("model", "generator"))
-            seed = int(self.learner.random("generated", t).integers(2**63))
-            extra = distilled(g, message.tensors["labels"], self.params, t, seed)
+            w = edgebed.parted(message.tensors, "model")
+            extra = self.terms(message.tensors, t)
+            extra_work = work_of_terms if extra else 0.0
             result = await edgebed.train(
                 self,
                 w,
                 t,
                 self.params,
                 extra,
-                beside if extra else 0.0,
+                extra_work,
             )
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
-            update = edgebed.joined(model=result.weights) | {"counts": counts}
+            update = edgebed.joined(model=result.weights)
+            update["counts"] = counts
             await self.send(
                 self.parent,
                 "update",
@@ -365,6 +433,13 @@ class Client(edgebed.Role):
                 round=t,
                 samples=result.samples,
             )
+
+    def terms(self, tensors: Mapping[str, NDArray[Any]], t: int) -> Distilled | None:
+        """The two terms of the loss on generated features."""
+        g = edgebed.parted(tensors, "generator")
+        random = self.learner.random("generated", t)
+        seed = int(random.integers(2**63))
+        return distilled(g, tensors["labels"], self.params, t, seed)
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

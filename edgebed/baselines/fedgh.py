@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 import edgebed
 from edgebed.baselines import fedproto, personal, plugin
 
-HEADER = "classifier"
+PREFIX = "classifier."  # of the names of the header's entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,13 @@ def representations(
     shared: Sequence[edgebed.State],
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """All R_k^s (n, d) and their classes s (n,), of the classes that each client has."""
-    has = [each["counts"] > 0 for each in shared]
-    features = np.concatenate([each["prototypes"][mine] for each, mine in zip(shared, has, strict=True)])
-    return features, np.concatenate([np.flatnonzero(mine) for mine in has])
+    features = []
+    classes = []
+    for state in shared:
+        has = state["counts"] > 0
+        features.append(state["prototypes"][has])
+        classes.append(np.flatnonzero(has))
+    return np.concatenate(features), np.concatenate(classes)
 
 
 def train_header(
@@ -55,16 +59,22 @@ def train_header(
     round: int,
 ) -> edgebed.State:
     """h after the passes over all representations."""
-    own = {name.removeprefix(f"{HEADER}."): each for name, each in header.items()}
-    classifier = edgebed.load_state(learner.model.classifier.train(), own)
-    step = edgebed.optimizer(list(classifier.parameters()), params.local(learning_rate=params.header_learning_rate))
-    x, y = (torch.tensor(each, device=learner.device) for each in (features, classes))
+    device = learner.device
+    own = {name.removeprefix(PREFIX): values for name, values in header.items()}
+    h = edgebed.load_state(learner.model.classifier.train(), own)
+    training = params.local(learning_rate=params.header_learning_rate)
+    step = edgebed.optimizer(list(h.parameters()), training)
+    r = torch.tensor(features, device=device)
+    s = torch.tensor(classes, device=device)
     random = learner.random("header", round)
     for _ in range(params.header_epochs):
-        order = torch.from_numpy(random.permutation(len(y))).to(learner.device)
-        for chosen in torch.split(order, params.batch_size):
-            step(cross_entropy(classifier(x[chosen]), y[chosen]))
-    return {f"{HEADER}.{name}": values for name, values in edgebed.state_of(classifier).items()}
+        permutation = random.permutation(len(s))
+        order = torch.from_numpy(permutation).to(device)
+        for batch in torch.split(order, params.batch_size):
+            logits = h(r[batch])
+            step(cross_entropy(logits, s[batch]))
+    state = edgebed.state_of(h)
+    return {f"{PREFIX}{name}": values for name, values in state.items()}
 
 
 class Cloud(personal.Cloud):
@@ -72,7 +82,7 @@ class Cloud(personal.Cloud):
 
     def start(self) -> edgebed.State:
         w = self.learner.initial()
-        return {name: values for name, values in w.items() if name.startswith(f"{HEADER}.")}
+        return {name: values for name, values in w.items() if name.startswith(PREFIX)}
 
     def form(self, common: edgebed.State) -> edgebed.State:
         return fedproto.no_prototypes(self.learner)
@@ -83,10 +93,18 @@ class Cloud(personal.Cloud):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        features, classes = representations([update.tensors for update in updates])
-        work = self.params.header_epochs * len(classes)
+        shared = [update.tensors for update in updates]
+        features, classes = representations(shared)
         return await self.compute(
-            self.learner.apply, train_header, common, features, classes, self.params, t, samples=work, mode="classifier"
+            self.learner.apply,
+            train_header,
+            common,
+            features,
+            classes,
+            self.params,
+            t,
+            samples=self.params.header_epochs * len(classes),
+            mode="classifier",
         )
 
 

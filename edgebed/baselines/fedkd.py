@@ -6,7 +6,7 @@ Client k has a mentor of any architecture, which never leaves it, and a copy of 
 y^t, y^s predictions of mentor and mentee, H^t, H^s their features, W^h a matrix of client k, CE and KL losses, L^t =
 CE(y, y^t) and L^s = CE(y, y^s), n_k samples of client k, U Σ V a singular value decomposition, T energy.
 
-    client   for each mini-batch, both models and W^h at once:
+    client   for each mini-batch, both models and W^h together:
              mentor: L^t + (KL(y^s ‖ y^t) + MSE(H^t, W^h H^s)) / (L^t + L^s)
              mentee: L^s + (KL(y^t ‖ y^s) + MSE(H^t, W^h H^s)) / (L^t + L^s)
              sends the mentee's update g_k, each matrix of it as its first K singular values and vectors
@@ -28,10 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
@@ -51,125 +52,170 @@ class FedKD(edgebed.LocalTraining):
     energy_end: float = edgebed.number(0.98, low=0, high=1)
 
     def longest_training(self, work: edgebed.ClientWork) -> float:
-        return super().longest_training(work) * (1 + work.worth_of(self.mentee))
+        worth = 1 + work.worth_of(self.mentee)
+        return super().longest_training(work) * worth
 
 
 def energy(params: FedKD, t: int, last: int) -> float:
     """T(t)."""
-    return params.energy_start + (params.energy_end - params.energy_start) * t / last
+    rise = params.energy_end - params.energy_start
+    return params.energy_start + rise * t / last
 
 
 def compressed(update: edgebed.State, share: float) -> edgebed.State:
     """Each matrix as `name/u` (m, K), which holds Σ, and `name/v` (K, n), or as `name/whole` if that is smaller."""
     sent: edgebed.State = {}
     for name, values in update.items():
-        sent[f"{name}/whole"] = values
-        if values.ndim < 2 or values.dtype.kind != "f" or not np.isfinite(values).all():
+        is_matrix = values.ndim >= 2 and values.dtype.kind == "f"
+        if not is_matrix or not np.isfinite(values).all():
+            sent[f"{name}/whole"] = values
             continue
         matrix = values.reshape(len(values), -1)
-        u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
-        reached = np.cumsum(sigma.astype(np.float64) ** 2)
-        enough = int(np.searchsorted(reached, share * reached[-1], side="right")) + 1
-        if reached[-1]:
-            kept = min(enough, len(sigma))
+        u, v = factors(matrix, share)
+        if u.size + v.size < matrix.size:
+            sent[f"{name}/u"] = u
+            sent[f"{name}/v"] = v
         else:
-            kept = 1
-        if kept * sum(matrix.shape) < matrix.size:
-            del sent[f"{name}/whole"]
-            sent |= {f"{name}/u": u[:, :kept] * sigma[:kept], f"{name}/v": v[:kept]}
+            sent[f"{name}/whole"] = values
     return sent
+
+
+def factors(
+    matrix: NDArray[Any],
+    share: float,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """U Σ (m, K) and V (K, n) of the matrix, with the least K of more than this share of its energy."""
+    u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
+    reached = np.cumsum(sigma.astype(np.float64) ** 2)
+    total = reached[-1]
+    enough = int(np.searchsorted(reached, share * total, side="right")) + 1
+    k = 1
+    if total:
+        k = min(enough, len(sigma))
+    return u[:, :k] * sigma[:k], v[:k]
 
 
 def decompressed(sent: edgebed.State, form: edgebed.State) -> edgebed.State:
     """The update with the shapes of `form`. What does not fit them is left out."""
     update: edgebed.State = {}
     for name, values in form.items():
-        u, v, whole = (sent.get(f"{name}/{part}") for part in ("u", "v", "whole"))
+        whole = sent.get(f"{name}/whole")
+        u = sent.get(f"{name}/u")
+        v = sent.get(f"{name}/v")
         if whole is not None:
             update[name] = whole
-        elif u is not None and v is not None and u.ndim == v.ndim == 2 and u.shape[1:] == v.shape[:1]:
+        elif u is not None and v is not None and _fit(u, v):
             product = u @ v
             if product.size == values.size:
-                update[name] = product.reshape(values.shape)
-            else:
-                update[name] = product
+                product = product.reshape(values.shape)
+            update[name] = product
     return update
+
+
+def _fit(u: NDArray[Any], v: NDArray[Any]) -> bool:
+    return u.ndim == v.ndim == 2 and u.shape[1:] == v.shape[:1]
 
 
 def added(w: edgebed.State, update: edgebed.State) -> edgebed.State:
     """mentee + g."""
-    return {name: np.asarray(values + update[name], values.dtype) for name, values in w.items()}
+    result: edgebed.State = {}
+    for name, values in w.items():
+        result[name] = np.asarray(values + update[name], values.dtype)
+    return result
 
 
 def difference(after: edgebed.State, before: edgebed.State) -> edgebed.State:
     """The update that makes `after` of `before`."""
-    return {name: np.asarray(values - before[name], values.dtype) for name, values in after.items()}
+    result: edgebed.State = {}
+    for name, values in after.items():
+        result[name] = np.asarray(values - before[name], values.dtype)
+    return result
 
 
 def losses(
-    mentor: tuple[Tensor, Tensor], mentee: tuple[Tensor, Tensor], transform: Tensor, y: Tensor
+    mentor: tuple[Tensor, Tensor],
+    mentee: tuple[Tensor, Tensor],
+    transform: Tensor,
+    y: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The mentor's and the mentee's loss, from features and logits of each. ``transform`` is W^h, (d^t, d^s)."""
-    (features, p), (its_features, q) = mentor, mentee
-    of_mentor = cross_entropy(p, y)
-    of_mentee = cross_entropy(q, y)
-    total = (of_mentor + of_mentee).detach()
-    seen = its_features @ transform.T
-    return (
-        of_mentor + (_divergence(q.detach(), p) + mse_loss(features, seen.detach())) / total,
-        of_mentee + (_divergence(p.detach(), q) + mse_loss(seen, features.detach())) / total,
-    )
+    h_t, y_t = mentor
+    h_s, y_s = mentee
+    l_t = cross_entropy(y_t, y)
+    l_s = cross_entropy(y_s, y)
+    total = (l_t + l_s).detach()
+    seen = h_s @ transform.T
+    of_mentor = _divergence(y_s.detach(), y_t) + mse_loss(h_t, seen.detach())
+    of_mentee = _divergence(y_t.detach(), y_s) + mse_loss(seen, h_t.detach())
+    return l_t + of_mentor / total, l_s + of_mentee / total
 
 
 def _divergence(target: Tensor, logits: Tensor) -> Tensor:
-    return kl_div(log_softmax(logits, 1), log_softmax(target, 1), reduction="batchmean", log_target=True)
+    q = log_softmax(logits, 1)
+    p = log_softmax(target, 1)
+    return kl_div(q, p, reduction="batchmean", log_target=True)
 
 
 def distil_mutually(
-    learner: edgebed.Learner, kept: edgebed.State, params: FedKD, round: int
+    learner: edgebed.Learner,
+    kept: edgebed.State,
+    params: FedKD,
+    round: int,
 ) -> tuple[edgebed.State, dict[str, float]]:
     """What a client keeps, with mentor (`own`), `mentee` and `transform` trained from `own`, `base` and `transform`;
     and the mentor's `mean_losses`."""
     learner.set(edgebed.parted(kept, "own"))
+    base = edgebed.parted(kept, "base")
     mentor = learner.model.train()
-    mentee = loaded(learner, params.mentee, edgebed.parted(kept, "base")).train()
+    mentee = loaded(learner, params.mentee, base).train()
     x, y = learner.train_data
     transform = nn.Parameter(first_transform(learner, mentor, mentee, kept))
-    steps = [
-        edgebed.optimizer(list(mentor.parameters()), params),
-        edgebed.optimizer([*mentee.parameters(), transform], params),
-    ]
+    mentor_step = edgebed.optimizer(list(mentor.parameters()), params)
+    mentee_step = edgebed.optimizer([*mentee.parameters(), transform], params)
+    random = learner.random("batches", round)
     task_losses = []
     objectives = []
-    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
-        inputs = learner.normalise(x[chosen])
-        outputs = []
-        for model in (mentor, mentee):
-            features = model.extractor(inputs)
-            outputs.append((features, model.classifier(features)))
-        both = losses(outputs[0], outputs[1], transform, y[chosen])
-        for step, loss in zip(steps, both, strict=True):
-            step(loss)
-        task_losses.append(cross_entropy(outputs[0][1].detach(), y[chosen]))
-        objectives.append(both[0].detach())
-    learned = edgebed.joined(own=learner.get(), mentee=edgebed.state_of(mentee), base=edgebed.parted(kept, "base"))
-    kept_transform = {"transform": transform.detach().cpu().numpy().copy()}
-    return learned | kept_transform, fml.mean_losses(task_losses, objectives)
+    for _, _, batch in edgebed.batches(learner.samples, params, random, learner.device):
+        inputs = learner.normalise(x[batch])
+        labels = y[batch]
+        of_mentor = _outputs(mentor, inputs)
+        of_mentee = _outputs(mentee, inputs)
+        mentor_loss, mentee_loss = losses(of_mentor, of_mentee, transform, labels)
+        mentor_step(mentor_loss)
+        mentee_step(mentee_loss)
+        _, y_t = of_mentor
+        task_losses.append(cross_entropy(y_t.detach(), labels))
+        objectives.append(mentor_loss.detach())
+    learned = edgebed.joined(own=learner.get(), mentee=edgebed.state_of(mentee), base=base)
+    learned["transform"] = transform.detach().cpu().numpy().copy()
+    return learned, fml.mean_losses(task_losses, objectives)
+
+
+def _outputs(model: edgebed.Model, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Features and logits."""
+    features = model.extractor(inputs)
+    return features, model.classifier(features)
 
 
 def first_transform(
-    learner: edgebed.Learner, mentor: edgebed.Model, mentee: edgebed.Model, kept: edgebed.State
+    learner: edgebed.Learner,
+    mentor: edgebed.Model,
+    mentee: edgebed.Model,
+    kept: edgebed.State,
 ) -> Tensor:
     """W^h as it was kept, or a new one, drawn as torch draws a linear layer's: uniform within ±1/√d, the mentee's d."""
+    device = learner.device
     if "transform" in kept:
-        return torch.tensor(kept["transform"], device=learner.device)
-    sample = torch.from_numpy(learner.data.zeros(2)).to(learner.device)
+        return torch.tensor(kept["transform"], device=device)
+    sample = torch.from_numpy(learner.data.zeros(2)).to(device)
     with torch.no_grad():
-        rows, columns = (model.eval().extractor(sample).shape[1] for model in (mentor, mentee))
+        rows = mentor.eval().extractor(sample).shape[1]
+        columns = mentee.eval().extractor(sample).shape[1]
     mentor.train()
     mentee.train()
-    drawn = learner.random("transform", 0).uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
-    return torch.tensor(drawn, dtype=torch.float32, device=learner.device)
+    random = learner.random("transform", 0)
+    drawn = random.uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
+    return torch.tensor(drawn, dtype=torch.float32, device=device)
 
 
 class Cloud(personal.Cloud):
@@ -182,23 +228,24 @@ class Cloud(personal.Cloud):
     def start(self) -> edgebed.State:
         return edgebed.state_of(self.learner.build(self.params.mentee, "cpu"))
 
-    async def tell(self, common: edgebed.State, t: int) -> None:
+    async def issue(self, common: edgebed.State, t: int) -> None:
         whole = edgebed.joined(whole=common)
-        given = {}
+        sent = dict.fromkeys(self.children, whole)
         for child in self.children:
             if child in self.answered:
-                given[child] = edgebed.joined(update=self.update)
-            else:
-                given[child] = whole
-        await self.publish_each("common", given, owned=True, round=t)
+                sent[child] = edgebed.joined(update=self.update)
+        await self.publish_each("common", sent, owned=True, round=t)
 
     def usable(
         self,
         updates: Sequence[edgebed.Message],
         common: edgebed.State,
     ) -> list[edgebed.Message]:
-        read = [replace(each, tensors=decompressed(each.tensors, common)) for each in updates]
-        usable = super().usable(read, common)
+        expanded = []
+        for update in updates:
+            tensors = decompressed(update.tensors, common)
+            expanded.append(replace(update, tensors=tensors))
+        usable = super().usable(expanded, common)
         self.answered = frozenset()
         return usable
 
@@ -211,7 +258,7 @@ class Cloud(personal.Cloud):
         mean = await edgebed.average(self, updates, common)
         share = energy(self.params, t, self.last_round)
         self.update = await self.compute(compressed, mean, share, mode="other")
-        self.answered = frozenset(each.sender for each in updates)
+        self.answered = frozenset(update.sender for update in updates)
         return added(common, decompressed(self.update, common))
 
 
@@ -232,9 +279,13 @@ class Client(fml.Client):
             if kept["round"] != t - 1:  # it was killed before its last checkpoint was written: it asks for the whole
                 return kept
             before = edgebed.parted(kept, "base")
-            base = added(before, decompressed(edgebed.parted(common, "update"), before))
-        own = {name: each for name, each in kept.items() if name.startswith("own/") or name == "transform"}
-        learned = await self.train_both(self.params.mentee, t, distil_mutually, own | edgebed.joined(base=base))
+            update = edgebed.parted(common, "update")
+            base = added(before, decompressed(update, before))
+        start = edgebed.joined(own=edgebed.parted(kept, "own"))
+        if "transform" in kept:
+            start["transform"] = kept["transform"]
+        start |= edgebed.joined(base=base)
+        learned = await self.train_both(self.params.mentee, t, distil_mutually, start)
         return learned | {"round": np.array(t)}
 
     async def share(
@@ -246,9 +297,10 @@ class Client(fml.Client):
         """The compressed update. Nothing, which the cloud leaves out, if the client could not learn in this round."""
         if kept["round"] != t:
             return {}
-        update = difference(edgebed.parted(kept, "mentee"), edgebed.parted(kept, "base"))
+        mentee = edgebed.parted(kept, "mentee")
+        base = edgebed.parted(kept, "base")
         share = energy(self.params, t, self.last_round)
-        return await self.compute(compressed, update, share, mode="other")
+        return await self.compute(compressed, difference(mentee, base), share, mode="other")
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

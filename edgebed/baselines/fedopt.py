@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -69,10 +70,12 @@ Moments = dict[str, edgebed.State]
 
 def first_moments(x: edgebed.State, trained: Collection[str], p: Params) -> Moments:
     """m = 0 and v = τ² of the trained entries."""
-    found: Moments = {"m": {name: np.zeros_like(x[name]) for name in trained}}
+    m = {name: np.zeros_like(x[name]) for name in trained}
+    moments: Moments = {"m": m}
     if isinstance(p, FedAdam):
-        found["v"] = {name: np.full_like(x[name], p.adaptivity**2) for name in trained}
-    return found
+        v_0 = p.adaptivity**2
+        moments["v"] = {name: np.full_like(x[name], v_0) for name in trained}
+    return moments
 
 
 def stepped(
@@ -83,24 +86,26 @@ def stepped(
     trained: Collection[str],
 ) -> tuple[edgebed.State, Moments]:
     """x_{t+1} and the moments, from the clients' mean model. Entries that are not trained are those of the mean."""
-    found = dict(mean)
+    result = dict(mean)
     after = {name: dict(moment) for name, moment in moments.items()}
     for name in trained:
         form = x[name].dtype
-        old = x[name].astype(np.float64)
+        x_t = x[name].astype(np.float64)
         m = moments["m"][name].astype(np.float64)
-        delta = mean[name] - old
+        delta = mean[name] - x_t
         if isinstance(p, FedAvgM):
             m = p.server_momentum * m + delta
             direction = m
         else:
+            v = moments["v"][name].astype(np.float64)
             m = p.beta1 * m + (1 - p.beta1) * delta
-            v = second_moment(moments["v"][name].astype(np.float64), delta**2, p)
+            v = second_moment(v, delta**2, p)
             direction = m / (np.sqrt(v) + p.adaptivity)
             after["v"][name] = v.astype(form)
         after["m"][name] = m.astype(form)
-        found[name] = (old + p.server_learning_rate * direction).astype(form)
-    return found, after
+        x_next = x_t + p.server_learning_rate * direction
+        result[name] = x_next.astype(form)
+    return result, after
 
 
 def second_moment(v: Values, square: Values, p: FedAdam) -> Values:
@@ -120,7 +125,8 @@ class Cloud(edgebed.Role):
         x, moments = self.start()
         async for t in self.rounds():
             await self.publish(self.children, "model", x, owned=True, round=t)
-            fitting = edgebed.fitting(self, await self.gather("update", self.children, round=t), x)
+            gathered = await self.gather("update", self.children, round=t)
+            fitting = edgebed.fitting(self, gathered, x)
             updates = edgebed.with_samples(self, fitting)
             if updates:
                 mean = await edgebed.average(self, updates, x)
@@ -138,25 +144,29 @@ class Cloud(edgebed.Role):
 
     def start(self) -> tuple[edgebed.State, Moments]:
         """The model and its moments before the first round, or as they were kept."""
+        x: edgebed.State
         if self.restored is None:
-            x: edgebed.State = self.learner.initial()
+            x = self.learner.initial()
             return x, first_moments(x, self.learner.trained, self.params)
-        kept = self.restored.tensors
-        return edgebed.parted(kept, "model"), {name: edgebed.parted(kept, name) for name in self.params.moments}
+        tensors = self.restored.tensors
+        x = edgebed.parted(tensors, "model")
+        moments = {name: edgebed.parted(tensors, name) for name in self.params.moments}
+        return x, moments
 
 
 CLIENT = edgebed.algorithm("fedavg").roles["device"]
 ROLES = {"cloud": Cloud, "edge": CLIENT, "device": CLIENT}
-SUMMARIES = {
-    "fedavgm": (FedAvgM, "FedAvg with momentum at the server"),
-    "fedadam": (FedAdam, "FedAvg with Adam at the server"),
-    "fedyogi": (FedYogi, "FedAvg with Yogi at the server"),
-}
+_server_optimizer = partial(
+    edgebed.Algorithm,
+    edges="optional",
+    devices="optional",
+    flat=True,
+    population=True,
+)
 PLUGIN = edgebed.Plugin(
     algorithms=[
-        edgebed.Algorithm(
-            name, params=params, summary=summary, edges="optional", devices="optional", flat=True, population=True
-        )
-        for name, (params, summary) in SUMMARIES.items()
+        _server_optimizer("fedavgm", params=FedAvgM, summary="FedAvg with momentum at the server"),
+        _server_optimizer("fedadam", params=FedAdam, summary="FedAvg with Adam at the server"),
+        _server_optimizer("fedyogi", params=FedYogi, summary="FedAvg with Yogi at the server"),
     ]
 )

@@ -60,10 +60,13 @@ class Distances:
 
     def of_classes(self, batch: edgebed.MiniBatch) -> Tensor:
         """‖C_b^(j) − C̄^(j)‖₂ of each such class."""
-        own, present = class_means(batch.features, batch.y, len(self.counts))
-        known = (present > 0) & torch.tensor(self.counts > 0, device=own.device)
-        prototypes = torch.tensor(self.prototypes, device=own.device)
-        distances: Tensor = torch.linalg.vector_norm(own[known] - prototypes[known], dim=1)
+        own, rows = class_means(batch.features, batch.y, len(self.counts))
+        device = own.device
+        has_prototype = torch.tensor(self.counts > 0, device=device)
+        known = (rows > 0) & has_prototype
+        prototypes = torch.tensor(self.prototypes, device=device)
+        differences = own[known] - prototypes[known]
+        distances: Tensor = torch.linalg.vector_norm(differences, dim=1)
         return distances
 
 
@@ -75,17 +78,20 @@ class Nearest:
     counts: NDArray[np.int64]
 
     def __call__(self, model: edgebed.Model, x: Tensor) -> Tensor:
-        distances = torch.cdist(model.extractor(x), torch.tensor(self.prototypes, device=x.device))
+        prototypes = torch.tensor(self.prototypes, device=x.device)
         known = torch.tensor(self.counts > 0, device=x.device)
+        distances = torch.cdist(model.extractor(x), prototypes)
         farthest = distances[:, known].max(dim=1, keepdim=True).values
         return -torch.where(known, distances, farthest + 1)
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """The mean (classes, d) of the rows (n, d) of each class, 0 for a class without rows, and its number of rows."""
-    of_class = torch.nn.functional.one_hot(labels, classes).to(values.dtype).T
+    one_hot = torch.nn.functional.one_hot(labels, classes)
+    of_class = one_hot.to(values.dtype).T
     counts = torch.bincount(labels, minlength=classes)
-    return of_class @ values / counts.clamp(min=1).unsqueeze(1), counts
+    divisors = counts.clamp(min=1).unsqueeze(1)
+    return of_class @ values / divisors, counts
 
 
 def local_prototypes(learner: edgebed.Learner, w: edgebed.State) -> edgebed.State:
@@ -101,25 +107,28 @@ def global_prototypes(
     even: bool,
 ) -> edgebed.State:
     """C̄^(j) from the clients that have class j. A class that none of them has keeps the prototype from before."""
-    counts = np.stack([each["counts"] for each in shared]).astype(np.float64)
+    all_counts = np.stack([state["counts"] for state in shared])
+    all_prototypes = np.stack([state["prototypes"] for state in shared])
+    counts = all_counts.astype(np.float64)
+    weights = counts
     if even:
         weights = (counts > 0).astype(np.float64)
-    else:
-        weights = counts
     total = weights.sum(axis=0)
-    summed = np.einsum("kc,kcd->cd", weights, np.stack([each["prototypes"] for each in shared]).astype(np.float64))
-    means = (summed / np.maximum(total, 1)[:, None]).astype(np.float32)
-    return {
-        "prototypes": np.where((total > 0)[:, None], means, before["prototypes"]),
-        "counts": np.where(total > 0, counts.sum(axis=0), before["counts"]).astype(np.int64),
-    }
+    summed = np.einsum("kc,kcd->cd", weights, all_prototypes.astype(np.float64))
+    divisors = np.maximum(total, 1)[:, None]
+    means = (summed / divisors).astype(np.float32)
+    has = total > 0
+    prototypes = np.where(has[:, None], means, before["prototypes"])
+    samples = np.where(has, counts.sum(axis=0), before["counts"])
+    return {"prototypes": prototypes, "counts": samples.astype(np.int64)}
 
 
 def no_prototypes(learner: edgebed.Learner) -> edgebed.State:
     """The state before any class has a prototype. It has as many features as the node's own model."""
     classes = learner.data.classes
     d = learner.features
-    return {"prototypes": np.zeros((classes, d), np.float32), "counts": np.zeros(classes, np.int64)}
+    prototypes = np.zeros((classes, d), np.float32)
+    return {"prototypes": prototypes, "counts": np.zeros(classes, np.int64)}
 
 
 class Cloud(personal.Cloud):
@@ -150,7 +159,8 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        distances = self.distances(common["prototypes"], common["counts"], self.params.prototype_weight)
+        weight = self.params.prototype_weight
+        distances = self.distances(common["prototypes"], common["counts"], weight)
         return await self.train(kept, t, distances)
 
     async def share(
@@ -159,9 +169,13 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        samples = self.learner.samples
-        apply = self.learner.apply
-        return await self.compute(apply, local_prototypes, kept, samples=samples, mode="evaluate")
+        return await self.compute(
+            self.learner.apply,
+            local_prototypes,
+            kept,
+            samples=self.learner.samples,
+            mode="evaluate",
+        )
 
     async def score(
         self,
@@ -169,11 +183,9 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> dict[str, float]:
-        by_prototypes = self.params.inference == "prototypes" and bool(common["counts"].any())
-        if by_prototypes:
+        forward: Nearest | None = None
+        if self.params.inference == "prototypes" and common["counts"].any():
             forward = Nearest(common["prototypes"], common["counts"])
-        else:
-            forward = None
         return await edgebed.evaluate(self, kept, t, forward)
 
 

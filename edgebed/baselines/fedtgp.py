@@ -69,14 +69,19 @@ class Generator(nn.Module):
         self.layers = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, d))
 
     def forward(self) -> Tensor:
-        made: Tensor = self.layers(self.vectors)
-        return made
+        prototypes: Tensor = self.layers(self.vectors)
+        return prototypes
 
 
 def margin(features: Tensor, classes: Tensor, most: float) -> float:
     """δ from all P_i^c (n, d) and their classes (n,). 0 if there is one class only."""
-    means = torch.stack([features[classes == c].mean(dim=0) for c in torch.unique(classes)])
-    return min(float(torch.cdist(means, means).max()), most)
+    means = []
+    for c in torch.unique(classes):
+        of_class = features[classes == c]
+        means.append(of_class.mean(dim=0))
+    centres = torch.stack(means)
+    largest = torch.cdist(centres, centres).max()
+    return min(float(largest), most)
 
 
 def contrastive_loss(
@@ -86,8 +91,9 @@ def contrastive_loss(
     delta: float,
 ) -> Tensor:
     """The mean of L_P over P_i^c (n, d): a cross-entropy whose logits are −φ, less δ for the own class."""
+    phi = torch.cdist(features, prototypes)
     own = nn.functional.one_hot(classes, len(prototypes))
-    return cross_entropy(-torch.cdist(features, prototypes) - delta * own, classes)
+    return cross_entropy(-phi - delta * own, classes)
 
 
 def train_prototypes(
@@ -98,32 +104,40 @@ def train_prototypes(
     round: int,
     seed: int,
 ) -> tuple[edgebed.State, edgebed.State]:
-    """P̂ as `prototypes`, and the state of P̌ and F, from which the next round goes on. An empty state begins anew."""
-    features, classes = (torch.tensor(each, device=learner.device) for each in representations(shared))
+    """P̂ as `prototypes`, and the state of P̌ and F, from which the next round continues. An empty state is a new
+    generator with weights drawn from `seed`."""
+    device = learner.device
+    all_features, all_classes = representations(shared)
+    features = torch.tensor(all_features, device=device)
+    classes = torch.tensor(all_classes, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = Generator(learner.data.classes, features.shape[1]).to(learner.device)
+        prototypes = Generator(learner.data.classes, features.shape[1]).to(device)
     if generator:
-        edgebed.load_state(made, generator)
-    step = edgebed.optimizer(list(made.parameters()), params.local(learning_rate=params.server_learning_rate))
+        edgebed.load_state(prototypes, generator)
+    training = params.local(learning_rate=params.server_learning_rate)
+    step = edgebed.optimizer(list(prototypes.parameters()), training)
     delta = margin(features, classes, params.margin)
     random = learner.random("prototypes", round)
     for _ in range(params.server_epochs):
-        order = torch.from_numpy(random.permutation(len(classes))).to(learner.device)
-        for chosen in torch.split(order, params.batch_size):
-            step(contrastive_loss(features[chosen], classes[chosen], made(), delta))
+        permutation = random.permutation(len(classes))
+        order = torch.from_numpy(permutation).to(device)
+        for batch in torch.split(order, params.batch_size):
+            loss = contrastive_loss(features[batch], classes[batch], prototypes(), delta)
+            step(loss)
     with torch.no_grad():
-        return {"prototypes": made().cpu().numpy()}, edgebed.state_of(made)
+        p_hat = prototypes().cpu().numpy()
+    return {"prototypes": p_hat}, edgebed.state_of(prototypes)
 
 
 class Cloud(fedproto.Cloud):
-    """Trains the prototypes. Beside them it keeps P̌ and F, which it does not publish."""
+    """Trains the prototypes. With them it keeps P̌ and F, which it does not publish."""
 
     def form(self, common: edgebed.State) -> edgebed.State:
         return {name: common[name] for name in ("prototypes", "counts")}
 
-    async def tell(self, common: edgebed.State, t: int) -> None:
-        await super().tell(self.form(common), t)
+    async def issue(self, common: edgebed.State, t: int) -> None:
+        await super().issue(self.form(common), t)
 
     async def aggregate(
         self,
@@ -131,15 +145,28 @@ class Cloud(fedproto.Cloud):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        shared = [update.tensors for update in updates]
-        generator = edgebed.parted(common, "generator")
-        seed = self.seed("generator")
-        work = self.params.server_epochs * sum(int((each["counts"] > 0).sum()) for each in shared)
-        given = (train_prototypes, generator, shared, self.params, t, seed)
-        made = await self.compute(self.learner.apply, *given, samples=work, mode="classifier")
-        prototypes: edgebed.State = made[0]
-        counts = np.maximum(common["counts"], np.sum([each["counts"] for each in shared], axis=0))
-        return prototypes | {"counts": counts} | edgebed.joined(generator=made[1])
+        counts = common["counts"]
+        shared = []
+        prototypes_sent = 0
+        for update in updates:
+            shared.append(update.tensors)
+            has = update.tensors["counts"] > 0
+            prototypes_sent += int(has.sum())
+        trained, generator = await self.compute(
+            self.learner.apply,
+            train_prototypes,
+            edgebed.parted(common, "generator"),
+            shared,
+            self.params,
+            t,
+            self.seed("generator"),
+            samples=self.params.server_epochs * prototypes_sent,
+            mode="classifier",
+        )
+        total = np.sum([state["counts"] for state in shared], axis=0)
+        prototypes: edgebed.State = trained
+        result = prototypes | {"counts": np.maximum(counts, total)}
+        return result | edgebed.joined(generator=generator)
 
 
 class Client(fedproto.Client):

@@ -45,7 +45,8 @@ class FML(edgebed.LocalTraining):
     meme_weight: float = edgebed.number(0.5, low=0, high=1)
 
     def longest_training(self, work: edgebed.ClientWork) -> float:
-        return super().longest_training(work) * (1 + work.worth_of(self.meme))
+        worth = 1 + work.worth_of(self.meme)
+        return super().longest_training(work) * worth
 
 
 def mutual_loss(
@@ -55,8 +56,11 @@ def mutual_loss(
     weight: float,
 ) -> Tensor:
     """weight · CE(p, y) + (1 − weight) · KL(q ‖ p), the mean over samples. p by `logits`, q by `others`, a constant."""
-    divergence = kl_div(log_softmax(logits, 1), log_softmax(others.detach(), 1), reduction="batchmean", log_target=True)
-    return weight * cross_entropy(logits, y) + (1 - weight) * divergence
+    log_p = log_softmax(logits, 1)
+    log_q = log_softmax(others.detach(), 1)
+    divergence = kl_div(log_p, log_q, reduction="batchmean", log_target=True)
+    of_labels = cross_entropy(logits, y)
+    return weight * of_labels + (1 - weight) * divergence
 
 
 def learn_mutually(
@@ -70,40 +74,46 @@ def learn_mutually(
     learner.set(own)
     model = learner.model.train()
     other = loaded(learner, params.meme, meme).train()
-    steps = [edgebed.optimizer(list(each.parameters()), params) for each in (model, other)]
+    own_step = edgebed.optimizer(list(model.parameters()), params)
+    meme_step = edgebed.optimizer(list(other.parameters()), params)
     x, y = learner.train_data
+    random = learner.random("batches", round)
     losses = []
     objectives = []
-    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
-        inputs = learner.normalise(x[chosen])
-        labels = y[chosen]
+    for _, _, batch in edgebed.batches(learner.samples, params, random, learner.device):
+        inputs = learner.normalise(x[batch])
+        labels = y[batch]
         p = model(inputs)
         q = other(inputs)
-        loss = mutual_loss(p, q, labels, params.own_weight)
-        other_loss = mutual_loss(q, p, labels, params.meme_weight)
-        steps[0](loss)
-        steps[1](other_loss)
+        own_loss = mutual_loss(p, q, labels, params.own_weight)
+        meme_loss = mutual_loss(q, p, labels, params.meme_weight)
+        own_step(own_loss)
+        meme_step(meme_loss)
         losses.append(cross_entropy(p.detach(), labels))
-        objectives.append(loss.detach())
+        objectives.append(own_loss.detach())
     learned = edgebed.joined(own=learner.get(), meme=edgebed.state_of(other))
     return learned, mean_losses(losses, objectives)
 
 
 def mean_losses(losses: Sequence[Tensor], objectives: Sequence[Tensor]) -> dict[str, float]:
     """The metrics of a training: the means over steps of the task's loss and of what was minimised."""
-    return {"loss": float(torch.stack(list(losses)).mean()), "objective": float(torch.stack(list(objectives)).mean())}
+    loss = torch.stack(list(losses)).mean()
+    objective = torch.stack(list(objectives)).mean()
+    return {"loss": float(loss), "objective": float(objective)}
 
 
 def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed.Model:
     """Another model than the client's own, with these weights."""
-    return edgebed.load_state(learner.build(name), state)
+    model = learner.build(name)
+    return edgebed.load_state(model, state)
 
 
 class Cloud(personal.Cloud):
     """Averages the memes."""
 
     def start(self) -> edgebed.State:
-        return edgebed.state_of(self.learner.build(self.params.meme, "cpu"))
+        meme = self.learner.build(self.params.meme, "cpu")
+        return edgebed.state_of(meme)
 
 
 class Client(personal.Client):
@@ -118,20 +128,30 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        return await self.train_both(self.params.meme, t, learn_mutually, edgebed.parted(kept, "own"), common)
+        own = edgebed.parted(kept, "own")
+        return await self.train_both(self.params.meme, t, learn_mutually, own, common)
 
     async def train_both(
         self,
         other: str,
         t: int,
         step: Step,
-        *given: edgebed.State,
+        *states: edgebed.State,
     ) -> edgebed.State:
-        """What `step` makes of the `given` states. It trains the client's model and an `other` one."""
-        both = 1 + self.learner.worth(self.learner.build(other, "cpu"))
-        samples = round(self.learner.work(self.params) * both)
-        work = (self.learner.apply, step, *given, edgebed.params_at(self, self.params, t), t)
-        state, losses = await self.compute(*work, samples=samples, mode="train")
+        """What `step` makes of the `states`. It trains the client's model and an `other` one."""
+        model = self.learner.build(other, "cpu")
+        both = 1 + self.learner.worth(model)
+        work = self.learner.work(self.params) * both
+        params = edgebed.params_at(self, self.params, t)
+        state, losses = await self.compute(
+            self.learner.apply,
+            step,
+            *states,
+            params,
+            t,
+            samples=round(work),
+            mode="train",
+        )
         self.report(round=t, scope="train", **losses)
         learned: edgebed.State = state
         return learned
@@ -150,7 +170,8 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> dict[str, float]:
-        return await edgebed.evaluate(self, edgebed.parted(kept, "own"), t)
+        own = edgebed.parted(kept, "own")
+        return await edgebed.evaluate(self, own, t)
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

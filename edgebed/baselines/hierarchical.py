@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import edgebed
@@ -72,8 +74,10 @@ def trainable(model: edgebed.Model) -> list[Tensor]:
 def gradients(learner: edgebed.Learner, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The loss of the learner's model on a mini-batch, and its gradients; those of unused parameters are 0."""
     x, y = learner.train_data
-    loss = edgebed.loss(learner.model(learner.normalise(x, chosen)), y[chosen])
-    return loss.detach(), torch.autograd.grad(loss, trainable(learner.model), materialize_grads=True)
+    logits = learner.model(learner.normalise(x, chosen))
+    loss = edgebed.loss(logits, y[chosen])
+    slopes = torch.autograd.grad(loss, trainable(learner.model), materialize_grads=True)
+    return loss.detach(), slopes
 
 
 def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> None:
@@ -84,7 +88,10 @@ def move(model: edgebed.Model, rate: float, directions: Iterable[Tensor]) -> Non
 
 
 def meta_train(
-    learner: edgebed.Learner, w: edgebed.State, p: HPFL, round: int
+    learner: edgebed.Learner,
+    w: edgebed.State,
+    p: HPFL,
+    round: int,
 ) -> tuple[edgebed.State, dict[str, float]]:
     """Local training by Per-FedAvg, and its metrics: the mean `loss` before adaptation, which is the task's, and the
     `objective`, the mean loss after it."""
@@ -93,19 +100,30 @@ def meta_train(
     losses = torch.zeros(())
     objectives = torch.zeros(())
     step = edgebed.optimizer(list(model.parameters()), p)
-    chosen = [
-        each for *_, each in edgebed.batches(learner.samples, p, learner.random("batches", round), learner.device)
-    ]
-    for first, second in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
-        loss, adaptation = gradients(learner, first)
+    random = learner.random("batches", round)
+    mini_batches = []
+    for _, _, batch in edgebed.batches(learner.samples, p, random, learner.device):
+        mini_batches.append(batch)
+    next_ones = [*mini_batches[1:], *mini_batches[:1]]
+    for batch, next_one in zip(mini_batches, next_ones, strict=True):
+        loss, adaptation = gradients(learner, batch)
         move(model, -p.adaptation_rate, adaptation)
-        objective, slopes = gradients(learner, second)
+        objective, slopes = gradients(learner, next_one)
         move(model, p.adaptation_rate, adaptation)  # back
-        step(torch.stack([torch.sum(w * g) for w, g in zip(trainable(model), slopes, strict=True)]).sum())
+        step(linear_loss(model, slopes))
         losses += loss.cpu()
         objectives += objective.cpu()
-    steps = max(len(chosen), 1)
-    return learner.get(), {"loss": float(losses) / steps, "objective": float(objectives) / steps}
+    steps = max(len(mini_batches), 1)
+    metrics = {"loss": float(losses) / steps, "objective": float(objectives) / steps}
+    return learner.get(), metrics
+
+
+def linear_loss(model: edgebed.Model, slopes: Iterable[Tensor]) -> Tensor:
+    """A loss with the gradients `slopes`."""
+    terms = []
+    for w, slope in zip(trainable(model), slopes, strict=True):
+        terms.append(torch.sum(w * slope))
+    return torch.stack(terms).sum()
 
 
 def adapted(
@@ -116,28 +134,41 @@ def adapted(
 ) -> edgebed.State:
     """The model with which a device predicts, after one step on a mini-batch."""
     learner.set(w)
-    chosen = learner.random("adaptation", round).permutation(learner.samples)[: p.batch_size]
+    random = learner.random("adaptation", round)
+    chosen = random.permutation(learner.samples)[: p.batch_size]
+    batch = torch.from_numpy(chosen).to(learner.device)
     model = learner.model.train()
-    move(model, -p.adaptation_rate, gradients(learner, torch.from_numpy(chosen).to(learner.device))[1])
+    _, adaptation = gradients(learner, batch)
+    move(model, -p.adaptation_rate, adaptation)
     return learner.get()
 
 
 def similarity(y: edgebed.State, other: edgebed.State) -> float:
     """T of two models, or 0 if it is negative."""
-    a, b = (
-        np.concatenate([each.ravel() for each in state.values() if each.dtype.kind == "f"]).astype(np.float64)
-        for state in (y, other)
-    )
+    a = floats_of(y)
+    b = floats_of(other)
     product = float(a @ b)
-    return max(product / float(a @ a + b @ b - product), 0.0)
+    union = float(a @ a + b @ b - product)
+    return max(product / union, 0.0)
+
+
+def floats_of(state: edgebed.State) -> NDArray[np.float64]:
+    """All floats of a model, one after the other."""
+    parts = []
+    for values in state.values():
+        if values.dtype.kind == "f":
+            parts.append(values.ravel())
+    return np.concatenate(parts).astype(np.float64)
 
 
 def similar_means(models: Mapping[str, edgebed.State]) -> dict[str, edgebed.State]:
     """g_d of each edge, from the models of all."""
-    return {
-        d: edgebed.weighted_mean([*models.values()], [similarity(y, other) for other in models.values()])
-        for d, y in models.items()
-    }
+    states = list(models.values())
+    means = {}
+    for d, y in models.items():
+        similarities = [similarity(y, other) for other in states]
+        means[d] = edgebed.weighted_mean(states, similarities)
+    return means
 
 
 def next_mixing(
@@ -148,10 +179,16 @@ def next_mixing(
     trained: edgebed.State,
 ) -> float:
     """λ_d after a round in which the edge's devices moved p_d to `trained`."""
-    floats = [name for name in y if y[name].dtype.kind == "f"]
-    p = {name: mixing * y[name] + (1 - mixing) * g[name] for name in floats}
-    slope = sum(float(np.sum((p[name] - trained[name]) * (y[name] - g[name]), dtype=np.float64)) for name in floats)
-    return min(max(mixing - rate * slope, 0.0), 1.0)
+    slopes = []
+    for name, y_d in y.items():
+        if y_d.dtype.kind != "f":
+            continue
+        g_d = g[name]
+        p_d = mixing * y_d + (1 - mixing) * g_d
+        products = (p_d - trained[name]) * (y_d - g_d)
+        slopes.append(float(np.sum(products, dtype=np.float64)))
+    stepped = mixing - rate * sum(slopes)
+    return min(max(stepped, 0.0), 1.0)
 
 
 class ProximalDevice(Device):  # type: ignore[misc]
@@ -170,14 +207,29 @@ class MetaDevice(sdfeel.Device):
     ) -> tuple[edgebed.State, dict[str, float]]:
         params = edgebed.params_at(self, self.params, r)
         work = 2 * self.learner.work(self.params)
-        step = (self.learner.apply, meta_train, w, params, r)
-        return await self.compute(*step, samples=work, mode="train")
+        return await self.compute(
+            self.learner.apply,
+            meta_train,
+            w,
+            params,
+            r,
+            samples=work,
+            mode="train",
+        )
 
     async def score(self, w: edgebed.State, r: int, t: int) -> None:
-        if not self.learner.samples:
+        samples = self.learner.samples
+        if not samples:
             return
-        step = (self.learner.apply, adapted, w, self.params, r)
-        own = await self.compute(*step, samples=min(self.params.batch_size, self.learner.samples), mode="train")
+        own = await self.compute(
+            self.learner.apply,
+            adapted,
+            w,
+            self.params,
+            r,
+            samples=min(self.params.batch_size, samples),
+            mode="train",
+        )
         await edgebed.evaluate(self, own, t)
 
 
@@ -186,14 +238,19 @@ class SimilarCloud(edgebed.Role):
 
     async def run(self) -> None:
         w = self.learner.initial()
-        g = {edge: edgebed.parted(self.restored.tensors, edge) if self.restored else w for edge in self.children}
+        g = dict.fromkeys(self.children, w)
+        if self.restored:
+            for edge in self.children:
+                g[edge] = edgebed.parted(self.restored.tensors, edge)
         mean = next(iter(g.values()))
         async for t in self.rounds():
             await self.publish_each("model", g, owned=True, round=t)
-            answers = edgebed.fitting(self, await self.gather("update", self.children, round=t), w)
-            updates = edgebed.with_samples(self, answers)
+            answers = await self.gather("update", self.children, round=t)
+            fit = edgebed.fitting(self, answers, w)
+            updates = edgebed.with_samples(self, fit)
             if updates:
-                g |= await self.compute(similar_means, {each.sender: each.tensors for each in updates}, mode="other")
+                models = {update.sender: update.tensors for update in updates}
+                g |= await self.compute(similar_means, models, mode="other")
             mean = await edgebed.average(self, updates, mean)
             await edgebed.evaluate(self, mean, t)
             await self.checkpoint(t, edgebed.joined(**g))
@@ -218,17 +275,20 @@ class MixingEdge(sdfeel.Edge):
             g = message.tensors
             if t > done:  # else the cloud restarted, and lacks the answer of this round
                 y = y or g
-                trained, samples = await self.aggregate(edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
+                p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
+                trained, samples = await self.aggregate(p, t)
                 mixing = next_mixing(mixing, self.params.mixing_rate, y, g, trained)
                 y = trained
                 done = t
             self.report(round=t, scope="train", mixing=mixing)
-            await edgebed.evaluate(self, edgebed.weighted_mean([y, g], [mixing, 1 - mixing]), t)
+            p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
+            await edgebed.evaluate(self, p, t)
             await self.checkpoint(t, y, mixing=mixing, samples=samples)
+            update = y if samples else None
             await self.send(
                 self.parent,
                 "update",
-                y if samples else None,
+                update,
                 owned=True,
                 round=t,
                 samples=samples,
@@ -241,13 +301,11 @@ ROLES = {
     "hpfl": TREE | {"device": MetaDevice},
     "esperhfl": {"cloud": SimilarCloud, "edge": MixingEdge, "device": sdfeel.Device},
 }
+_tree = partial(edgebed.Algorithm, edges="required")
 PLUGIN = edgebed.Plugin(
     algorithms=[
-        edgebed.Algorithm(name, params=params, summary=summary, edges="required")
-        for name, params, summary in (
-            ("fedprox-h", FedProxH, "HierFAVG with devices that stay near their edge's model"),
-            ("hpfl", HPFL, "HierFAVG for a model that one step adapts to a device's data"),
-            ("esperhfl", ESPerHFL, "edges mix their model with those of similar edges"),
-        )
+        _tree("fedprox-h", params=FedProxH, summary="HierFAVG with devices that stay near their edge's model"),
+        _tree("hpfl", params=HPFL, summary="HierFAVG for a model that one step adapts to a device's data"),
+        _tree("esperhfl", params=ESPerHFL, summary="edges mix their model with those of similar edges"),
     ]
 )

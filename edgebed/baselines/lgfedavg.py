@@ -32,13 +32,15 @@ class LGFedAvg(edgebed.LocalTraining):
 
 def global_part(state: edgebed.State, layers: int) -> edgebed.State:
     """θ^g: the entries of the last `layers` layers."""
-    return {name: state[name] for name in upper(list(state), layers)}
+    names = upper(list(state), layers)
+    return {name: state[name] for name in names}
 
 
 def assembled(own: edgebed.State, shared: edgebed.State) -> edgebed.State:
     """(θ_k^ℓ, θ^g). Raises ValueError if the model has other layers."""
     for name, values in shared.items():
-        if name not in own or own[name].shape != values.shape:
+        fits = name in own and own[name].shape == values.shape
+        if not fits:
             raise ValueError(
                 f"a client's model has another {name} than the cloud's: lower global_layers, or give model.features"
             )
@@ -49,7 +51,8 @@ class Cloud(personal.Cloud):
     """Averages the global layers."""
 
     def start(self) -> edgebed.State:
-        return global_part(self.learner.initial(), self.params.global_layers)
+        w = self.learner.initial()
+        return global_part(w, self.params.global_layers)
 
 
 class Client(personal.Client):
@@ -61,7 +64,8 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        return await self.train(assembled(kept, common), t)
+        start = assembled(kept, common)
+        return await self.train(start, t)
 
     async def share(
         self,

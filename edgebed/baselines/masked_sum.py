@@ -32,6 +32,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,10 @@ GENERATOR = 2
 
 def key_pair(seed: int) -> tuple[int, bytes]:
     """A secret exponent of 256 bits, and the public key."""
-    secret = int.from_bytes(hashlib.shake_256(f"key {seed}".encode()).digest(32))
-    return secret, pow(GENERATOR, secret, PRIME).to_bytes(KEY)
+    digest = hashlib.shake_256(f"key {seed}".encode())
+    secret = int.from_bytes(digest.digest(32))
+    public = pow(GENERATOR, secret, PRIME)
+    return secret, public.to_bytes(KEY)
 
 
 def agreed(secret: int, public: bytes, t: int) -> bytes:
@@ -78,18 +81,24 @@ def agreed(secret: int, public: bytes, t: int) -> bytes:
     key = int.from_bytes(public)
     if len(public) != KEY or not 1 < key < PRIME - 1:
         raise ValueError("this is no public key of the group")
-    return hashlib.sha256(pow(key, secret, PRIME).to_bytes(KEY) + t.to_bytes(8)).digest()
+    shared = pow(key, secret, PRIME)
+    content = shared.to_bytes(KEY) + t.to_bytes(8)
+    return hashlib.sha256(content).digest()
 
 
 def mask(seed: bytes, size: int) -> Words:
     """PRG(s): `size` words of 32 bits."""
-    return np.frombuffer(hashlib.shake_256(seed).digest(4 * size), "<u4").astype(np.uint32)
+    stream = hashlib.shake_256(seed).digest(4 * size)
+    words = np.frombuffer(stream, "<u4")
+    return words.astype(np.uint32)
 
 
 def quantised(update: NDArray[Any], share: float, clip: float) -> Words:
     """x_u of an update with the share n_u / n."""
-    exact = np.clip(update.astype(np.float64), -clip, clip) * (share * SCALE / clip)
-    return np.rint(exact).astype(np.int64).astype(np.uint32)
+    clipped = np.clip(update.astype(np.float64), -clip, clip)
+    exact = clipped * (share * SCALE / clip)
+    rounded = np.rint(exact).astype(np.int64)
+    return rounded.astype(np.uint32)
 
 
 def left_out(
@@ -100,21 +109,23 @@ def left_out(
 ) -> dict[str, float]:
     """The metrics of what clipping and rounding change in an update."""
     clipped = np.clip(update.astype(np.float64), -clip, clip)
-    rounded = restored(x, clip) / share - clipped
+    error = restored(x, clip) / share - clipped
     size = float(np.linalg.norm(update))
-    return {
-        "clipped_values": float(np.mean(np.abs(update) > clip)),
-        "rounding": float(np.linalg.norm(rounded)) / size if size else 0.0,
-    }
+    rounding = 0.0
+    if size:
+        rounding = float(np.linalg.norm(error)) / size
+    larger = np.abs(update) > clip
+    return {"clipped_values": float(np.mean(larger)), "rounding": rounding}
 
 
 def restored(total: Words, clip: float) -> NDArray[Any]:
     """The sum of shares that a sum of x_u modulo 2^32 stands for."""
-    return total.astype(np.int32) * (clip / SCALE)
+    signed = total.astype(np.int32)
+    return signed * (clip / SCALE)
 
 
 def masked(x: Words, mine: str, seeds: Mapping[str, bytes]) -> Words:
-    """x plus the mask of each peer whose name is greater than mine, less that of each whose name is smaller."""
+    """x plus the mask of each peer with a name greater than mine, less that of each with a smaller name."""
     for peer, seed in seeds.items():
         if peer > mine:
             x = x + mask(seed, x.size)
@@ -129,9 +140,12 @@ def unmasked(
 ) -> Words:
     """The sum of the masked updates by client, less the masks of the `seeds` that each shares with clients that dropped
     out. Masks between the others cancel."""
-    total = np.zeros_like(next(iter(masks.values())))
+    first = next(iter(masks.values()))
+    total = np.zeros_like(first)
     for client, y in masks.items():
-        total += y - masked(np.zeros_like(y), client, seeds.get(client, {}))
+        with_dropped = seeds.get(client, {})
+        uncancelled = masked(np.zeros_like(y), client, with_dropped)
+        total += y - uncancelled
     return total
 
 
@@ -148,113 +162,165 @@ class Cloud(fedala.Cloud):
 
     async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
         """The next model. `w` itself if the sum cannot be unmasked, or has fewer clients than the threshold."""
-        keys = {each.sender: each for each in await self.answers("key", self.children, t, _is_key)}
-        samples = {client: int(each.fields["samples"]) for client, each in keys.items()}
+        keys = await self.answers("key", self.children, t, _is_key)
+        public = {}
+        samples = {}
+        for message in keys:
+            public[message.sender] = message.tensors["key"]
+            samples[message.sender] = int(message.fields["samples"])
         n = sum(samples.values())
-        public = {client: each.tensors["key"] for client, each in keys.items()}
-        if not self.enough(list(keys.values()), t):
+        if not self.enough(keys, t):
             return w
         await self.send(
-            list(keys),
+            list(public),
             "keys",
             public,
             owned=True,
             round=t,
             samples=n,
         )
-        size = vector(w, floats(w)).size
-        answers = await self.answers("masked", keys, t, lambda each: _is_masked(each, size))
+        names = floats(w)
+        is_masked = partial(_is_masked, size=vector(w, names).size)
+        answers = await self.answers("masked", public, t, is_masked)
         if not self.enough(answers, t):
             return w
-        masks = {each.sender: each.tensors["update"] for each in answers}
-        seeds = await self.recovered(masks.keys(), keys.keys() - masks.keys(), t)
+        masks = {answer.sender: answer.tensors["update"] for answer in answers}
+        dropped = public.keys() - masks.keys()
+        seeds = await self.recovered(masks.keys(), dropped, t)
         if seeds is None:
             self.abandon(answers)
             return w
         total = await self.compute(unmasked, masks, seeds, mode="other")
-        mean = restored(total, self.params.clip) * (n / sum(samples[client] for client in masks))
-        return added(w, mean, floats(w))
+        counted = sum(samples[client] for client in masks)
+        mean = restored(total, self.params.clip) * (n / counted)
+        return added(w, mean, names)
 
     def enough(self, messages: Sequence[edgebed.Message], t: int) -> bool:
         """Whether these reach the threshold. If not, the round is abandoned."""
-        if messages and len(messages) < self.params.threshold:
+        enough = bool(len(messages) >= self.params.threshold)
+        if messages and not enough:
             self.abandon(messages)
-        return bool(len(messages) >= self.params.threshold)
+        return enough
 
     async def recovered(
-        self, there: Collection[str], gone: Collection[str], t: int
+        self,
+        online: Collection[str],
+        dropped: Collection[str],
+        t: int,
     ) -> dict[str, dict[str, bytes]] | None:
-        """The seeds that each client who is there shares with those who are gone. None if one of them does not tell."""
-        if not gone:
+        """The seeds that each client that is online shares with those that dropped out. None if one does not send
+        them."""
+        if not dropped:
             return {}
-        self.note("dropped", round=t, nodes=sorted(gone))
-        await self.send(sorted(there), "dropped", round=t, nodes=sorted(gone))
-        answers = await self.answers("seeds", there, t)
-        seeds_of = {each.sender: {peer: bytes(seed) for peer, seed in each.tensors.items()} for each in answers}
-        complete = seeds_of.keys() == set(there) and all(each.keys() == set(gone) for each in seeds_of.values())
-        return seeds_of if complete else None
+        nodes = sorted(dropped)
+        self.note("dropped", round=t, nodes=nodes)
+        await self.send(sorted(online), "dropped", round=t, nodes=nodes)
+        seeds_of = {}
+        for answer in await self.answers("seeds", online, t):
+            seeds = {peer: bytes(seed) for peer, seed in answer.tensors.items()}
+            if seeds.keys() != set(dropped):
+                return None
+            seeds_of[answer.sender] = seeds
+        if seeds_of.keys() != set(online):
+            return None
+        return seeds_of
 
     async def answers(
-        self, kind: str, peers: Collection[str], t: int, usable: Callable[[edgebed.Message], bool] = bool
+        self,
+        kind: str,
+        peers: Collection[str],
+        t: int,
+        usable: Callable[[edgebed.Message], bool] = bool,
     ) -> list[edgebed.Message]:
-        """What was gathered and is usable, without late messages of earlier rounds: their masks are others."""
-        found = []
-        for each in await self.gather(kind, peers, round=t):
-            if each.round == t and usable(each):
-                found.append(each)
-            elif each.round == t:
-                self.refuse(each, "does not have the tensors of the protocol")
-        return found
+        """The usable messages that were gathered, without late ones of earlier rounds: these have other masks."""
+        answers = []
+        for message in await self.gather(kind, peers, round=t):
+            if message.round != t:
+                continue
+            if usable(message):
+                answers.append(message)
+            else:
+                self.refuse(message, "does not have the tensors of the protocol")
+        return answers
 
 
 def _is_key(message: edgebed.Message) -> bool:
     key = message.tensors.get("key")
     samples = message.fields.get("samples")
-    usable = key is not None and key.dtype == np.uint8 and key.shape == (KEY,)
-    return usable and isinstance(samples, int) and samples > 0
+    if key is None or key.dtype != np.uint8 or key.shape != (KEY,):
+        return False
+    return isinstance(samples, int) and samples > 0
 
 
 def _is_masked(message: edgebed.Message, size: int) -> bool:
     y = message.tensors.get("update")
-    return y is not None and y.dtype == np.uint32 and y.shape == (size,)
+    if y is None:
+        return False
+    return y.dtype == np.uint32 and y.shape == (size,)
 
 
 class Client(edgebed.Role):
     """Trains on its own data, and sends the update under masks."""
 
     async def run(self) -> None:
-        round = 0
-        trained = np.zeros(0)
-        seeds: dict[str, bytes] = {}
+        self.round = 0
+        self.update = np.zeros(0)
+        self.seeds: dict[str, bytes] = {}
         while True:
             message = await self.receive("model", "keys", "dropped", sender=self.parent)
             t = edgebed.round_of(message)
             if message.kind == "model":
-                round = t
-                seeds = {}
-                w = message.tensors
-                secret, public = key_pair(self.seed("masks", str(t)))
-                await self.answer("key", {"key": as_tensor(public)}, t, samples=self.learner.samples)
-                result = await edgebed.train(self, w, t, self.params)
-                self.report(round=t, scope="train", **result.metrics)
-                await edgebed.evaluate(self, result.weights, t)
-                trained = vector(result.weights, floats(w)) - vector(w, floats(w))
-            elif message.kind == "keys" and t == round and len(message.tensors) >= self.params.threshold:
-                others = {peer: bytes(key) for peer, key in message.tensors.items() if peer != self.name}
-                seeds = await self.compute(agreed_with, secret, others, t, mode="other")
-                share = self.learner.samples / message.fields["samples"]
-                clip = self.params.clip
-                sent = {}
-                if np.isfinite(trained).all():  # under masks the cloud could not refuse it
-                    x = await self.compute(quantised, trained, share, clip, mode="other")
-                    lost = await self.compute(left_out, trained, x, share, clip, mode="other")
-                    self.report(round=t, scope="train", **lost)
-                    sent = {"update": await self.compute(masked, x, self.name, seeds, mode="other")}
-                await self.answer("masked", sent, t)
-            elif message.kind == "dropped" and t == round:
-                gone = set(message.fields["nodes"]) & seeds.keys()
-                if len(seeds) + 1 - len(gone) >= self.params.threshold:
-                    await self.answer("seeds", {peer: as_tensor(seeds[peer]) for peer in sorted(gone)}, t)
+                await self.train(message.tensors, t)
+            elif t != self.round:
+                continue
+            elif message.kind == "keys":
+                if len(message.tensors) >= self.params.threshold:
+                    await self.send_masked(message, t)
+            else:
+                await self.send_seeds(message, t)
+
+    async def train(self, w: edgebed.State, t: int) -> None:
+        self.round = t
+        self.seeds = {}
+        self.secret, public = key_pair(self.seed("masks", str(t)))
+        await self.answer("key", {"key": as_tensor(public)}, t, samples=self.learner.samples)
+        result = await edgebed.train(self, w, t, self.params)
+        self.report(round=t, scope="train", **result.metrics)
+        await edgebed.evaluate(self, result.weights, t)
+        names = floats(w)
+        self.update = vector(result.weights, names) - vector(w, names)
+
+    async def send_masked(self, message: edgebed.Message, t: int) -> None:
+        """Answer the other clients' public keys with the masked update."""
+        others = {peer: bytes(key) for peer, key in message.tensors.items() if peer != self.name}
+        self.seeds = await self.compute(agreed_with, self.secret, others, t, mode="other")
+        share = self.learner.samples / message.fields["samples"]
+        clip = self.params.clip
+        sent = {}
+        if np.isfinite(self.update).all():  # under masks the cloud could not refuse it
+            x = await self.compute(quantised, self.update, share, clip, mode="other")
+            lost = await self.compute(
+                left_out,
+                self.update,
+                x,
+                share,
+                clip,
+                mode="other",
+            )
+            self.report(round=t, scope="train", **lost)
+            y = await self.compute(masked, x, self.name, self.seeds, mode="other")
+            sent = {"update": y}
+        await self.answer("masked", sent, t)
+
+    async def send_seeds(self, message: edgebed.Message, t: int) -> None:
+        """Answer with the seeds shared with clients that dropped out, if enough clients are left."""
+        dropped = message.fields["nodes"]
+        shared = {}
+        for peer in sorted(set(dropped) & self.seeds.keys()):
+            shared[peer] = as_tensor(self.seeds[peer])
+        clients = len(self.seeds) + 1
+        if clients - len(shared) >= self.params.threshold:
+            await self.answer("seeds", shared, t)
 
     async def answer(
         self,

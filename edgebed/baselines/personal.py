@@ -28,7 +28,7 @@ class Cloud(edgebed.Role):
         else:
             common = self.start()
         async for t in self.rounds():
-            await self.tell(common, t)
+            await self.issue(common, t)
             updates = await self.gather("shared", self.children, round=t)
             usable = self.usable(updates, common)
             if usable:
@@ -40,7 +40,7 @@ class Cloud(edgebed.Role):
         """What is common before the first round."""
         raise NotImplementedError
 
-    async def tell(self, common: edgebed.State, t: int) -> None:
+    async def issue(self, common: edgebed.State, t: int) -> None:
         """Publish what is common."""
         await self.publish(self.children, "common", common, owned=True, round=t)
 
@@ -50,7 +50,8 @@ class Cloud(edgebed.Role):
         common: edgebed.State,
     ) -> list[edgebed.Message]:
         """The updates of clients with samples. Those that do not have the form are left out and reported."""
-        return edgebed.with_samples(self, edgebed.fitting(self, updates, self.form(common)))
+        fit = edgebed.fitting(self, updates, self.form(common))
+        return edgebed.with_samples(self, fit)
 
     def form(self, common: edgebed.State) -> edgebed.State:
         """Arrays with the names, types and shapes of what each client shares."""
@@ -70,22 +71,33 @@ class Client(edgebed.Role):
     """Keeps a model of its own. Evaluates it on the global test set, and on its own if it has one."""
 
     async def run(self) -> None:
-        kept, learned = (self.restored.tensors, self.restored.round) if self.restored else (self.start(), 0)
+        learned = 0
+        if self.restored:
+            kept = self.restored.tensors
+            learned = self.restored.round
+        else:
+            kept = self.start()
         while True:
             message = await self.receive("common", sender=self.parent)
+            samples = self.learner.samples
             common = message.tensors
             t = edgebed.round_of(message)
-            if t > learned and self.learner.samples:
+            if t > learned and samples:
                 kept = await self.learn(kept, common, t)
                 learned = t
                 await self.checkpoint(t, kept)
-            if self.learner.samples:
+            shared: edgebed.State = {}
+            if samples:
                 shared = await self.share(kept, common, t)
-            else:
-                shared = {}
             accuracies = await self.score(kept, common, t)
             await self.send(
-                self.parent, "shared", shared, owned=True, round=t, samples=self.learner.samples, **accuracies
+                self.parent,
+                "shared",
+                shared,
+                owned=True,
+                round=t,
+                samples=samples,
+                **accuracies,
             )
 
     def start(self) -> edgebed.State:

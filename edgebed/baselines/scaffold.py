@@ -53,7 +53,8 @@ class Scaffold(edgebed.LocalTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.optimizer != "sgd" or self.momentum or self.weight_decay or self.gradient_clipping:
+        plain_sgd = self.optimizer == "sgd" and not self.momentum
+        if not plain_sgd or self.weight_decay or self.gradient_clipping:
             raise ValueError(
                 "optimizer: SCAFFOLD corrects plain SGD: leave out adam, momentum, weight_decay and gradient_clipping"
             )
@@ -72,7 +73,12 @@ def renewed(
     rate: float,
 ) -> edgebed.State:
     """c_i⁺ = c_i − c + (x − y_i) / (K η_ℓ) (line 12). ``rate``: K η_ℓ."""
-    return {name: (c_i[name] - c[name] + (x[name] - y[name]) / rate).astype(c[name].dtype) for name in c}
+    c_plus: edgebed.State = {}
+    for name in c:
+        mean_step = (x[name] - y[name]) / rate
+        values = c_i[name] - c[name] + mean_step
+        c_plus[name] = values.astype(c[name].dtype)
+    return c_plus
 
 
 def advanced(
@@ -82,8 +88,12 @@ def advanced(
     trained: Collection[str],
 ) -> edgebed.State:
     """x + (η_g / |S|) Σ_i (y_i − x) of the trained entries, and the mean of the others (lines 16 and 17)."""
-    mean = edgebed.weighted_mean(states, [1.0] * len(states))
-    return mean | {name: (x[name] + rate * (mean[name] - x[name])).astype(x[name].dtype) for name in trained}
+    equal_weights = [1.0] * len(states)
+    result = edgebed.weighted_mean(states, equal_weights)
+    for name in trained:
+        values = x[name] + rate * (result[name] - x[name])
+        result[name] = values.astype(x[name].dtype)
+    return result
 
 
 def controlled(
@@ -93,13 +103,14 @@ def controlled(
 ) -> edgebed.State:
     """c = (1 / N) Σ_i c̃_i, which is the sum of all changes Δc_i / N (line 17). It has the shapes of `form`. The control
     variates of clients that were not counted are 0."""
-    found: edgebed.State = {}
+    c: edgebed.State = {}
     for name, values in form.items():
         total = np.zeros(values.shape, np.float64)
-        for each in counted:
-            total += each[name]
-        found[name] = (total / max(clients, 1)).astype(values.dtype)
-    return found
+        for c_i in counted:
+            total += c_i[name]
+        mean = total / max(clients, 1)
+        c[name] = mean.astype(values.dtype)
+    return c
 
 
 @dataclass(frozen=True)
@@ -113,15 +124,20 @@ class Correction:
         import torch
 
         y = dict(model.named_parameters())
-        return torch.stack(
-            [torch.sum(each.to(y[name].device) * y[name]) for name, each in self._differences.items()]
-        ).sum()
+        products = []
+        for name, difference in self._differences.items():
+            y_name = y[name]
+            products.append(torch.sum(difference.to(y_name.device) * y_name))
+        return torch.stack(products).sum()
 
     @cached_property
     def _differences(self) -> dict[str, Tensor]:
         import torch
 
-        return {name: torch.tensor(each - self.c_i[name]) for name, each in self.c.items()}
+        differences = {}
+        for name, values in self.c.items():
+            differences[name] = torch.tensor(values - self.c_i[name])
+        return differences
 
 
 class Cloud(edgebed.Role):
@@ -136,10 +152,13 @@ class Cloud(edgebed.Role):
         async for t in self.rounds():
             counted, clients = self.members()
             c = await self.compute(controlled, counted, clients, zero, mode="other")
-            await self.publish(self.children, "model", edgebed.joined(model=x, control=c), owned=True, round=t)
+            sent = edgebed.joined(model=x, control=c)
+            await self.publish(self.children, "model", sent, owned=True, round=t)
             gathered = await self.gather("update", self.children, round=t)
             fitting = edgebed.fitting(self, gathered, form)
-            self.without_samples |= {update.sender for update in fitting if not update.fields["samples"]}
+            for update in fitting:
+                if not update.fields["samples"]:
+                    self.without_samples.add(update.sender)
             updates = edgebed.with_samples(self, fitting)
             if updates:
                 states = [edgebed.parted(update.tensors, "model") for update in updates]
@@ -163,28 +182,35 @@ class Cloud(edgebed.Role):
         if self.restored is None:
             initial: edgebed.State = self.learner.initial()
             return initial
-        x, kept = (edgebed.parted(self.restored.tensors, part) for part in ("model", "counted"))
-        for row, client in enumerate(self.restored.fields["counted"]):
-            self.counted[client] = {name: stacked[row] for name, stacked in kept.items()}
-        self.without_samples = set(self.restored.fields["without_samples"])
+        x = edgebed.parted(self.restored.tensors, "model")
+        stacked = edgebed.parted(self.restored.tensors, "counted")
+        fields = self.restored.fields
+        for row, client in enumerate(fields["counted"]):
+            self.counted[client] = {name: values[row] for name, values in stacked.items()}
+        self.without_samples = set(fields["without_samples"])
         return x
 
     def members(self) -> tuple[list[edgebed.State], int]:
         """The c̃_i that make c in the round that starts, in the order of names, and N."""
         if self.selector is not None:
-            return [self.counted[client] for client in sorted(self.counted)], self.clients - len(self.without_samples)
-        there = (self.present & set(self.children)) - self.without_samples
-        return [self.counted[client] for client in sorted(there & self.counted.keys())], len(there)
+            counted = [self.counted[client] for client in sorted(self.counted)]
+            return counted, self.clients - len(self.without_samples)
+        online = self.present & set(self.children)
+        members = online - self.without_samples
+        known = sorted(members & self.counted.keys())
+        return [self.counted[client] for client in known], len(members)
 
     async def keep(self, t: int, x: edgebed.State) -> None:
         """Write the checkpoint. The c̃_i of all clients are stacked: a file holds many numbers, but few names."""
         clients = list(self.counted)
         stacked = {}
         if clients:
-            names = self.counted[clients[0]]
-            stacked = {name: np.stack([self.counted[client][name] for client in clients]) for name in names}
+            for name in self.counted[clients[0]]:
+                of_clients = [self.counted[client][name] for client in clients]
+                stacked[name] = np.stack(of_clients)
         state = edgebed.joined(model=x, counted=stacked)
-        await self.checkpoint(t, state, counted=clients, without_samples=sorted(self.without_samples))
+        without_samples = sorted(self.without_samples)
+        await self.checkpoint(t, state, counted=clients, without_samples=without_samples)
 
 
 class Client(edgebed.Role):
@@ -198,8 +224,10 @@ class Client(edgebed.Role):
             if t > answered:
                 before = c_i
                 answered = t
-            x, c = (edgebed.parted(message.tensors, part) for part in ("model", "control"))
-            result = await edgebed.train(self, x, t, self.params, Correction(c, before))
+            x = edgebed.parted(message.tensors, "model")
+            c = edgebed.parted(message.tensors, "control")
+            correction = Correction(c, before)
+            result = await edgebed.train(self, x, t, self.params, correction)
             y = result.weights
             if result.steps:
                 rate = result.steps * self.params.at(t).learning_rate
@@ -230,7 +258,8 @@ class Client(edgebed.Role):
         if self.restored is None:
             none = zeros(self.learner.initial(), self.learner.trained)
             return none, none, 0
-        before, c_i = (edgebed.parted(self.restored.tensors, part) for part in ("before", "control"))
+        before = edgebed.parted(self.restored.tensors, "before")
+        c_i = edgebed.parted(self.restored.tensors, "control")
         return before, c_i, self.restored.round
 
 

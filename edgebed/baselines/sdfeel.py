@@ -55,10 +55,12 @@ class SDFEEL(Clusters):
 
 def adjacency(clusters: int, graph: str) -> NDArray[np.float64]:
     """Which clusters are neighbours: D x D, ones and zeros."""
+    identity = np.eye(clusters)
     if graph == "complete":
-        return np.ones((clusters, clusters)) - np.eye(clusters)
-    next_one = np.roll(np.eye(clusters), 1, axis=1)
-    ring: NDArray[np.float64] = np.clip(next_one + next_one.T, 0, 1) * (1 - np.eye(clusters))
+        return np.ones((clusters, clusters)) - identity
+    next_one = np.roll(identity, 1, axis=1)
+    both_sides = np.clip(next_one + next_one.T, 0, 1)
+    ring: NDArray[np.float64] = both_sides * (1 - identity)
     return ring
 
 
@@ -67,13 +69,17 @@ def mixing(
     sizes: Sequence[float],
 ) -> NDArray[np.float64]:
     """P of clusters with these numbers of samples, D x D. L̃ has the eigenvalues of the symmetric Ω^-½ L Ω^-½."""
-    if len(sizes) == 1:
+    clusters = len(sizes)
+    if clusters == 1:
         return np.eye(1)
-    share = np.asarray(sizes, np.float64) / sum(sizes)
-    laplacian = np.diag(neighbours.sum(axis=0)) - neighbours
-    eigenvalues = np.linalg.eigvalsh(laplacian / np.sqrt(np.outer(share, share)))  # ascending, the first is 0
-    found: NDArray[np.float64] = np.eye(len(sizes)) - 2 / (eigenvalues[-1] + eigenvalues[1]) * laplacian / share
-    return found
+    omega = np.asarray(sizes, np.float64) / sum(sizes)
+    degrees = np.diag(neighbours.sum(axis=0))
+    laplacian = degrees - neighbours
+    symmetric = laplacian / np.sqrt(np.outer(omega, omega))
+    eigenvalues = np.linalg.eigvalsh(symmetric)  # ascending, the first is 0
+    scale = 2 / (eigenvalues[-1] + eigenvalues[1])
+    p: NDArray[np.float64] = np.eye(clusters) - scale * laplacian / omega
+    return p
 
 
 def mixed(
@@ -84,9 +90,13 @@ def mixed(
     """y + Σ_j p_j (y_j − y). Weights may be negative, which a mean does not allow. Integers are rounded."""
     result: edgebed.State = {}
     for name, own in y.items():
-        changes = (p * (other[name].astype(np.float64) - own) for p, other in zip(weights, others, strict=True))
+        changes = []
+        for p_j, y_j in zip(weights, others, strict=True):
+            changes.append(p_j * (y_j[name].astype(np.float64) - own))
         exact = own + sum(changes, 0.0)
-        result[name] = np.asarray(exact if own.dtype.kind == "f" else np.rint(exact), own.dtype)
+        if own.dtype.kind != "f":
+            exact = np.rint(exact)
+        result[name] = np.asarray(exact, own.dtype)
     return result
 
 
@@ -96,13 +106,17 @@ def shares(
     graph: str,
 ) -> dict[str, float]:
     """The column of P of one cluster: p_jd by neighbour, of the clusters with samples."""
-    there = sorted(each for each, samples in sizes.items() if samples)
-    if name not in there:
+    members = sorted(cluster for cluster, samples in sizes.items() if samples)
+    if name not in members:
         return {}
-    neighbours = adjacency(len(there), graph)
-    mine = there.index(name)
-    column = mixing(neighbours, [sizes[each] for each in there])[:, mine]
-    return {each: float(column[j]) for j, each in enumerate(there) if neighbours[j, mine]}
+    neighbours = adjacency(len(members), graph)
+    d = members.index(name)
+    p = mixing(neighbours, [sizes[cluster] for cluster in members])
+    column = {}
+    for j, cluster in enumerate(members):
+        if neighbours[j, d]:
+            column[cluster] = float(p[j, d])
+    return column
 
 
 class Edge(edgebed.Role):
@@ -116,9 +130,11 @@ class Edge(edgebed.Role):
             w = self.learner.initial()
         async for t in self.rounds():
             w, samples = await self.aggregate(w, t)
-            column = shares(self.name, await self.sizes(t, samples), self.params.graph)
-            for hop in range(self.params.inter if column else 0):
-                w = await self.exchange(w, t, hop, column)
+            sizes = await self.sizes(t, samples)
+            column = shares(self.name, sizes, self.params.graph)
+            if column:
+                for hop in range(self.params.inter):
+                    w = await self.exchange(w, t, hop, column)
             await edgebed.evaluate(self, w, t)
             await self.checkpoint(t, w)
 
@@ -126,13 +142,15 @@ class Edge(edgebed.Role):
         """The edge's model after τ₂ intra-cluster aggregations, and the samples that took part in them."""
         p = self.params
         samples = 0
-        for r in range((t - 1) * p.intra + 1, t * p.intra + 1):
+        for r in intra_rounds(t, p.intra):
             with self.in_round(t, edge_round=r):
                 devices = edgebed.participants(self, p.participation, r)
                 await self.publish(devices, "model", w, owned=True, round=r)
-                updates = edgebed.fitting(self, await self.gather("update", devices, round=r), w)
+                answers = await self.gather("update", devices, round=r)
+                updates = edgebed.fitting(self, answers, w)
                 w = await edgebed.average(self, updates, w)
-                samples += sum(update.fields["samples"] for update in updates)
+                for update in updates:
+                    samples += update.fields["samples"]
         return w, samples
 
     async def sizes(self, t: int, samples: int) -> dict[str, int]:
@@ -140,7 +158,10 @@ class Edge(edgebed.Role):
         await self.send(self.neighbours, "size", round=t, samples=samples)
         patience = (self.params.intra + 1) * self.gathering.deadline
         answers = await self.gather("size", self.neighbours, round=t, quorum=0, deadline=patience)
-        return {self.name: samples} | {each.sender: each.fields["samples"] for each in answers}
+        sizes = {self.name: samples}
+        for answer in answers:
+            sizes[answer.sender] = answer.fields["samples"]
+        return sizes
 
     async def exchange(
         self,
@@ -151,10 +172,22 @@ class Edge(edgebed.Role):
     ) -> edgebed.State:
         """One exchange of models with the neighbours in the graph."""
         kind = f"cluster-{hop}"
-        await self.send(list(column), kind, w, round=t, samples=1)
-        answers = edgebed.fitting(self, await self.gather(kind, list(column), round=t, quorum=0), w)
-        weights = [column[each.sender] for each in answers]
-        return await self.compute(mixed, w, [each.tensors for each in answers], weights, mode="other")
+        neighbours = list(column)
+        await self.send(neighbours, kind, w, round=t, samples=1)
+        gathered = await self.gather(kind, neighbours, round=t, quorum=0)
+        states = []
+        weights = []
+        for answer in edgebed.fitting(self, gathered, w):
+            states.append(answer.tensors)
+            weights.append(column[answer.sender])
+        return await self.compute(mixed, w, states, weights, mode="other")
+
+
+def intra_rounds(t: int, intra: int) -> range:
+    """The numbers of the intra-cluster aggregations in round t."""
+    first = (t - 1) * intra + 1
+    last = t * intra
+    return range(first, last + 1)
 
 
 class Device(edgebed.Role):
@@ -165,8 +198,8 @@ class Device(edgebed.Role):
             model = await self.receive("model", sender=self.parent)
             r = edgebed.round_of(model)
             w, losses = await self.learn(model.tensors, r)
-            t, more = divmod(r, self.params.intra)
-            if not more:  # the last intra-cluster aggregation of round t
+            t, further = divmod(r, self.params.intra)
+            if not further:  # the last intra-cluster aggregation of round t
                 self.report(round=t, scope="train", **losses)
                 await self.score(w, r, t)
             await self.send(

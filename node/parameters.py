@@ -34,7 +34,8 @@ class Between:
             return False
         if self.kind is int and not isinstance(value, int):
             return False
-        return self._above_low(value) and self._below_high(value) and math.isfinite(value)
+        within = self._above_low(value) and self._below_high(value)
+        return within and math.isfinite(value)
 
     def _above_low(self, value: float) -> bool:
         if self.above:
@@ -209,7 +210,8 @@ def read_parameters(
         raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {allowed})")
     defaults = {entry.name: entry.default for entry in fields(kind)}
     profile = values.get("profile", defaults.get("profile"))
-    chosen = dict(kind.profiles.get(str(profile), {}))
+    of_profile = kind.profiles.get(str(profile), {})
+    chosen = dict(of_profile)
     for name, value in values.items():
         chosen[name] = _from_percentage(value, own[name])
     return kind(**chosen)

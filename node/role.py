@@ -115,7 +115,10 @@ class Role:
         self.lasting = True
         self._round = 0  # of the newest message, or of this node's own round
         self._computed: Counter[tuple[str, int]] = Counter()  # computations, by function and round
-        expected = [peer.name for peer in assignment.peers if not (peer.late or peer.away)]
+        expected = []
+        for peer in assignment.peers:
+            if not peer.late and not peer.away:
+                expected.append(peer.name)
         edge_rounds = EdgeRounds.of(assignment, params)
         self._exchange = Exchange(
             transport,
@@ -355,8 +358,9 @@ class Role:
         if self.learner is not None:
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self._computed[name, self._round] += 1
-            call = self._computed[name, self._round]
-            fn = self.learner.seeded(fn, name, str(self._round), str(call))
+            call = str(self._computed[name, self._round])
+            round = str(self._round)
+            fn = self.learner.seeded(fn, name, round, call)
         work = self._compute.run(fn, args, samples, mode)
         return await self._exchange.unless_stopped(work)
 
@@ -366,7 +370,8 @@ class Role:
         The run stops when a global value reaches the scenario's target. Values that are not finite are
         reported (event not_finite).
         """
-        values = {name: reportable(name, value) for name, value in values.items()}
+        for name, value in values.items():
+            values[name] = reportable(name, value)
         self._reporter.metric(round, values)
         for name in unusual(values):
             scope = values.get("scope", "train")

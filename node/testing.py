@@ -216,7 +216,10 @@ class Federation:
             if not node.startswith("edge"):
                 continue
             # The labels of an edge's own test set are those of its devices, or its own.
-            mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
+            mine = []
+            for holder in holders:
+                if node in (holder, self.tree[holder]):
+                    mine.append(counts[holder])
             likely = np.sum(mine, axis=0)
             tests = own_test(self.data.test_labels, likely, seed=1, limit=60)
             personal, own = set_apart(tests, self.personal, seed=1)

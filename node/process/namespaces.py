@@ -123,9 +123,13 @@ def use_huge_pages() -> None:
     changes are still copied as small pages."""
     maps = Path("/proc/self/maps").read_text()
     for line in maps.splitlines():
-        span, rights, _, _, inode, *name = line.split(maxsplit=5)
-        allocated = inode == "0" and "w" in rights
-        if not allocated or name not in ([], ["[heap]"]):
+        fields = line.split(maxsplit=5)  # proc_pid_maps(5)
+        span = fields[0]
+        rights = fields[1]
+        inode = fields[4]
+        name = fields[5:]
+        anonymous = inode == "0" and name in ([], ["[heap]"])
+        if not anonymous or "w" not in rights:
             continue
         first, last = span.split("-")
         # Rounded up and down to whole huge pages.

@@ -40,7 +40,11 @@ VOLUME_LABEL = "org.edgebed.data"
 """The volume of the data sets that a host keeps, and its label."""
 HANDLERS_HERE = Path("/host/binfmt_misc")  # where the agent sees which processors its host can emulate
 SENSORS = Path("/host")
-SENSOR_FOLDERS = {Path("/sys") / name: SENSORS / "sys" / name for name in ("bus", "class", "devices")}
+SENSOR_FOLDERS = {
+    Path("/sys/bus"): SENSORS / "sys/bus",
+    Path("/sys/class"): SENSORS / "sys/class",
+    Path("/sys/devices"): SENSORS / "sys/devices",
+}
 """Folders of the host with sensors, and where its agent sees them: Docker hides parts of /sys from containers, among
 them the counters of energy (oci.DefaultSpec, MaskedPaths)."""
 SECRET = Path("/run/secrets") / FILE
@@ -97,7 +101,8 @@ def remove(engine: Engine, run: str) -> None:
         containers = engine.client.containers
         agents = containers.list(all=True, filters={"label": AGENT}, ignore_removed=True)
         for container in agents:
-            if container.labels[AGENT] != run and container.name != name_of(run):
+            of_run = container.labels[AGENT] == run or container.name == name_of(run)
+            if not of_run:
                 continue
             with unless_gone(), plain_words(f"removing {container.name}"):
                 container.remove(force=True)
@@ -148,7 +153,8 @@ def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     for path in (str(SOCKET), folder, datasets):
         mounts.append(Mount(path, path, type="bind"))
     for source, target in read_only.items():
-        mounts.append(Mount(str(target), str(source), type="bind", read_only=True))
+        mount = Mount(str(target), str(source), type="bind", read_only=True)
+        mounts.append(mount)
     environment = {HOST: os.environ[HOST], FOLDER: folder, DATASETS: datasets}
     limits = {"max-size": "1m", "max-file": "1"}
     return {

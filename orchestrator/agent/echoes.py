@@ -53,7 +53,8 @@ class EchoResponder:
                     continue
                 token, number, sent = _PACKET.unpack(data)
                 held = time.time() - arrived
-                self._socket.sendto(_PACKET.pack(token, number, sent + held), sender)
+                answer = _PACKET.pack(token, number, sent + held)
+                self._socket.sendto(answer, sender)
 
 
 def _is_echo(data: bytes, token: bytes) -> bool:

@@ -116,7 +116,14 @@ async def _trunk(
 ) -> tuple[str, list[str]]:
     """Create a trunk. Returns why it cannot be created, and notes on it."""
     try:
-        carrier = await create_trial(setup.run, setup.number, setup.hosts, setup.mtu, hub, folder)
+        carrier = await create_trial(
+            setup.run,
+            setup.number,
+            setup.hosts,
+            setup.mtu,
+            hub,
+            folder,
+        )
     except OrchestratorError as error:
         reason = getattr(error, "what", error)
         return str(reason), []

@@ -30,7 +30,8 @@ def log_of(directory: RunDirectory, node: str) -> Path:
     path = directory.logs / f"{node}.log"
     if os.path.exists(path):
         return path
-    known = sorted(log.stem for log in directory.logs.glob("*.log"))
+    files = directory.logs.glob("*.log")
+    known = sorted(file.stem for file in files)
     if known:
         logs = f"it has: {', '.join(known)}"
     else:

@@ -58,7 +58,8 @@ def trial_results(output: str, errors: str) -> dict[str, Any]:
     try:
         results: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, ValueError):
-        last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
+        reasons = errors.strip().splitlines()
+        last = reasons[-1] if reasons else "it printed nothing"
         raise HostError(f"whether nodes can train on an accelerator could not be tried: {last}") from None
     return results
 

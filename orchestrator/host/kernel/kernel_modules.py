@@ -28,7 +28,10 @@ def has_module(
     loadable = _listed(folder / "modules.dep")
     if built_in is None and loadable is None:
         return None
-    return wanted in (built_in or ()) or wanted in (loadable or ())
+    for modules in (built_in, loadable):
+        if modules is not None and wanted in modules:
+            return True
+    return False
 
 
 def _listed(file: Path) -> set[str] | None:

@@ -65,7 +65,8 @@ def parse_stat(
         label, _, counters = line.partition(" ")
         if label not in labels:
             continue
-        columns = [int(word) / per_second for word in counters.split()[:_GUEST]]
+        words = counters.split()[:_GUEST]
+        columns = [int(word) / per_second for word in words]
         waited = sum(columns[place] for place in _IDLE)
         busy = busy + sum(columns) - waited
         idle += waited

@@ -50,7 +50,8 @@ class UsageReader:
         processes = self._processes(members)
         usages = {}
         for name, folders in processes.items():
-            usages[name] = sum(map(of_process, folders), ProcessUsage())
+            parts = map(of_process, folders)
+            usages[name] = sum(parts, ProcessUsage())
 
         def measure() -> dict[str, int | None]:
             return {name: _proportional(folders) for name, folders in processes.items()}
@@ -58,7 +59,9 @@ class UsageReader:
         proportional = self._pace.measured(measure)
         if proportional is None:
             return usages
-        return {name: replace(usage, pss=proportional[name]) for name, usage in usages.items()}
+        for name, usage in usages.items():
+            usages[name] = replace(usage, pss=proportional[name])
+        return usages
 
     def _processes(self, members: Mapping[str, int]) -> dict[str, list[Path]]:
         """The folders in /proc of all processes of each namespace."""

@@ -51,8 +51,10 @@ class RunProcess:
 
 def run_processes(run: str | None = None) -> list[RunProcess]:
     """This user's processes of one run, or of all runs, without zombies."""
-    processes = _labelled()
-    return [process for process in processes if run is None or process.run == run]
+    processes = list(_labelled())
+    if run is None:
+        return processes
+    return [process for process in processes if process.run == run]
 
 
 def pids_of(run: str) -> list[int]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import sys
 
-_folder = os.path.dirname(os.path.abspath(__file__))  # orchestrator/host/process
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_folder)))
+_process = os.path.dirname(os.path.abspath(__file__))
+_host = os.path.dirname(_process)
+_orchestrator = os.path.dirname(_host)
+ROOT = os.path.dirname(_orchestrator)
 """The folder that contains edgebed's packages."""
 
 _START = (

@@ -291,7 +291,8 @@ def _bit(number: int) -> Value:
 
     def value(texts: Sequence[str]) -> float:
         word = texts[0].strip().rpartition("=")[2]
-        return float(int(word, 16) >> number & 1)
+        bits = int(word, 16)
+        return float(bits >> number & 1)
 
     return value
 
@@ -321,7 +322,9 @@ def _pmic(texts: Sequence[str]) -> float:
     rails = amperes.keys() & volts.keys()
     if not rails:
         raise ValueError("it reports no rail with a current and a voltage")
-    watts = [float(amperes[rail]) * float(volts[rail]) for rail in sorted(rails)]
+    watts = []
+    for rail in sorted(rails):
+        watts.append(float(amperes[rail]) * float(volts[rail]))
     return sum(watts)
 
 
@@ -342,4 +345,5 @@ def _channels(chip: Path, pattern: str) -> Iterable[tuple[str, Path]]:
         match = re.fullmatch(pattern, file.name)
         if match:
             files.setdefault(match[1], file)
-    return sorted(files.items(), key=lambda channel: int(channel[0]))
+    numbers = sorted(files, key=int)
+    return [(number, files[number]) for number in numbers]

@@ -18,8 +18,8 @@ import pytest
 from orchestrator.fidelity import loss_audit
 from orchestrator.planning.copies.trace_files import FOLDER
 from orchestrator.record.directory import RunDirectory
-from orchestrator.record.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
-from orchestrator.record.writer import DATABASE, Record
+from orchestrator.record.schema import APPLICATION_ID, COUNTERS, DATABASE, SCHEMA_VERSION
+from orchestrator.record.writer import Record
 from orchestrator.results.evaluation.targets import reached
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, RTT_ABSOLUTE, SCATTER, Judgement, judged
+from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, SCATTER, Judgement, judged
 from netem.measurement.measure import (
     JITTERS,
     LONGEST,
@@ -33,6 +33,7 @@ from netem.measurement.measure import (
     Saturation,
 )
 from netem.measurement.tally import UDP_HEADERS
+from netem.measurement.tolerance import RTT_ABSOLUTE
 from netem.media.allocation import Transfer, allocate, use_of
 from netem.media.profile import ChannelProfile, Crossing, SharingRule
 from netem.profile import FULL_FRAME, LinkProfile

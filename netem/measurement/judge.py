@@ -31,17 +31,15 @@ from netem.measurement.measure import (
     lost_fraction,
 )
 from netem.measurement.tally import UDP_HEADERS
+from netem.measurement.tolerance import RTT_ABSOLUTE, RTT_RELATIVE, WOULD_TAKE
 from netem.profile import GilbertElliott, LinkProfile
 
-RTT_ABSOLUTE = 0.001
-RTT_RELATIVE = 0.02
 RATE_RELATIVE = 0.03
 QUEUE_ABSOLUTE = 0.005
 QUEUE_RELATIVE = 0.1
 SCATTER = 4.0  # standard deviations of the median, estimated from few trains
 TRAINS = 16
 ROUNDING = 1e-9
-WOULD_TAKE = "would take"  # in the detail of what a longer measurement would judge
 
 Verdict = Literal["pass", "fail", "unknown"]
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields, replace
 from operator import attrgetter
 from random import Random
@@ -10,10 +10,10 @@ from random import Random
 from netem.impair import Counters, Impairment
 from netem.measurement.losses import AskedLosses
 from netem.media.profile import Crossing
-from netem.profile import FULL_FRAME, LinkProfile
+from netem.profile import LinkProfile
 from netem.userspace.port import Port, Remote
+from netem.userspace.segments import segments_together
 
-PIECE_SECONDS = 0.001
 COUNTED = tuple(field.name for field in fields(Counters))
 _counted = attrgetter(*COUNTED)  # asdict() takes five times as long, while packets wait
 
@@ -135,17 +135,3 @@ def halves(profile: LinkProfile) -> tuple[LinkProfile, LinkProfile]:
         reorder=profile.reorder,
     )
     return queue, propagation
-
-
-def segments_together(profile: LinkProfile, channels: Iterable[float] = ()) -> int | None:
-    """Maximum number of segments of a super-packet that cross a link of this profile as one packet; None: all.
-    ``channels``: the rates (bit/s) at which the channels on the way send the link's packets."""
-    if profile.needs_packet_truth:
-        return 1
-    rates = [*channels]
-    if profile.rate is not None:
-        rates.append(profile.rate)
-    if not rates:
-        return None
-    packets = min(rates) * PIECE_SECONDS / (8 * FULL_FRAME)
-    return max(1, int(packets))

@@ -57,10 +57,11 @@ from netem.userspace.console import Console, Operation, Reply, answer
 from netem.userspace.flight import Flight
 from netem.userspace.frame import HEADER_SIZE, NO_GSO, is_super_packet, is_to_a_group, link_size, split
 from netem.userspace.lateness import Lateness
-from netem.userspace.link import Link, segments_together
+from netem.userspace.link import Link
 from netem.userspace.loop import Loop
 from netem.userspace.nat import Nat
 from netem.userspace.port import LARGEST_PACKET, Port, parse_mac
+from netem.userspace.segments import segments_together
 from netem.userspace.trunk import TrunkPort
 
 REQUESTS = (

@@ -27,7 +27,7 @@ from orchestrator.planning.copies.scenario_folder import entries, refuse_large
 from orchestrator.planning.learning.dataset import looked_up
 from orchestrator.record.damage import using_record
 from orchestrator.record.directory import RunDirectory
-from orchestrator.record.writer import DATABASE
+from orchestrator.record.schema import DATABASE
 from orchestrator.results.history import History
 from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin

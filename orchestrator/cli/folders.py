@@ -59,7 +59,7 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Wait until RUN has ended, by default the latest; print its summary, and return its exit code."""
     from orchestrator.record.damage import using_record
     from orchestrator.record.directory import find_run
-    from orchestrator.results.summary import print_summary
+    from orchestrator.results.printed import print_summary
     from orchestrator.verbs.results.folders import conclusion, follow_to_end
 
     directory = find_run(run, runs)

@@ -62,7 +62,7 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     from orchestrator.record.damage import using_record
     from orchestrator.record.directory import find_run
     from orchestrator.report.judgement import judge
-    from orchestrator.results.summary import print_summary
+    from orchestrator.results.printed import print_summary
 
     directory = find_run(run, runs)
     with waiting(f"reading the record of {directory.run}"):

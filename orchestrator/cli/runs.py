@@ -325,7 +325,7 @@ def _tell(
 ) -> None:
     """Report the result of a run in each requested form."""
     from orchestrator.results.junit import write_junit
-    from orchestrator.results.summary import print_summary
+    from orchestrator.results.printed import print_summary
 
     if printed and as_json:
         print_json(outcome.summary)

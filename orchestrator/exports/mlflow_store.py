@@ -22,6 +22,7 @@ from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
 from orchestrator.record.directory import RunDirectory
 from orchestrator.results.history import History
+from orchestrator.results.question import question
 from orchestrator.results.summary import summary
 
 EXTRA = "mlflow"
@@ -119,7 +120,7 @@ class MlflowStore:
             experiment = self.client.create_experiment(title, self._artifacts)
         name = history.run
         parent = None
-        texts = {RUN: history.run, "mlflow.note.content": history.question}
+        texts = {RUN: history.run, "mlflow.note.content": question(history)}
         if "sweep" in meta:
             parent = self._parent(experiment, str(meta["sweep"]), start)
             name = f"{meta['case']}, seed {history.plan.get('seed')}"

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple
 
 from netem.profile import LinkProfile
-from node.assignment import Tier, Timeouts, derive_seed
+from node.assignment import Target, Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS, IGNORED, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
@@ -134,7 +134,7 @@ def _stop(scenario: Scenario) -> StopPlan:
     stop = scenario.stop
     target = None
     if stop.target:
-        target = stop.target.bounds
+        target = Target(name=stop.target.name, at_least=stop.target.at_least, at_most=stop.target.at_most)
     return StopPlan(
         rounds=scenario.rounds,
         accuracy=stop.accuracy,

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from node.files import read_untrusted
 from orchestrator.errors import RecordError, RunError
+from orchestrator.record.schema import DATABASE
 
 _GLANCE = 0.001  # s
 _PATIENCE = 1.0  # s between taking the lock and writing the process id into it
@@ -260,7 +261,7 @@ def _locked(descriptor: int, kind: int) -> bool:
 
 def is_run(path: Path) -> bool:
     """Whether a directory is that of a run that has begun, and this user may look into it."""
-    return os.path.isfile(path / "run.db")
+    return os.path.isfile(path / DATABASE)
 
 
 def paths_in(runs: Path) -> list[Path]:

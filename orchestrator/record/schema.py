@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 6
+DATABASE = "run.db"  # the name of its file
 
 COUNTERS = (
     "offered",

@@ -31,6 +31,7 @@ from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import (
     APPLICATION_ID,
     CHANNEL_COUNTS,
+    DATABASE,
     FLOWS,
     INSERT,
     LINKS,
@@ -38,8 +39,6 @@ from orchestrator.record.schema import (
     Totals,
     make_tables,
 )
-
-DATABASE = "run.db"
 
 Row = Mapping[str, Any]
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--track`: others may read the record

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.record.rows import SensorReading
+from orchestrator.record.words import HARDWARE_LABEL
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, bars, figure, line, rounded
 from orchestrator.results.history import History
 from orchestrator.results.hosts import Key, by_host, energy_in_words, restarts, sentences
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
-from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
 MOST = 9  # curves in a figure, at least one of each host: those with its highest values
 NAMED = 24  # nodes of a host that are named

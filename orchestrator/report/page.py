@@ -42,6 +42,7 @@ from orchestrator.results.facts import CUT_OFF, DEVICE_SCOPES, IN_ROUND
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.presence import lost_hosts, nodes_by_host, notes
+from orchestrator.results.question import question
 from orchestrator.results.story import Story
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.stack import DEFAULTS as SETTINGS
@@ -163,7 +164,7 @@ def _header(history: History) -> dict[str, Any]:
     return {
         "name": history.plan.get("name") or history.run,
         "run": history.run,
-        "question": history.question,
+        "question": question(history),
         "status": history.status,
         "verdict": verdict,
         "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),

@@ -18,6 +18,7 @@ from netem.errors import NetemError
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.record.rows import LinkCounters
+from orchestrator.record.words import POPULATION
 from orchestrator.report.figures import FAULTS, link_colour
 from orchestrator.report.media import media_rows
 from orchestrator.report.template import fragment, style
@@ -25,7 +26,6 @@ from orchestrator.results.history import History
 from orchestrator.results.presence import moves
 from orchestrator.results.traffic import volumes
 from orchestrator.scenario.sections.drivers import LinkKind
-from orchestrator.scenario.sections.topology import POPULATION
 
 WIDTH = 1120.0
 MARGIN = 28.0

@@ -15,8 +15,8 @@ from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
 from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.record.events.links import ScheduleEnded
+from orchestrator.record.words import Ends
 from orchestrator.scenario.media.section import link_like
-from orchestrator.scenario.sections.topology import Ends
 
 SHARED = "shared"  # takes the place of the class of a link
 LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for

@@ -16,9 +16,9 @@ from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.nodes import Overrun, Resumed, RoundAbandoned, RoundReached
 from orchestrator.record.events.run import Continued, Training
 from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Recorded, Round, State
+from orchestrator.record.words import POPULATION
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
-from orchestrator.scenario.sections.topology import POPULATION
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report

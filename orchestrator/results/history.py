@@ -33,12 +33,10 @@ from orchestrator.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.record.schema import APPLICATION_ID, COUNTED, SCHEMA_VERSION, no_table
-from orchestrator.record.writer import DATABASE
+from orchestrator.record.schema import APPLICATION_ID, COUNTED, DATABASE, SCHEMA_VERSION, no_table
 from orchestrator.results.facts import DEVICE_SCOPES, Facts, Rounds, add_overrun
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.means import Band, Bands
-from orchestrator.scenario.language.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 
@@ -115,15 +113,6 @@ class History(Facts):
     def meta(self) -> dict[str, Any]:
         """Versions, host, command line, link engine."""
         return {key: json.loads(value) for key, value in self.rows("SELECT key, value FROM meta")}
-
-    @cached_property
-    def question(self) -> str:
-        """The first comment of the scenario: the question that the run is to answer. Empty if there is none."""
-        try:
-            text = read_untrusted(self.directory / "scenario.yaml", LONGEST_DOCUMENT).decode("utf-8", errors="replace")
-            return first_comment(text)
-        except OSError:
-            return ""
 
     @property
     def driver(self) -> str:

@@ -16,7 +16,7 @@ from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError, RunError
 from orchestrator.record.damage import DAMAGE
 from orchestrator.record.directory import RunDirectory, is_run, paths_in
-from orchestrator.record.writer import DATABASE
+from orchestrator.record.schema import DATABASE
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.evaluation.targets import accuracy_series

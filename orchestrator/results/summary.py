@@ -5,31 +5,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from node.catalogue.datasets import CLIENTS
-from orchestrator import text
-from orchestrator.layout import Cell, write_entries
 from orchestrator.record.events.nodes import Overrun
 from orchestrator.record.rows import FaultSpan
 from orchestrator.results.checks.links import overloads
 from orchestrator.results.checks.programs import ended_programs
 from orchestrator.results.checks.registry import checks, overall
-from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.inversion import inversion
 from orchestrator.results.evaluation.personalisation import personalisation
 from orchestrator.results.evaluation.population import population
 from orchestrator.results.evaluation.privacy import privacy
 from orchestrator.results.history import History
-from orchestrator.results.hosts import energy_in_words, hosts, sentences
-from orchestrator.results.means import Coverage
+from orchestrator.results.hosts import hosts
 from orchestrator.results.traffic import volumes
 from orchestrator.results.traffic.volumes import real_links
-from orchestrator.results.traffic.volumes import sentences as real_sentences
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -135,75 +126,6 @@ def finite(value: float) -> float | None:
 def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """The metrics of a run's summary besides accuracy and loss."""
     return {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
-
-
-def _recalls(metrics: Mapping[str, float | None]) -> list[tuple[Cell, Cell]]:
-    """A row with the lowest and the highest recall of a class; none without recalls."""
-    recalls = {name: value for name, value in metrics.items() if name.startswith(text.RECALL) and value is not None}
-    if not recalls:
-        return []
-    lowest = min(recalls, key=recalls.__getitem__)
-    highest = max(recalls, key=recalls.__getitem__)
-    of_class = {name: f"{text.percent(recalls[name])} (class {name.removeprefix(text.RECALL)})" for name in recalls}
-    return [("recall", f"lowest {of_class[lowest]}, highest {of_class[highest]}")]
-
-
-def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
-    """Print a run's summary. ``report`` is the path of its report page, which may be missing."""
-    accuracy = summary["accuracy"]["global"]
-    ended = {
-        "rounds": "all rounds done",
-        "accuracy": "accuracy reached",
-        "target": "target reached",
-        "after": "time is up",
-        "bytes": "the devices' bytes are used up",
-        "programs": "programs ended",
-        None: "not yet",
-    }
-    kinds = {name: " and ".join(found) for name, found in summary["link_kinds"].items()}
-    delivered = ", ".join(f"{name} ({kinds[name]}) {text.size(size)}" for name, size in summary["bytes"].items())
-    rows: list[tuple[Cell, Cell]] = [("verdict", Text(summary["verdict"], style=f"bold {STYLES[summary['verdict']]}"))]
-    for check in summary["checks"]:
-        mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
-        rows.append((mark, f"{check['name']}: {check['detail']}"))
-    rounds = text.count(summary["rounds"], "round")
-    trained = summary["training_seconds"]
-    whole = f"{summary['seconds']:.1f} s"
-    took = f"{rounds} in {trained:.1f} s of training" if trained is not None else f"no training in {whole}"
-    rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
-    if accuracy is not None:
-        rows.append(("accuracy", f"{text.percent(accuracy)}{_covered(summary)}"))
-    others = other_metrics(summary)
-    rows += [(name, text.metric(name, value)) for name, value in others.items() if not name.startswith(text.RECALL)]
-    rows += _recalls(others)
-    rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
-    rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
-    clients = summary.get("population")
-    if clients is not None:
-        share = text.percent(clients["share_seen"])
-        rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
-    made = [fault for fault in summary["faults"] if fault["at"] is not None]
-    by_hand = sum("by" in fault for fault in made)
-    rows.append(("faults", f"{len(made)}, {by_hand} of them manual" if by_hand else str(len(made))))
-    for each in summary.get("ended_programs") or ():
-        rows.append(("program", f"{each['program']} ended at {each['at']:.1f} s ({text.how_ended(each['code'])})"))
-    for device, nodes in (summary.get("accelerators") or {}).items():
-        rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
-    for host in summary.get("hosts", ()):
-        if host["energy"] is not None:
-            where = f", host {host['host']}" if host["host"] else ""
-            rows.append(("energy", energy_in_words(host["energy"]) + where))
-        rows += [("host", sentence) for sentence in sentences(host)]
-    write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
-
-
-def _covered(summary: Mapping[str, Any]) -> str:
-    """What the mean accuracy covers, in brackets, unless it covers all."""
-    means = summary.get("mean_over")
-    if means is None:
-        return ""
-    covered = str(Coverage(means["clients"], means["of"]))
-    return f" ({covered})" if covered else ""
 
 
 def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | None:

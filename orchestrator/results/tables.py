@@ -18,11 +18,11 @@ from orchestrator.record.rows import (
     SensorReading,
     State,
 )
+from orchestrator.record.words import PROCESSOR
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter
 from orchestrator.results.traffic import media, volumes
-from orchestrator.scenario.sections.compute import PROCESSOR
 
 
 class AccuracyRow(NamedTuple):

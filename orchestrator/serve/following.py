@@ -16,11 +16,11 @@ from typing import Any
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.words import Ends
 from orchestrator.results.checks.registry import Check, checks
 from orchestrator.results.history import History
 from orchestrator.results.listing import Signature, current_summary, is_held, signature
 from orchestrator.results.story import Story
-from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import present, rates_of
 

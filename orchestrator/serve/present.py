@@ -10,6 +10,7 @@ from netem.library import PROFILES
 from netem.profile import LinkProfile
 from orchestrator.record.events.links import LossAudit
 from orchestrator.record.rows import State
+from orchestrator.record.words import CUTS, Ends
 from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks.registry import Check, overall
@@ -17,11 +18,10 @@ from orchestrator.results.facts import RUNNING
 from orchestrator.results.forecast import fault_in_words
 from orchestrator.results.history import History
 from orchestrator.results.presence import lost_hosts
+from orchestrator.results.question import question
 from orchestrator.results.story import Story
 from orchestrator.results.traffic.media import utilisation
 from orchestrator.results.traffic.usage import GrowingCount
-from orchestrator.scenario.sections.faults import CUTS
-from orchestrator.scenario.sections.topology import Ends
 from orchestrator.serve.figures import FRESH
 
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -35,7 +35,7 @@ def planned(history: History) -> dict[str, Any]:
     plan = history.plan
     return {
         "name": str(plan.get("name") or history.run),
-        "question": history.question,
+        "question": question(history),
         "algorithm": None if plan.get("programs") else (plan.get("algorithm") or {}).get("name"),
         "driver": history.driver,
         "simulated": history.simulated,

@@ -15,6 +15,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.process.signals import Interruption, ended_by
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.run import Training
 from orchestrator.record.rows import Event
 from orchestrator.run.display.events import Listener
 from orchestrator.run.options import RunOptions
@@ -152,7 +153,7 @@ class Handle:
         wait([self._ended])
 
     def _hear(self, event: Event, on_event: Callable[[Event], object] | None) -> None:
-        if event.name == "training":
+        if event.name == Training.NAME:
             self._trained.set()
         if on_event is not None:
             on_event(event)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_interface
 
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.userspace.link import segments_together
+from netem.userspace.segments import segments_together
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.plan import NodePlan, Plan

@@ -84,7 +84,7 @@ def _metric(history: History, spec: MetricSpec) -> Compared:
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
     measured = mean(values.values())
     covered = _covered(history, spec, values.keys())
-    return Compared(spec.bounds.met_by(measured), f"{what} {measured:.4g}{covered}, expected {expected}")
+    return Compared(spec.met_by(measured), f"{what} {measured:.4g}{covered}, expected {expected}")
 
 
 def _last(history: History, spec: MetricSpec) -> dict[str, float]:

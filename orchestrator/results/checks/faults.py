@@ -9,11 +9,11 @@ from typing import NamedTuple
 from orchestrator import text
 from orchestrator.record.events.run import Continued, Training
 from orchestrator.record.rows import FaultSpan
+from orchestrator.record.words import CUTS
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
-from orchestrator.scenario.sections.faults import CUTS
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut

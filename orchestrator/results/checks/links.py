@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netem.measurement.judge import WOULD_TAKE
+from netem.measurement.tolerance import WOULD_TAKE
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.userspace.link import segments_together
+from netem.userspace.segments import segments_together
 from orchestrator import text
 from orchestrator.record.events.links import LossAudit, ScheduleEnded, ScheduleFailed
 from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged

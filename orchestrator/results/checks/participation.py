@@ -28,10 +28,10 @@ from orchestrator.record.events.nodes import (
     Unreceived,
 )
 from orchestrator.record.rows import Event
+from orchestrator.record.words import POPULATION
 from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.evaluation.population import parts
 from orchestrator.results.history import History
-from orchestrator.scenario.sections.topology import POPULATION
 
 _AGAINST = (
     BadMessage.NAME,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.record.events.nodes import ClientPart
+from orchestrator.record.words import POPULATION
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.history import History
-from orchestrator.scenario.sections.topology import POPULATION
 
 OUTCOMES = {
     "counted": "answered in time",

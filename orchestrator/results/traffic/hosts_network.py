@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from netem.measurement.judge import RTT_ABSOLUTE, RTT_RELATIVE
+from netem.measurement.tolerance import RTT_ABSOLUTE, RTT_RELATIVE
 from orchestrator import text
 from orchestrator.record.events.network import FramesReading, NetworkReading, Pair, PairReading, pair_of
 

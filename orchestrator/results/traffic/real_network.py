@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from netem.measurement.judge import RTT_ABSOLUTE
+from netem.measurement.tolerance import RTT_ABSOLUTE
 from orchestrator import text
 from orchestrator.record.events.network import NetworkReading, Pair, pair_of
 from orchestrator.results.traffic.hosts_network import CrossingLink, Direction

@@ -10,8 +10,8 @@ from typing import Any
 
 from orchestrator.record.events.overload import SHORTEST
 from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
+from orchestrator.record.words import Ends
 from orchestrator.results.history import History
-from orchestrator.scenario.sections.topology import Ends
 
 PIECE = 200_000  # rows of a table that are summed up in one go
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
+from orchestrator.record.words import PROCESSOR as PROCESSOR
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import describe
 
-PROCESSOR = "cpu"
 _DEVICE = r"^(cpu|cuda(:\d{1,2})?)$"
 
 

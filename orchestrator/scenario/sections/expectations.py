@@ -18,7 +18,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from netem.units import parse_fraction
-from node.assignment import Target
 from orchestrator.scenario.language.quantities import FRACTION_SCHEMA, Duration, Fraction, Size
 from orchestrator.scenario.language.strict import Strict
 
@@ -115,9 +114,11 @@ class TargetSpec(Strict):
             raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
         return self
 
-    @property
-    def bounds(self) -> Target:
-        return Target(name=self.name, at_least=self.at_least, at_most=self.at_most)
+    def met_by(self, value: float) -> bool:
+        """Whether a value is within the bounds; NaN is not."""
+        if self.at_least is not None and not value >= self.at_least:
+            return False
+        return self.at_most is None or value <= self.at_most
 
 
 class MetricSpec(TargetSpec):

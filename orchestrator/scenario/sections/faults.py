@@ -26,6 +26,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from orchestrator.record.words import CUTS as CUTS
+from orchestrator.record.words import POWER_OFF as POWER_OFF
 from orchestrator.scenario.actions import Action
 from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict
@@ -39,12 +41,10 @@ ON_LINKS = ("disconnect", "partition", "degrade")
 OF_PROGRAMS = ("crash", "pause")
 """The actions that may hit one program of a node."""
 
-POWER_OFF = "power-off"
 NEW_ADDRESS = "new-address"
 HANDOVER = "handover"
 MOVE = "move"
 TO = (HANDOVER, MOVE)  # the actions with a target of their own
-CUTS = ("disconnect", "partition", POWER_OFF)
 """The actions during which no packet crosses the fault's links."""
 
 WHEN = ("at", "round", "every_round", "random")

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from orchestrator.record.words import HARDWARE_LABEL as HARDWARE_LABEL
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.words import describe
 from orchestrator.scenario.sections.hardware import BOARDS
 
 PREFIX = "edgebed."  # the prefix of the host labels that edgebed reads
-HARDWARE_LABEL = f"{PREFIX}hardware"  # the label of a board. Its value is the hardware class that the board is.
 ACCELERATOR_LABEL = f"{PREFIX}accelerator"
 """The label of a host on whose accelerator nodes can train. Its value is the accelerator as torch names it: cuda."""
 

@@ -16,10 +16,11 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from node.assignment import Tier
+from orchestrator.record.words import POPULATION as POPULATION
+from orchestrator.record.words import Ends as Ends
 from orchestrator.scenario.language.strict import Strict, nearest
 from orchestrator.scenario.language.words import describe, shortened
 
-Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
 LINK_CLASSES = {
     "device-edge": "links between a device and its edge",
     "edge-cloud": "links between an edge and the cloud",
@@ -29,7 +30,6 @@ LINK_CLASSES = {
 GROUPS = {"devices": "device", "edges": "edge"}
 MAX_NODES = 65_000  # addresses come from a /16, which has 65,534
 MAX_PAIRS = 100_000  # a mesh of 447 edges
-POPULATION = "population"  # the node that stands for all clients of a population
 MAX_POPULATION = 10_000_000  # clients; a few arrays of this length take 200 MB
 MAX_SELECTED = 10_000  # clients of one round
 

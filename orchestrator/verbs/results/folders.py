@@ -14,7 +14,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.process import processes
 from orchestrator.host.tail import follow_file
 from orchestrator.record.directory import RunDirectory, is_run, known_runs
-from orchestrator.record.writer import DATABASE
+from orchestrator.record.schema import DATABASE
 from orchestrator.report.judgement import exit_code
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary

@@ -13,7 +13,7 @@ import pytest
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace import flight
 from netem.userspace.frame import HEADER, NEEDS_CHECKSUM, TCP_IPV6
-from netem.userspace.link import segments_together
+from netem.userspace.segments import segments_together
 from netem.userspace.switch import Switch
 from tests.netem.measured import settled, wait_until
 from tests.netem.ports import Held

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from netem.profile import LinkProfile
 from netem.userspace.frame import HEADER, NEEDS_CHECKSUM, NO_GSO, TCP_IPV4
-from netem.userspace.link import segments_together
+from netem.userspace.segments import segments_together
 from netem.userspace.switch import LATE, Switch
 from tests.netem.measured import settled, wait_until
 from tests.netem.ports import Held

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.schema import COUNTERS, Totals
-from orchestrator.record.writer import DATABASE, Record
+from orchestrator.record.schema import COUNTERS, DATABASE, Totals
+from orchestrator.record.writer import Record
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import Example

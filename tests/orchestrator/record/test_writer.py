@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.record.writer import DATABASE, Record, environment
+from orchestrator.record.schema import DATABASE
+from orchestrator.record.writer import Record, environment
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.orchestrator.example_run import Example, plan_of

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.rows import SensorReading
-from orchestrator.record.writer import DATABASE, Record
+from orchestrator.record.schema import DATABASE
+from orchestrator.record.writer import Record
 from orchestrator.report import render
 from orchestrator.report.host import MOST, Curve, highest, host_figures, host_rows, placement_rows, steps
 from orchestrator.results.history import History

@@ -15,6 +15,7 @@ from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import SCHEMA_VERSION
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
+from orchestrator.results.question import question
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
 
 
@@ -150,14 +151,14 @@ def test_a_run_that_ends_while_its_status_is_read(tmp_path: Path, monkeypatch: p
 def test_question_is_the_scenarios_first_comment(tmp_path: Path) -> None:
     begin(tmp_path).close()
     (tmp_path / "scenario.yaml").write_text("\n# Does it keep\n# its accuracy?\nname: x\n# not this\n")
-    assert History.open(tmp_path).question == "Does it keep its accuracy?"
+    assert question(History.open(tmp_path)) == "Does it keep its accuracy?"
 
 
 def test_no_question(tmp_path: Path) -> None:
     begin(tmp_path).close()
-    assert History.open(tmp_path).question == ""
+    assert question(History.open(tmp_path)) == ""
     (tmp_path / "scenario.yaml").write_text("name: x\n# later\n")
-    assert History.open(tmp_path).question == ""
+    assert question(History.open(tmp_path)) == ""
 
 
 def test_rounds_of_the_example(finished: History) -> None:

@@ -13,7 +13,8 @@ from orchestrator.record.rows import Resources
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History, processor_seconds
 from orchestrator.results.hosts import by_host, hosts, meter, sentences
-from orchestrator.results.summary import print_summary, summary
+from orchestrator.results.printed import print_summary
+from orchestrator.results.summary import summary
 from tests.orchestrator.example_run import LOST, SWITCHED_OFF, Example, plan_of
 
 BEGAN = 10.0

@@ -12,7 +12,8 @@ from orchestrator.record.events.nodes import ProgramEnded
 from orchestrator.record.writer import Record
 from orchestrator.report.topology import picture
 from orchestrator.results.history import History
-from orchestrator.results.summary import print_summary, summary
+from orchestrator.results.printed import print_summary
+from orchestrator.results.summary import summary
 from orchestrator.results.tables import node_rows
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import MODEL, Example, plan_of

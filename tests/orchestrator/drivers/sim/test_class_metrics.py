@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.report import figures
 from orchestrator.results.means import mean
-from orchestrator.results.summary import print_summary
+from orchestrator.results.printed import print_summary
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.drivers.sim.harness import simulate
 

@@ -15,7 +15,7 @@ from netem.impair import Impairment
 from netem.library import PROFILES
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
-from netem.userspace.link import segments_together
+from netem.userspace.segments import segments_together
 from orchestrator.record.schema import COUNTERS
 from orchestrator.record.writer import Record
 from orchestrator.results.checks.links import Busiest, busiest

@@ -13,7 +13,8 @@ from orchestrator.drivers.base import Driver, HostChange, HostReadings
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.host.sensors.sources import discover
-from orchestrator.record.writer import DATABASE, Record
+from orchestrator.record.schema import DATABASE
+from orchestrator.record.writer import Record
 from orchestrator.results.history import History
 from orchestrator.run.context import RunContext
 from orchestrator.run.display.terminal import PlainView

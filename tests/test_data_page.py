@@ -28,10 +28,10 @@ from node.learning.data.pictures import MOST_PIXELS
 from node.learning.errors import DataError
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.learning.shards import make_shards
+from orchestrator.record.kept_files import LARGEST_FILE
 from orchestrator.scenario.catalogue import MAX_ROUNDS
 from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.language import syntax
-from orchestrator.scenario.language.files import LARGEST_FILE
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections import topology
 from tests.orchestrator.labels import prepared

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from orchestrator.fidelity import loss_audit
-from orchestrator.planning.copies.trace_files import FOLDER
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.kept_files import FOLDER
 from orchestrator.record.schema import APPLICATION_ID, COUNTERS, DATABASE, SCHEMA_VERSION
 from orchestrator.record.writer import Record
 from orchestrator.results.evaluation.targets import reached

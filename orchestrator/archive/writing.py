@@ -22,9 +22,9 @@ from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.kinds import require
 from orchestrator.host.places import check_file
-from orchestrator.planning.copies import trace_files
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
 from orchestrator.planning.learning.dataset import looked_up
+from orchestrator.record import kept_files
 from orchestrator.record.damage import using_record
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.schema import DATABASE
@@ -181,7 +181,7 @@ def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
     paths = [own.path / name for name in RUN_FILES]
-    paths += sorted((own.path / trace_files.FOLDER).rglob("*"))
+    paths += sorted((own.path / kept_files.FOLDER).rglob("*"))
     paths += sorted(own.plugins.rglob("*"))
     files: dict[str, Content] = {}
     for path in paths:

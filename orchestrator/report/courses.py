@@ -15,12 +15,11 @@ from netem.schedules.schedule import Change, Schedule, Steps
 from netem.schedules.traces import TableForm, Trace, TraceTable
 from netem.units import parse_duration
 from orchestrator import text
-from orchestrator.planning.copies.trace_files import find_file
-from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.record.events.links import ScheduleStep
+from orchestrator.record.kept_files import find_file
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, figure, line, points
-from orchestrator.results.courses import Course, courses
+from orchestrator.results.courses import Course, RecordedLink, RecordedMedium, courses
 from orchestrator.results.history import History
 
 MOST = 8  # courses that are drawn
@@ -79,7 +78,7 @@ def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change
     return found[1:]
 
 
-def _links(history: History) -> list[LinkPlan]:
+def _links(history: History) -> list[RecordedLink]:
     """The planned links that have a schedule, if the schedule can still be read."""
     links = []
     for link in history.plan.get("links", []):
@@ -91,12 +90,12 @@ def _links(history: History) -> list[LinkPlan]:
         except NetemError:
             continue  # written by another version
         if schedule is not None:
-            plan = LinkPlan(link["source"], link["target"], link["link_class"], profile, link["seed"], schedule)
+            plan = RecordedLink(link["source"], link["target"], link["link_class"], profile, schedule)
             links.append(plan)
     return links
 
 
-def _media(history: History) -> Iterator[MediumPlan]:
+def _media(history: History) -> Iterator[RecordedMedium]:
     """The media of a plan.json with the schedules of their channels."""
     for medium in history.plan.get("media", []):
         try:
@@ -105,7 +104,7 @@ def _media(history: History) -> Iterator[MediumPlan]:
             continue  # written by another version
         channels = {name: ChannelProfile.from_mapping(each) for name, each in medium["channels"].items()}
         found = {name: schedule for name, schedule in read.items() if schedule is not None}
-        yield MediumPlan(medium["name"], channels, tuple(medium["members"]), found)
+        yield RecordedMedium(medium["name"], channels, found)
 
 
 def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | None:

@@ -6,20 +6,71 @@ A channel of a shared medium that follows a schedule is a course of its own, as 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+from netem.media.conversion import link_like
+from netem.media.profile import ChannelProfile
+from netem.profile import LinkProfile
 from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
-from orchestrator.planning.plan import LinkPlan, MediumPlan
 from orchestrator.record.events.links import ScheduleEnded
 from orchestrator.record.words import Ends
-from orchestrator.scenario.media.section import link_like
 
 SHARED = "shared"  # takes the place of the class of a link
 LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for
+
+
+class ScheduledLink(Protocol):
+    """One direction of a link, as a plan has it."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def link_class(self) -> str: ...
+
+    @property
+    def profile(self) -> LinkProfile: ...
+
+    @property
+    def schedule(self) -> Schedule | None: ...
+
+
+class ScheduledMedium(Protocol):
+    """A shared medium, as a plan has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def channels(self) -> Mapping[str, ChannelProfile]: ...
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]: ...
+
+
+class RecordedLink(NamedTuple):
+    """A link with a schedule, as far as the changes of its schedule need it."""
+
+    source: str
+    target: str
+    link_class: str
+    profile: LinkProfile
+    schedule: Schedule | None
+
+
+class RecordedMedium(NamedTuple):
+    """A shared medium, as far as the changes of the schedules of its channels need it."""
+
+    name: str
+    channels: Mapping[str, ChannelProfile]
+    schedules: Mapping[str, Schedule]
 
 
 @dataclass
@@ -33,7 +84,7 @@ class Course:
     name: str
     pairs: tuple[Ends, ...]
     schedule: Schedule
-    link: LinkPlan  # the first link of the course
+    link: ScheduledLink  # the first link of the course
     channel: str | None = None  # the channel that follows the schedule; then ``link`` only has its rate and buffer
     changes: int = 0
     overtaken: int = 0
@@ -64,9 +115,9 @@ class Course:
         )
 
 
-def courses(links: Sequence[LinkPlan], media: Iterable[MediumPlan] = ()) -> list[Course]:
+def courses(links: Sequence[ScheduledLink], media: Iterable[ScheduledMedium] = ()) -> list[Course]:
     """Group the links that have a schedule by class, schedule and initial profile. Channels that have one follow."""
-    groups: dict[tuple[Any, ...], list[LinkPlan]] = {}
+    groups: dict[tuple[Any, ...], list[ScheduledLink]] = {}
     for link in links:
         if link.schedule is not None:
             written = json.dumps(link.schedule.to_mapping())
@@ -81,7 +132,7 @@ def courses(links: Sequence[LinkPlan], media: Iterable[MediumPlan] = ()) -> list
     for medium in media:
         for channel, schedule in medium.schedules.items():
             profile = link_like(medium.channels[channel])
-            link = LinkPlan(medium.name, channel, SHARED, profile, 0, schedule)
+            link = RecordedLink(medium.name, channel, SHARED, profile, schedule)
             ends = (medium.name, channel)
             grouped.append(Course(channel, (ends,), schedule, link, channel))
     return grouped
@@ -102,7 +153,7 @@ def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]
         yield in_force
 
 
-def _name(links: Sequence[LinkPlan]) -> str:
+def _name(links: Sequence[ScheduledLink]) -> str:
     """``edge-0 → cloud``; for several links, class, first link and number: ``device-edge: a → b and 11 more``."""
     first = links[0]
     ends = f"{first.source} → {first.target}"

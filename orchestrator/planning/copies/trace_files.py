@@ -6,18 +6,14 @@ run's own files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from node.files import read_untrusted
 from orchestrator.errors import RunError
-from orchestrator.scenario.language.files import LARGEST_FILE
+from orchestrator.record.kept_files import find_file, hash_of, place_of
 
-MOST_BYTES = 4 * LARGEST_FILE  # of a file of LARGEST_FILE characters
-FOLDER = "files"
 PARTITION = "file"  # the partition that a file gives
 
 
@@ -35,25 +31,13 @@ def keep_files(
                 text = texts[name]
             else:
                 text = (base / name).read_text(encoding="utf-8")
-            if _hash(text) != sha256:
+            if hash_of(text) != sha256:
                 raise RunError(f"{name} was changed after the scenario was read: start again")
-            place = _place(directory, name, sha256)
+            place = place_of(directory, name, sha256)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RunError(f"{name} cannot be kept in {directory}: {error}; is it still there?") from None
-
-
-def find_file(directory: Path, name: str, sha256: str) -> str | None:
-    """The text of a kept file; None if it is missing or its hash differs."""
-    place = _place(directory, name, sha256)
-    try:
-        text = read_untrusted(place, MOST_BYTES).decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-    if _hash(text) != sha256:
-        return None
-    return text
 
 
 def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
@@ -93,14 +77,3 @@ def _with_files(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if data.get("partition") == PARTITION:
         params = data["partition_params"]
         yield {"csv": params["path"], "sha256": params["sha256"]}
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _place(directory: Path, name: str, sha256: str) -> Path:
-    # a file system allows 255 bytes: 12 of the hash, a dash, and 242 of the name, which may end inside a character
-    ending = PurePath(name).name[-100:].encode()[-242:]
-    readable = ending.decode(errors="ignore")
-    return directory / FOLDER / f"{sha256[:12]}-{readable}"

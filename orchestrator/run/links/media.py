@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from netem.media.conversion import channel_like
 from netem.media.profile import ChannelProfile
 from netem.profile import LinkProfile
 from orchestrator.errors import EngineError, OrchestratorError
@@ -15,7 +16,6 @@ from orchestrator.fabric.base import Fabric, SharesMedia
 from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan, channels_of
 from orchestrator.record.events.links import CrossTraffic
 from orchestrator.run.links.states import Cause
-from orchestrator.scenario.media.section import channel_like
 
 
 class Media:

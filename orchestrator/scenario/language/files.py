@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from orchestrator.record.kept_files import LARGEST_FILE
+
 DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
 FILES = "files"  # key of the validation context: texts of files by name; these files are not read
-LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 STANDARD_INPUT = Path("-")
 TIME = re.compile(r"(?P<time>.+) on two cores, (?P<driver>[a-z]+)")  # a line of the first comment, for `examples`
 _MODELINE = re.compile("yaml-language-server:")

@@ -28,6 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from netem.errors import ProfileError, UnitError
+from netem.media.conversion import channel_like, default_buffer, link_like
 from netem.media.library import MEDIA
 from netem.media.profile import RULES, ChannelProfile, CrossTraffic, Rule, TrafficKind
 from netem.profile import FULL_FRAME, LONGEST, LinkProfile
@@ -41,8 +42,6 @@ from orchestrator.scenario.sections.schedules import ScheduleSpec
 
 Direction = Literal["up", "down"]
 _PROFILE_SCHEMA = {"type": "string", "enum": sorted(MEDIA)}
-BUFFER = 0.1  # s, the default
-FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as that of a link
 
 
 def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
@@ -60,7 +59,7 @@ def medium_of(channel: str) -> str:
 def buffer_of(written: Any, rate: float) -> float:
     """The seconds of a buffer at a rate, by default too. ValueError if it is too small for a packet."""
     if written is None:
-        return max(BUFFER, FEWEST_FRAMES * FULL_FRAME * 8 / rate)
+        return default_buffer(rate)
     try:
         seconds = parse_duration(written)
     except UnitError:
@@ -79,24 +78,6 @@ def buffer_values(written: Any, rate: float) -> dict[str, Any]:
     """A buffer as values of a channel. It holds a size at any rate."""
     size = LinkProfile(rate=rate).merged({"buffer": written}).buffer_bytes
     return {"buffer": buffer_of(written, rate), "size": size}
-
-
-def link_like(channel: ChannelProfile) -> LinkProfile:
-    """A link with the rate and the buffer of a channel, for schedules. A default buffer stays one at other rates."""
-    if channel.size is not None:
-        return LinkProfile(rate=channel.rate, buffer_bytes=channel.size)
-    if channel.buffer == buffer_of(None, channel.rate):
-        return LinkProfile(rate=channel.rate)
-    return LinkProfile(rate=channel.rate, buffer=channel.buffer)
-
-
-def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
-    """A channel with the rate and the buffer of a link. No member keeps a rate above that of the channel."""
-    assert link.rate is not None
-    assert link.buffer_limit is not None
-    rates = {member: min(rate, link.rate) for member, rate in channel.rates.items()}
-    buffer = 8 * link.buffer_limit / link.rate
-    return replace(channel, rate=link.rate, buffer=buffer, rates=rates, size=link.buffer_bytes)
 
 
 def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:

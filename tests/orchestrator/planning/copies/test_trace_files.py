@@ -9,9 +9,10 @@ from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
 from netem.schedules.traces import Trace, TraceTable
 from orchestrator.errors import RunError
-from orchestrator.planning.copies.trace_files import FOLDER, find_file, keep_files, kept_files
+from orchestrator.planning.copies.trace_files import keep_files, kept_files
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan
+from orchestrator.record.kept_files import FOLDER, find_file
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

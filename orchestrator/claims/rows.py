@@ -23,7 +23,7 @@ from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import run_task
 from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import failures
-from orchestrator.verbs.doctor import versions
+from orchestrator.verbs.versions import versions
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
 

@@ -118,7 +118,7 @@ def _fail(text: str, code: int) -> int:
 
 def _print_versions(context: click.Context, _option: click.Parameter, requested: bool) -> None:
     if requested and not context.resilient_parsing:
-        from orchestrator.verbs.doctor import versions
+        from orchestrator.verbs.versions import versions
 
         for name, version in versions().items():
             click.echo(f"{name} {version}")

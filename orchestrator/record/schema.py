@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 6
 DATABASE = "run.db"  # the name of its file
+LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 
 COUNTERS = (
     "offered",

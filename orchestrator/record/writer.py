@@ -18,8 +18,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +37,7 @@ from orchestrator.record.schema import (
     Totals,
     make_tables,
 )
+from orchestrator.record.versions import installed_version
 
 Row = Mapping[str, Any]
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--track`: others may read the record
@@ -302,14 +301,6 @@ def _processor() -> str:
             if line.startswith(("model name", "Model")):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-@cache
-def installed_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _begun(directory: Path) -> sqlite3.Connection:

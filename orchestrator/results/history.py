@@ -34,11 +34,10 @@ from orchestrator.record.rows import (
     State,
 )
 from orchestrator.record.schema import APPLICATION_ID, COUNTED, DATABASE, SCHEMA_VERSION, no_table
+from orchestrator.record.schema import LONGEST_DOCUMENT as LONGEST_DOCUMENT
 from orchestrator.results.facts import DEVICE_SCOPES, Facts, Rounds, add_overrun
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.means import Band, Bands
-
-LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
 
 
 class History(Facts):

@@ -16,11 +16,8 @@ from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError, RunError
 from orchestrator.record.damage import DAMAGE
 from orchestrator.record.directory import RunDirectory, is_run, paths_in
-from orchestrator.record.schema import DATABASE
-from orchestrator.results.checks.registry import checks, overall
+from orchestrator.record.schema import DATABASE, LONGEST_DOCUMENT
 from orchestrator.results.checks.verdicts import WORST_FIRST
-from orchestrator.results.evaluation.targets import accuracy_series
-from orchestrator.results.history import LONGEST_DOCUMENT, History
 
 Row = dict[str, Any]
 Signature = tuple[tuple[int, int] | None, ...]
@@ -89,8 +86,7 @@ def run_row(name: str, directory: RunDirectory) -> Row:
         summary = current_summary(directory)
         if summary is not None:
             return _plain({**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})})
-        with History.open(directory.path) as history:
-            return _plain({**row, **_from_record(history)})
+        return _plain({**row, **_from_record(directory)})
     except OrchestratorError as error:
         return {**row, "status": "unreadable", "error": str(error)}
     except (*DAMAGE, OSError) as error:
@@ -108,26 +104,40 @@ def _plain(row: Row) -> Row:
     return row
 
 
-def _from_record(history: History) -> Row:
+def _from_record(directory: RunDirectory) -> Row:
     """The facts of a run that goes on, was cut short, or has no summary. Checks are made of an ended run only."""
-    series = accuracy_series(history, "global")
-    outcome = history.outcome
-    status = history.status
-    accuracy = series[-1].value if series else None
-    plan = history.plan
-    return {
-        "name": str(plan.get("name", history.run)),
-        "algorithm": (plan.get("algorithm") or {}).get("name"),
-        "driver": history.driver,
-        "seed": plan.get("seed"),
-        "status": status,
-        "verdict": overall(checks(history)) if status == "finished" else "fail" if status == "crashed" else None,
-        "ended": outcome.ended if outcome else None,
-        "accuracy": accuracy if accuracy is not None and math.isfinite(accuracy) else None,
-        "rounds": history.rounds_done(),
-        "rounds_planned": history.rounds_planned,
-        "seconds": round(history.seconds, 3),
-    }
+    # Loaded only here, since most runs have a summary: a list of these is shown much sooner.
+    from orchestrator.results.checks.registry import checks, overall
+    from orchestrator.results.evaluation.targets import accuracy_series
+    from orchestrator.results.history import History
+
+    with History.open(directory.path) as history:
+        plan = history.plan
+        algorithm = plan.get("algorithm") or {}
+        outcome = history.outcome
+        status = history.status
+        series = accuracy_series(history, "global")
+        accuracy = series[-1].value if series else None
+        if accuracy is not None and not math.isfinite(accuracy):
+            accuracy = None
+        verdict = None
+        if status == "finished":
+            verdict = overall(checks(history))
+        elif status == "crashed":
+            verdict = "fail"
+        return {
+            "name": str(plan.get("name", history.run)),
+            "algorithm": algorithm.get("name"),
+            "driver": history.driver,
+            "seed": plan.get("seed"),
+            "status": status,
+            "verdict": verdict,
+            "ended": outcome.ended if outcome else None,
+            "accuracy": accuracy,
+            "rounds": history.rounds_done(),
+            "rounds_planned": history.rounds_planned,
+            "seconds": round(history.seconds, 3),
+        }
 
 
 def _from_summary(summary: Row, effective: Row) -> Row:

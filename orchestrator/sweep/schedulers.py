@@ -14,10 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from orchestrator.drivers.kubernetes.reading import reason_of
-
 RETRIES = 2  # of each task by Swarm, and of each on average by Kubernetes
 
 
@@ -204,11 +200,15 @@ def _kubernetes_job(job: Job) -> str:
             "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
         },
     }
+    import yaml
+
     return yaml.safe_dump(described, sort_keys=False, width=1000)
 
 
 def _kubernetes_tasks(printed: str) -> TaskStates:
     """The phases of the pods, with the reason of a pod that waits or has failed."""
+    from orchestrator.drivers.kubernetes.reading import reason_of
+
     states = {}
     active = True
     items = json.loads(printed)["items"]

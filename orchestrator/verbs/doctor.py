@@ -35,11 +35,10 @@ from orchestrator.host.kernel.load import Others
 from orchestrator.host.process import python
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
-from orchestrator.record.writer import installed_version
+from orchestrator.record.versions import installed_version
 from orchestrator.scenario.plugins import use
+from orchestrator.verbs.versions import LEARNING_PACKAGES, PACKAGES
 
-PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starlette", "uvicorn")
-LEARNING_PACKAGES = ("torch", "torchvision")
 LOOK = 1.0  # s, at the load of the processors
 SHAPED = "the drivers namespaces and docker"
 IFB = ("ifb", "`shared` with the link engine `kernel`")
@@ -156,14 +155,6 @@ def _installed(
 def _learning() -> Trial:
     used_by = "training, under the drivers namespaces and sim"
     return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", install_command(LEARNING))
-
-
-def versions() -> dict[str, str]:
-    """The versions that a bug report needs: of edgebed, Python, the system and the packages that edgebed is built on.
-    ``-``: not installed."""
-    found = {name: installed_version(name) or "-" for name in ("edgebed", *PACKAGES, *LEARNING_PACKAGES)}
-    system = {"python": f"{platform.python_version()} ({sys.executable})", "system": platform.platform()}
-    return {"edgebed": found["edgebed"]} | system | found
 
 
 def _commands() -> Trial:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from orchestrator.results.facts import Facts
+if TYPE_CHECKING:
+    from orchestrator.results.facts import Facts
 
 Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
 """``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a

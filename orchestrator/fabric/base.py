@@ -16,7 +16,7 @@ others), packets, bytes and seconds (what has left the channel, and how long it 
 (packets), queued_bytes (waiting at present)."""
 
 LinkRow = dict[str, int | float | str]
-"""source, target, the record's COUNTERS, the losses asked for, and nat_expired (packets that a NAT dropped)."""
+"""source, target, the record's COUNTERS, the configured losses, and nat_expired (packets that a NAT dropped)."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,22 @@ def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
 def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:
     """The counters of a link, or of a member of a channel, and those of an engine that had it earlier."""
     both = earlier | row
-    most = {"queued_bytes": max(_count(row, "queued_bytes"), _count(earlier, "queued_bytes"))}
-    return _combined(both, earlier, 1) | (most if "queued_bytes" in both else {})
+    combined = _combined(both, earlier, 1)
+    if "queued_bytes" in both:
+        now = _count(row, "queued_bytes")
+        before = _count(earlier, "queued_bytes")
+        combined["queued_bytes"] = max(now, before)
+    return combined
 
 
 def _combined(row: LinkRow, other: LinkRow, sign: int) -> LinkRow:
-    return {
-        key: value if key in NO_COUNTS else _count(row, key) + sign * _count(other, key) for key, value in row.items()
-    }
+    combined: LinkRow = {}
+    for key, value in row.items():
+        if key in NO_COUNTS:
+            combined[key] = value
+        else:
+            combined[key] = _count(row, key) + sign * _count(other, key)
+    return combined
 
 
 def _count(row: LinkRow, key: str) -> int | float:
@@ -79,12 +87,12 @@ class Counted:
     to_groups    packets to broadcast or multicast addresses, which no link carries, by the node that sent them
     late         number of packets more than `netem.userspace.switch.LATE` late since the last reading
     late_max     maximum lateness in seconds since the last reading
-    drops        packets that the engine has lost without being asked to, by place
+    drops        packets that the engine has lost beyond the configured losses, by place
     cpu_seconds  processor time of the engine
     channels        of shared media, see ChannelRow
     channels_apart  whether the packets that overflowed in channels are not among those of the links
     from_trunk      packets that came from other hosts and were given to their targets
-    from_strangers  packets that came over the trunk in nobody's name, see `netem.userspace.trunk`; they were dropped
+    from_strangers  packets that came over the trunk in no node's name, see `netem.userspace.trunk`; they were dropped
     sent_to, came_from   packets that were sent over the trunk and that came over it, by the node of the other host;
                     None if the engine does not count them
     """
@@ -128,7 +136,7 @@ class Fabric(Protocol):
     """A link engine. Links are directed; nodes without a link cannot exchange packets.
 
     If the run spans several hosts, each host has an engine. It attaches the nodes of its host, and it shapes, alters
-    and counts the links whose source is one of them, or whose target is if they are `LinkPlan.at_target`.
+    and counts the links from one of them, or to one of them if they are `LinkPlan.at_target`.
 
     tcp  the TCP settings of the nodes' namespaces, see `orchestrator.fabric.namespaces.tcp`; empty where nothing speaks
     TCP
@@ -192,9 +200,9 @@ class SharesMedia(Protocol):
 
 @runtime_checkable
 class Redirects(Protocol):
-    """The power to follow nodes that move to another host, whose own is lost."""
+    """The power to follow nodes that move to another host because their own is lost."""
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        """From now on the nodes of other hosts are these, see `orchestrator.fabric.trunk.Trunk`. Its carrier is told
+        """From now on the nodes of other hosts are these, see `orchestrator.fabric.trunk.Trunk`. Redirect its carrier
         before. ``shape`` the links of the nodes that have moved next, then ``attach`` those that are now on this host.
         Until then no packet passes these links, and none comes from where the nodes were before."""

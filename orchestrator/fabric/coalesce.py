@@ -47,8 +47,9 @@ class Coalescing:
             while self._waiting:
                 batch = self._waiting
                 self._waiting = []
+                changes = [change for change, _ in batch]
                 try:
-                    errors = await self._alter([change for change, _ in batch])
+                    errors = await self._alter(changes)
                     if len(errors) != len(batch):
                         raise FabricError(f"the engine gave {len(errors)} results of {len(batch)} changes")
                 except Exception as failure:  # of the whole batch

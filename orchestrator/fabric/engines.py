@@ -21,7 +21,12 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.drivers import candidate_engines
 
 
-async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
+async def open_fabric(
+    wires: Wires,
+    hub: Hub,
+    directory: RunDirectory,
+    trunk: Trunk | None = None,
+) -> Fabric:
     """Open the first of the allowed engines that works on this host. HostError if none does. ``trunk``: the hub's
     trunk, already laid, if the run spans several hosts. Their engines may differ."""
     allowed = candidate_engines(wires.engine, wires.beyond_kernel, media=wires.media)
@@ -30,13 +35,17 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
             f"the {wires.engine} engine cannot make these links: {wires.beyond_kernel}; choose `engine: userspace`"
         )
     settings = await tcp.in_force(hub)  # before an engine is open, which would have to be closed if this fails
-    opening: dict[str, Callable[..., Awaitable[Fabric]]] = {"kernel": _open_kernel, "userspace": UserspaceFabric.open}
-    *preferred, last = allowed
-    for name in preferred:
+    opening: dict[str, Callable[..., Awaitable[Fabric]]] = {
+        "kernel": _open_kernel,
+        "userspace": UserspaceFabric.open,
+    }
+    fabric: Fabric | None = None
+    for name in allowed[:-1]:
         with contextlib.suppress(EngineError):
             fabric = await opening[name](hub, directory.run, directory.path, wires, trunk)
             break
-    else:
+    if fabric is None:
+        last = allowed[-1]
         fabric = await opening[last](hub, directory.run, directory.path, wires, trunk)
     fabric.tcp = settings
     return fabric
@@ -50,16 +59,26 @@ async def _open_kernel(
     trunk: Trunk | None,
 ) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
-    tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
-    if not tried["netem"]:
+    output = await hub.run(python.module("orchestrator.fabric.tc.probe_kernel"))
+    features = json.loads(output)
+    if not features["netem"]:
         raise EngineError(
-            f"the kernel engine does not work on this host: {tried['reason']}; load the modules sch_netem"
+            f"the kernel engine does not work on this host: {features['reason']}; load the modules sch_netem"
             " and act_police (`modprobe -a sch_netem act_police`), or choose `engine: userspace`"
         )
-    if wires.media and (missing := await KernelMedia.missing(hub)):
-        raise EngineError(
-            f"the kernel engine cannot share media on this host: {missing}; load the modules ifb, act_mirred and"
-            " act_skbedit (`modprobe -a ifb act_mirred act_skbedit`), or choose `engine: userspace`"
-        )
-    known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
-    return await KernelFabric.open(hub, run, directory, wires, trunk, **known)
+    if wires.media:
+        missing = await KernelMedia.missing(hub)
+        if missing:
+            raise EngineError(
+                f"the kernel engine cannot share media on this host: {missing}; load the modules ifb, act_mirred and"
+                " act_skbedit (`modprobe -a ifb act_mirred act_skbedit`), or choose `engine: userspace`"
+            )
+    return await KernelFabric.open(
+        hub,
+        run,
+        directory,
+        wires,
+        trunk,
+        seed=features["seed"],
+        duplicate_in_tree=features["duplicate_in_tree"],
+    )

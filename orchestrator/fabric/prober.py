@@ -47,16 +47,18 @@ class HubProber:
         assert responder.stdin is not None
         assert responder.stdout is not None
         try:
-            ready: dict[str, Any] = json.loads(await responder.stdout.readline())
+            line = await responder.stdout.readline()
+            ready: dict[str, Any] = json.loads(line)
             yield ready
         finally:
             responder.stdin.close()
             await responder.wait()
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
-        said = await self._hub.run(python.module("netem.measurement.measure", *arguments), pid=handle.pid)
-        found: dict[str, Any] = json.loads(said)
-        return found
+        command = python.module("netem.measurement.measure", *arguments)
+        output = await self._hub.run(command, pid=handle.pid)
+        measurement: dict[str, Any] = json.loads(output)
+        return measurement
 
     async def now(self, handle: NodeHandle) -> float:
         return time.time()

@@ -9,16 +9,16 @@ itself directly into the hub (`ip link add ... netns`, IFLA_NET_NS_PID). So the 
 that is killed leaves nothing behind. The kernel removes a namespace some milliseconds after its last process.
 
 A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.userspace.vxlan). So
-does a trunk with a key, which an ordinary user can make: its packets prove that they are of the run. Nobody else can
+does a trunk with a key, which an ordinary user can make: its packets prove that they are of the run. No one else can
 write to it.
 
 **Who can write to one without a key.** VXLAN neither encrypts nor authenticates (RFC 7348, section 7). The UDP socket
-accepts packets on every address of the host. Whoever can send to this port, and knows or guesses the 24 bits of `id`,
-can put frames into the hub in the name of any node. Whoever is on the way can read the frames and change them. An
-engine drops a frame whose source is not a node of another host, and a frame without a link of the run. Frames with
-forged addresses of nodes with a link pass. They cannot take part in the nodes' conversations, which CURVE encrypts and
-authenticates, but programs' own protocols may have no such protection. So the underlay must be a network that its users
-trust.
+accepts packets on every address of the host. A host that can send to this port, and knows or guesses the 24 bits of
+`id`, can put frames into the hub in the name of any node. A host on the way can read the frames and change them. An
+engine drops a frame with a source that is not a node of another host, and a frame without a link of the run. Frames
+with forged addresses of nodes with a link pass. They cannot take part in the nodes' conversations, which CURVE encrypts
+and authenticates, but programs' own protocols may have no such protection. So the underlay must be a network that its
+users trust.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from orchestrator.planning.plan import NodePlan
 DEVICE = "trunk"  # its name in the hub
 FAR = "trunk.far"  # the other end of the veth pair that it is where a process carries the packets
 OVERHEAD = 50  # bytes: the headers of IPv4, UDP and VXLAN, and the inner Ethernet header
-NO_VXLAN = ("Unknown device type", "Operation not supported")  # what `ip` says of it
+NO_VXLAN = ("Unknown device type", "Operation not supported")  # what `ip` reports then
+BATCH = ("ip", "-batch", "-")
 START_TIMEOUT = 20.0  # s
 PORT = 61147  # no service has registered it, and Linux gives a socket no such port by chance
 
@@ -77,17 +78,23 @@ class Trunk:
 
 def id_of(run: str) -> int:
     """The identifier of a run's trunk: 24 bits of a hash."""
-    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:3])
+    digest = hashlib.sha256(run.encode()).digest()
+    return int.from_bytes(digest[:3])
 
 
 def mtu_of(underlay: int, *, key: bool = False) -> int:
     """The largest packet of a node if the underlay carries ``underlay`` bytes. ``key``: the trunk has one."""
-    return underlay - OVERHEAD - (TAG if key else 0)
+    mtu = underlay - OVERHEAD
+    if key:
+        mtu -= TAG
+    return mtu
 
 
 def remote_nodes(nodes: Iterable[NodePlan], trunk: Trunk | None) -> dict[str, str]:
-    """The MACs of the nodes that live on other hosts, by name."""
-    return {node.name: node.mac for node in nodes if trunk is not None and node.mac in trunk.remotes}
+    """The MACs of the nodes on other hosts, by name."""
+    if trunk is None:
+        return {}
+    return {node.name: node.mac for node in nodes if node.mac in trunk.remotes}
 
 
 def host_lines(trunk: Trunk, hub: int) -> str:
@@ -113,9 +120,13 @@ def pair_lines(trunk: Trunk) -> str:
 
 def forwarding_lines(remotes: Mapping[str, str], before: Iterable[str] = ()) -> str:
     """Lines of `bridge -batch`: the hosts of remote nodes by MAC. ``before``: the MACs of former ones."""
-    gone = [f"fdb del {mac} dev {DEVICE} self\n" for mac in before if mac not in remotes]
-    there = [f"fdb replace {mac} dev {DEVICE} self static dst {host}\n" for mac, host in remotes.items()]
-    return "".join([*gone, *there])
+    lines = []
+    for mac in before:
+        if mac not in remotes:
+            lines.append(f"fdb del {mac} dev {DEVICE} self\n")
+    for mac, host in remotes.items():
+        lines.append(f"fdb replace {mac} dev {DEVICE} self static dst {host}\n")
+    return "".join(lines)
 
 
 class Carrier(Protocol):
@@ -141,7 +152,8 @@ class KernelCarrier:
         self._macs: list[str] = []  # of the remote nodes
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        await self._hub.run(["bridge", "-batch", "-"], stdin=forwarding_lines(remotes, self._macs))
+        lines = forwarding_lines(remotes, self._macs)
+        await self._hub.run(["bridge", "-batch", "-"], stdin=lines)
         self._macs = list(remotes)
 
     def notes(self) -> list[str]:
@@ -187,9 +199,10 @@ async def create_trunk(
     pid = os.getpid() if host is None else host
     if trunk.key:
         return await create_trunk_by_process(trunk, hub, run, directory, pid)
-    code, _, errors = await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=host_lines(trunk, hub.anchor.pid))
+    lines = host_lines(trunk, hub.anchor.pid)
+    code, _, errors = await hub.attempt(BATCH, pid=pid, stdin=lines)
     if code == 0:
-        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(trunk))
+        await hub.run(BATCH, stdin=hub_lines(trunk))
         carrier = KernelCarrier(hub)
         await carrier.redirect(trunk.remotes)
         return carrier
@@ -206,11 +219,12 @@ async def create_trunk_by_process(
     host: int,
 ) -> Carrier:
     """As `create_trunk`, without VXLAN in the kernel."""
-    await hub.run(["ip", "-batch", "-"], stdin=pair_lines(trunk))
+    await hub.run(BATCH, stdin=pair_lines(trunk))
     arguments = (hub.anchor.pid, DEVICE, FAR, trunk.local, trunk.port, trunk.id)
+    program = python.module("netem.userspace.vxlan", *map(str, arguments))
     child = await JsonChild.start(
         "the trunk",
-        [*hub.enter(host), *python.module("netem.userspace.vxlan"), *map(str, arguments)],
+        [*hub.enter(host), *program],
         environment=labels(run, directory, "trunk"),
         log=directory / "logs" / "trunk.log",
     )

@@ -11,21 +11,40 @@ from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, create_trunk, id_o
 
 def address_of(number: int) -> str:
     """The address of a host's hub on the trunk; ``number`` counts the hosts from 0."""
-    return f"10.77.{(number + 1) >> 8}.{(number + 1) & 255}"
+    high, low = divmod(number + 1, 256)
+    return f"10.77.{high}.{low}"
 
 
-def trunk_of(run: str, number: int, hosts: Sequence[str], mtu: int) -> Trunk:
+def trunk_of(
+    run: str,
+    number: int,
+    hosts: Sequence[str],
+    mtu: int,
+) -> Trunk:
     """The trunk of one of the ``hosts`` (IPv4 addresses). ``mtu``: between them. HostError for other addresses."""
-    remotes = {_mac(other): host for other, host in enumerate(hosts) if other != number}
-    return Trunk(local=hosts[number], id=id_of(run), remotes=remotes, mtu=mtu_of(mtu))
+    remotes = {}
+    for other, host in enumerate(hosts):
+        if other != number:
+            remotes[_mac(other)] = host
+    return Trunk(
+        local=hosts[number],
+        id=id_of(run),
+        remotes=remotes,
+        mtu=mtu_of(mtu),
+    )
 
 
 def hub_lines(number: int, count: int) -> str:
     """Lines of `ip -batch` for a hub with a trunk: its own address, and those of the others."""
-    others = [other for other in range(count) if other != number]
-    known = (f"neigh replace {address_of(other)} lladdr {_mac(other)} dev {DEVICE} nud permanent\n" for other in others)
-    own = f"link set {DEVICE} address {_mac(number)}\naddress add {address_of(number)}/16 dev {DEVICE}\n"
-    return own + "".join(known)
+    lines = [
+        f"link set {DEVICE} address {_mac(number)}\n",
+        f"address add {address_of(number)}/16 dev {DEVICE}\n",
+    ]
+    for other in range(count):
+        if other != number:
+            neighbour = f"{address_of(other)} lladdr {_mac(other)}"
+            lines.append(f"neigh replace {neighbour} dev {DEVICE} nud permanent\n")
+    return "".join(lines)
 
 
 async def create_trial(
@@ -37,9 +56,11 @@ async def create_trial(
     directory: Path,
 ) -> Carrier:
     """Create the trunk in the hub of one of the hosts, see `trunk_of`. HostError if this host refuses."""
-    carrier = await create_trunk(trunk_of(run, number, hosts, mtu), hub, run, directory)
+    trunk = trunk_of(run, number, hosts, mtu)
+    carrier = await create_trunk(trunk, hub, run, directory)
+    lines = hub_lines(number, len(hosts))
     try:
-        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(number, len(hosts)))
+        await hub.run(["ip", "-batch", "-"], stdin=lines)
     except BaseException:
         await carrier.close()
         raise

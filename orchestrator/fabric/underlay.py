@@ -26,5 +26,10 @@ class HostsNetwork(Protocol):
 
 def crossed(links: Iterable[LinkPlan], homes: Mapping[str, str]) -> list[Pair]:
     """The pairs of hosts that links cross, in order. ``homes``: the host of each node."""
-    ends = {(homes[link.source], homes[link.target]) for link in links}
-    return sorted({pair_of(*each) for each in ends if each[0] != each[1]})
+    pairs = set()
+    for link in links:
+        source_host = homes[link.source]
+        target_host = homes[link.target]
+        if source_host != target_host:
+            pairs.add(pair_of(source_host, target_host))
+    return sorted(pairs)

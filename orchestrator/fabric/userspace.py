@@ -26,21 +26,37 @@ START_TIMEOUT = 20.0
 
 def link_request(link: LinkPlan) -> dict[str, Any]:
     """The request to the switch (netem/userspace/switch.py) that makes a link."""
-    ends = {"source": link.source, "target": link.target}
+    request = {
+        "op": "link",
+        "source": link.source,
+        "target": link.target,
+        "profile": link.profile.to_mapping(),
+        "seed": link.seed,
+    }
     if link.crossings:
-        crossings = {"crossings": [list(each) for each in link.crossings]}
-    else:
-        crossings = {}
-    return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed, **crossings}
+        request["crossings"] = [list(crossing) for crossing in link.crossings]
+    return request
 
 
 def nat_requests(links: Sequence[LinkPlan]) -> list[dict[str, Any]]:
     """The requests to the switch that put NATs before the targets of links."""
-    return [
-        {"op": "nat", "source": link.source, "target": link.target, "timeout": link.nat_timeout}
-        for link in links
-        if link.nat_timeout is not None
-    ]
+    requests = []
+    for link in links:
+        if link.nat_timeout is not None:
+            requests.append(
+                {
+                    "op": "nat",
+                    "source": link.source,
+                    "target": link.target,
+                    "timeout": link.nat_timeout,
+                }
+            )
+    return requests
+
+
+def _shaping_end(link: LinkPlan) -> str:
+    """The node on the host that shapes a link."""
+    return link.target if link.at_target else link.source
 
 
 class UserspaceFabric(Coalescing):
@@ -48,7 +64,13 @@ class UserspaceFabric(Coalescing):
 
     engine = "userspace"
 
-    def __init__(self, hub: Hub, switch: JsonChild, wires: wiring.Wires, trunk: Trunk | None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        switch: JsonChild,
+        wires: wiring.Wires,
+        trunk: Trunk | None,
+    ) -> None:
         super().__init__(self.alter)
         self._hub = hub
         self._switch = switch
@@ -73,16 +95,18 @@ class UserspaceFabric(Coalescing):
         trunk: Trunk | None = None,
     ) -> UserspaceFabric:
         """``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
+        program = python.module("netem.userspace.switch")
         switch = await JsonChild.start(
             "the switch",
-            [*hub.enter(), *python.module("netem.userspace.switch")],
+            [*hub.enter(), *program],
             environment=labels(run, directory, "switch"),
             log=directory / "logs" / "switch.log",
         )
         try:
             await switch.wait_ready(START_TIMEOUT)
             if trunk is not None:
-                await switch.request("trunk", interface=DEVICE, remotes=remote_nodes(wires.nodes, trunk))
+                remotes = remote_nodes(wires.nodes, trunk)
+                await switch.request("trunk", interface=DEVICE, remotes=remotes)
         except BaseException:
             await switch.close()
             raise
@@ -97,19 +121,34 @@ class UserspaceFabric(Coalescing):
         await self._hub.set_up(None, {}, lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
-        peers = wiring.peers(node, self._nodes)
-        most = 1 if node.name in self._single_packets else None
-        mtus = self._mtus.get(node.name, {})
-        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
+        return await tcp.configure(
+            self._hub,
+            node,
+            handle.pid,
+            wiring.peers(node, self._nodes),
+            most_segments=self._most_segments(node),
+            mtus=self._mtus.get(node.name, {}),
+            settings=self.tcp,
+        )
+
+    def _most_segments(self, node: NodePlan) -> int | None:
+        return 1 if node.name in self._single_packets else None
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         """The switch finds nodes by their MACs, which stay."""
-        (before,) = [each for each in self._nodes if each.name == node.name]
-        self._nodes = tuple(node if each is before else each for each in self._nodes)
-        most = 1 if node.name in self._single_packets else None
+        (before,) = [known for known in self._nodes if known.name == node.name]
+        nodes = []
+        for known in self._nodes:
+            nodes.append(node if known is before else known)
+        self._nodes = tuple(nodes)
         await tcp.readdress(
-            *(self._hub, before, node, handle.pid, self._nodes, peers),
-            most_segments=most,
+            self._hub,
+            before,
+            node,
+            handle.pid,
+            self._nodes,
+            peers,
+            most_segments=self._most_segments(node),
             mtus=self._mtus,
             settings=self.tcp,
         )
@@ -132,15 +171,24 @@ class UserspaceFabric(Coalescing):
         await self._switch.request("trunk", interface=DEVICE, remotes=self._remote)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        own = [link for link in links if (link.target if link.at_target else link.source) not in self._remote]
-        for error in await self._batch([*(link_request(link) for link in own), *nat_requests(own)]):
+        own = [link for link in links if _shaping_end(link) not in self._remote]
+        requests = [link_request(link) for link in own]
+        requests += nat_requests(own)
+        for error in await self._batch(requests):
             if error is not None:
                 raise error
-        leaving = [link for link in links if link.at_target and link.target in self._remote]
-        arriving = [link for link in links if link.source in self._remote and link.target not in self._remote]
-        for operation, crossing in (("pass_on", leaving), ("admit", arriving)):
-            if crossing:
-                await self._switch.request(operation, links=[(link.source, link.target) for link in crossing])
+        leaving = []
+        arriving = []
+        for link in links:
+            to_remote = link.target in self._remote
+            if link.at_target and to_remote:
+                leaving.append((link.source, link.target))
+            if link.source in self._remote and not to_remote:
+                arriving.append((link.source, link.target))
+        if leaving:
+            await self._switch.request("pass_on", links=leaving)
+        if arriving:
+            await self._switch.request("admit", links=arriving)
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         for name, profile in channels.items():
@@ -151,11 +199,14 @@ class UserspaceFabric(Coalescing):
         await self._switch.request("occupy", name=channel, traffic=written, seed=seed)
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        return await self._batch([_request(change) for change in changes])
+        requests = [_request(change) for change in changes]
+        return await self._batch(requests)
 
     async def counters(self) -> Counted:
         answer = await self._switch.request("counters", changed=True)
-        self._counted |= {(row["source"], row["target"]): row for row in answer["links"]}
+        for row in answer["links"]:
+            pair = (row["source"], row["target"])
+            self._counted[pair] = row
         return Counted(
             links=list(self._counted.values()),
             forwarded=answer["forwarded"],
@@ -179,27 +230,33 @@ class UserspaceFabric(Coalescing):
 
     async def _batch(self, requests: list[dict[str, Any]]) -> list[Exception | None]:
         answer = await self._switch.request("batch", requests=requests)
-        return [
-            FabricError(f"link {request['source']} -> {request['target']}: {reply['error']}")
-            if "error" in reply
-            else None
-            for request, reply in zip(requests, answer["replies"], strict=True)
-        ]
+        errors: list[Exception | None] = []
+        for request, reply in zip(requests, answer["replies"], strict=True):
+            if "error" in reply:
+                link = f"{request['source']} -> {request['target']}"
+                errors.append(FabricError(f"link {link}: {reply['error']}"))
+            else:
+                errors.append(None)
+        return errors
 
 
 def _drops(answer: dict[str, Any]) -> dict[str, int]:
-    """Losses that no link's profile asks for, from the switch's counters."""
-    drops = {f"before the switch, from {port}": number for port, number in answer["socket_drops"].items()}
-    drops |= {"in full interfaces": answer["refused"], "beyond what the switch holds": answer["flight_dropped"]}
+    """Losses that no link's profile configures, from the switch's counters."""
+    drops = {}
+    for port, number in answer["socket_drops"].items():
+        drops[f"before the switch, from {port}"] = number
+    drops["in full interfaces"] = answer["refused"]
+    drops["beyond what the switch holds"] = answer["flight_dropped"]
     drops["unreadable"] = answer["unreadable"]
     return {where: number for where, number in drops.items() if number}
 
 
 def _request(change: LinkChange) -> dict[str, Any]:
     """The request to the switch for a change."""
-    ends = {"source": change.source, "target": change.target}
+    request: dict[str, Any] = {"source": change.source, "target": change.target}
     if change.profile is not None:
-        return {"op": "link", **ends, "profile": change.profile.to_mapping()}
+        return {"op": "link", **request, "profile": change.profile.to_mapping()}
     if change.crossings is not None:
-        return {"op": "link", **ends, "crossings": [list(each) for each in change.crossings]}
-    return {"op": "cut" if change.cut else "restore", **ends}
+        crossings = [list(crossing) for crossing in change.crossings]
+        return {"op": "link", **request, "crossings": crossings}
+    return {"op": "cut" if change.cut else "restore", **request}

@@ -30,11 +30,12 @@ def main() -> None:
 def remove(groups: list[str], patience: float) -> list[str]:
     """Remove cgroups; wait up to ``patience`` seconds for their processes to end. Returns the cgroups that remain."""
     deadline = time.monotonic() + patience
-    while groups := [group for group in groups if not removed(group)]:
-        if time.monotonic() > deadline:
-            break
+    remaining = groups
+    while True:
+        remaining = [group for group in remaining if not removed(group)]
+        if not remaining or time.monotonic() > deadline:
+            return remaining
         time.sleep(0.05)
-    return groups
 
 
 def removed(group: str) -> bool:

@@ -31,13 +31,22 @@ class HelperHub(Hub):
     """See Hub. ``name`` is the container's."""
 
     def __init__(
-        self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str], directory: Path
+        self,
+        anchor: asyncio.subprocess.Process,
+        name: str,
+        label: Mapping[str, str],
+        directory: Path,
     ) -> None:
         super().__init__(anchor, True, label, directory)
         self._name = name
 
     @classmethod
-    async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
+    async def start(
+        cls,
+        run: str,
+        directory: Path,
+        image: str,
+    ) -> HelperHub:
         """Start the helper from ``image``, which must exist locally and contain util-linux."""
         error = without_client()
         if error is not None:
@@ -45,28 +54,37 @@ class HelperHub(Hub):
         name = f"{run}-{PART}"
         label = labels(run, directory, PART)
         marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
-        argv = [
-            *("docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name),
-            *(word for key, value in marks.items() for word in ("--label", f"{key}={value}")),
-            *(word for right in RIGHTS for word in ("--cap-add", right)),
-            *("--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"),
-            *("--log-driver", "none", "--no-healthcheck", *_environment(label)),
-            *("--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR),
-        ]
-        hub = cls(await start_command(argv, label), name, label, directory)
+        argv = ["docker", "run", "--interactive", "--rm", "--pull", "never"]
+        argv += ["--name", name]
+        for key, value in marks.items():
+            argv += ["--label", f"{key}={value}"]
+        for right in RIGHTS:
+            argv += ["--cap-add", right]
+        argv += ["--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"]
+        argv += ["--log-driver", "none", "--no-healthcheck"]
+        argv += _environment(label)
+        argv += ["--entrypoint", "nsenter", image]
+        argv += [*_as_seen_here(), *ANCHOR]
+        anchor = await start_command(argv, label)
+        hub = cls(anchor, name, label, directory)
         await hub.confirm(PATIENCE)
         return hub
 
     def _refused(self, reason: str) -> HostError:
         return HostError(f"the Docker Engine did not start the container that holds the links ({reason})")
 
-    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+    def enter(
+        self,
+        pid: int | None = None,
+        *,
+        network: bool = True,
+    ) -> list[str]:
+        command = ["docker", "exec", "--interactive"]
+        command += _environment(self._label)
+        command += [self._name, "nsenter", *_as_seen_here()]
         if pid is not None and network:
-            inner = ["nsenter", "--target", str(pid), "--net", "--"]
-        else:
-            inner = []
-        label = _environment(self._label)
-        return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
+            command += ["nsenter", "--target", str(pid), "--net", "--"]
+        return command
 
 
 def without_client() -> HostError | None:
@@ -87,4 +105,8 @@ def _as_seen_here() -> list[str]:
 
 def _environment(variables: Mapping[str, str]) -> list[str]:
     """Arguments of `docker` for these variables; `docker` takes TOKEN from its own environment."""
-    return [word for key, value in variables.items() for word in ("--env", key if key == TOKEN else f"{key}={value}")]
+    words = []
+    for key, value in variables.items():
+        setting = key if key == TOKEN else f"{key}={value}"
+        words += ["--env", setting]
+    return words

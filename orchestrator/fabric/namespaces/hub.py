@@ -23,7 +23,8 @@ from orchestrator.host.process.child import JsonChild
 from orchestrator.host.process.processes import PART, TOKEN, labels
 from orchestrator.text import how_ended
 
-ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
+_ANCHOR_FILE = Path(__file__).with_name("anchor.py")
+ANCHOR = (sys.executable, "-I", "-S", str(_ANCHOR_FILE))
 START_TIMEOUT = 10.0
 SETUP_TIMEOUT = 60.0  # s, including the wait for earlier requests
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
@@ -33,7 +34,11 @@ class Hub:
     """The run's hub, kept alive by its anchor process. A command with the prefix ``enter()`` runs inside it."""
 
     def __init__(
-        self, anchor: asyncio.subprocess.Process, privileged: bool, label: Mapping[str, str], directory: Path
+        self,
+        anchor: asyncio.subprocess.Process,
+        privileged: bool,
+        label: Mapping[str, str],
+        directory: Path,
     ) -> None:
         """``label``: the environment variables of the run's processes. ``directory``: the run's, for a log."""
         self.anchor = anchor
@@ -50,44 +55,56 @@ class Hub:
         for error in absent():
             raise error
         label = labels(run, directory, "hub")
-        user = [] if privileged else ["--user", "--map-root-user"]
-        anchor = await start_command(["unshare", *user, "--net", "--", *ANCHOR], label)
+        command = ["unshare"]
+        if not privileged:
+            command += ["--user", "--map-root-user"]
+        command += ["--net", "--", *ANCHOR]
+        anchor = await start_command(command, label)
         hub = cls(anchor, privileged, label, directory)
         await hub.confirm()
         return hub
 
     async def confirm(self, timeout: float = START_TIMEOUT) -> None:
         """Wait until the anchor answers from its namespaces; HostError if it does not."""
-        assert self.anchor.stdin is not None
-        assert self.anchor.stdout is not None
-        assert self.anchor.stderr is not None
+        anchor = self.anchor
+        assert anchor.stdin is not None
+        assert anchor.stdout is not None
+        assert anchor.stderr is not None
         try:
-            self.anchor.stdin.write(b"echo here\n")
-            await self.anchor.stdin.drain()
+            anchor.stdin.write(b"echo here\n")
+            await anchor.stdin.drain()
             async with asyncio.timeout(timeout):
-                line = await self.anchor.stdout.readline()
+                line = await anchor.stdout.readline()
         except ConnectionError:
             line = b""
         except TimeoutError:
             line = b""
             with contextlib.suppress(ProcessLookupError):
-                self.anchor.kill()  # it may wait for an Engine that hangs, and not end with its input
+                anchor.kill()  # it may wait for an Engine that hangs, and not end with its input
         if line.strip() != b"here":
-            self.anchor.stdin.close()
-            reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"
-            await self.anchor.wait()
+            anchor.stdin.close()
+            errors = await anchor.stderr.read()
+            reason = errors.decode().strip() or "no answer"
+            await anchor.wait()
             raise self._refused(reason)
 
     def _refused(self, reason: str) -> HostError:
         return refused(reason, root=self.privileged)
 
-    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+    def enter(
+        self,
+        pid: int | None = None,
+        *,
+        network: bool = True,
+    ) -> list[str]:
         """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub). There is none for
         this process: only root could enter the host's namespace from another user namespace."""
         if pid == os.getpid():
             return []
         target = self.anchor.pid if pid is None else pid
-        return entry(target, ["--net"] if network else [], None if self.privileged else self.anchor.pid)
+        namespaces = ["--net"] if network else []
+        user = None if self.privileged else self.anchor.pid
+        return entry(target, namespaces, user)
 
     def remember_cgroup(self, path: Path) -> None:
         """Make the anchor remove this cgroup when the run ends, even by SIGKILL."""
@@ -102,14 +119,27 @@ class Hub:
             f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
         )
 
-    async def run(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> str:
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+    ) -> str:
         """Run a command in the hub or the network namespace of ``pid``; returns its output. HostError if it fails."""
         code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin)
         if code != 0:
-            raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
+            command = " ".join(argv)
+            raise HostError(f"`{command}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
         return output
 
-    async def attempt(self, argv: Sequence[str], *, pid: int | None = None, stdin: str = "") -> tuple[int, str, str]:
+    async def attempt(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+    ) -> tuple[int, str, str]:
         """Like ``run``, but returns exit code, output and errors. Cancellation kills the command."""
         process = await self.spawn(argv, pid=pid)
         try:
@@ -133,36 +163,55 @@ class Hub:
         """Start a command like ``run``, with open pipes. `env` sets the environment inside the namespace, because not
         every ``enter`` passes it on; all pass on TOKEN."""
         environment = environment or {}
-        settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
-        return await start_command([*self.enter(pid), *settings, *argv], environment, errors)
+        command = [*self.enter(pid), "env"]
+        for key, value in environment.items():
+            if key != TOKEN:
+                command.append(f"{key}={value}")
+        command += argv
+        return await start_command(command, environment, errors)
 
     async def set_up(
-        self, pid: int | None, settings: Mapping[str, str], lines: str = "", *, read: bool = False
+        self,
+        pid: int | None,
+        settings: Mapping[str, str],
+        lines: str = "",
+        *,
+        read: bool = False,
     ) -> dict[str, str]:
         """Make TCP ``settings`` and run ``lines`` of `ip -batch` in the network namespace of ``pid`` (None: the hub).
         HostError if a line fails. Returns all TCP settings in force in it if ``read`` is set. The namespace of ``pid``
         stays, also after the end of its processes, until `forget`."""
         async with self._starting:
             if self._setup is None:
-                self._log.parent.mkdir(exist_ok=True)
-                self._setup = await JsonChild.start(
-                    "the process that sets up networks",
-                    [*self.enter(), *python.module("orchestrator.fabric.namespaces.setup")],
-                    environment={**self._label, PART: "networks"},
-                    log=self._log,
-                )
+                self._setup = await self._start_setup()
         try:
             answer = await self._setup.request(
-                "set up", SETUP_TIMEOUT, pid=pid, settings=dict(settings), lines=lines, read=read
+                "set up",
+                SETUP_TIMEOUT,
+                pid=pid,
+                settings=dict(settings),
+                lines=lines,
+                read=read,
             )
         except ChildError as error:
             raise HostError(str(error)) from None
         return dict(answer["tcp"])
 
+    async def _start_setup(self) -> JsonChild:
+        self._log.parent.mkdir(exist_ok=True)
+        program = python.module("orchestrator.fabric.namespaces.setup")
+        return await JsonChild.start(
+            "the process that sets up networks",
+            [*self.enter(), *program],
+            environment={**self._label, PART: "networks"},
+            log=self._log,
+        )
+
     async def unsent(self, pid: int) -> int:
         """The connections of a node that has ended that still have something to send; see `set_up`. HostError if that
         cannot be known."""
-        return int((await self._of_kept("unsent", pid)).get("unsent", 0))
+        answer = await self._of_kept("unsent", pid)
+        return int(answer.get("unsent", 0))
 
     async def forget(self, pid: int) -> None:
         """Let the network namespace of a node that has ended go."""
@@ -171,8 +220,9 @@ class Hub:
     async def _of_kept(self, operation: str, pid: int) -> dict[str, Any]:
         if self._setup is None:
             return {}
+        arguments = {operation: pid}
         try:
-            return await self._setup.request(operation, SETUP_TIMEOUT, **{operation: pid})
+            return await self._setup.request(operation, SETUP_TIMEOUT, **arguments)
         except ChildError as error:
             raise HostError(str(error)) from None
 
@@ -187,7 +237,9 @@ class Hub:
 
 
 async def start_command(
-    argv: Sequence[str], environment: Mapping[str, str], errors: int | None = asyncio.subprocess.PIPE
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    errors: int | None = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
     """Start a command with open pipes, and with these variables in addition to those of this process."""
     return await asyncio.create_subprocess_exec(

@@ -12,8 +12,18 @@ import struct
 from collections.abc import Sequence
 from typing import Self
 
-REQUEST, ACKNOWLEDGE, CREATE, REPLACE, EXCLUSIVE = 0x1, 0x4, 0x400, 0x100, 0x200  # <linux/netlink.h>
-NEW_LINK, NEW_ADDRESS, DELETED_ADDRESS, NEW_ROUTE, NEW_NEIGHBOUR = 16, 20, 21, 24, 28  # <linux/rtnetlink.h>
+# <linux/netlink.h>
+REQUEST = 0x1
+ACKNOWLEDGE = 0x4
+CREATE = 0x400
+REPLACE = 0x100
+EXCLUSIVE = 0x200
+# <linux/rtnetlink.h>
+NEW_LINK = 16
+NEW_ADDRESS = 20
+DELETED_ADDRESS = 21
+NEW_ROUTE = 24
+NEW_NEIGHBOUR = 28
 UP = 1
 NO_DUPLICATE_DETECTION = 0x02  # <linux/if_addr.h>
 NO_PREFIX_ROUTE = 0x200
@@ -21,7 +31,8 @@ MAIN_TABLE = 254
 BOOT = 3
 UNICAST = 1
 UNREACHABLE = 7
-SCOPE_UNIVERSE, SCOPE_LINK = 0, 253  # Linux has IPv6 routes of the first only
+SCOPE_UNIVERSE = 0
+SCOPE_LINK = 253  # Linux has no such IPv6 routes
 PERMANENT = 0x80
 
 HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -56,8 +67,10 @@ class Netlink:
         try:
             kind, flags, body = message(line)
             size = HEADER.size + len(body)
-            self._socket.send(HEADER.pack(size, kind, REQUEST | ACKNOWLEDGE | flags, 0, 0) + body)
-            (refusal,) = STATUS.unpack_from(self._socket.recv(1 << 16), HEADER.size)
+            header = HEADER.pack(size, kind, REQUEST | ACKNOWLEDGE | flags, 0, 0)
+            self._socket.send(header + body)
+            answer = self._socket.recv(1 << 16)
+            (refusal,) = STATUS.unpack_from(answer, HEADER.size)
             if refusal:
                 raise OSError(-refusal, os.strerror(-refusal))
         except OSError as error:
@@ -67,57 +80,108 @@ class Netlink:
 def message(line: str) -> tuple[int, int, bytes]:
     """The type, the flags and the body of the message for a line of `ip -batch`."""
     match line.split():
-        case ["link", "add", name, "mtu", mtu, "type", "veth", "peer", "name", far, "address", mac, *_, "netns", pid]:
-            size = attribute(4, number(mtu))
-            peer = link() + attribute(3, text(far)) + attribute(1, hardware(mac)) + size + attribute(19, number(pid))
-            veth = attribute(1, text("veth")) + attribute(2, attribute(1, peer))
-            return NEW_LINK, CREATE | EXCLUSIVE, link() + attribute(3, text(name)) + size + attribute(18, veth)
+        case ["link", "add", name, "mtu", mtu, "type", "veth", *peer]:
+            return NEW_LINK, CREATE | EXCLUSIVE, veth_pair(line, name, mtu, peer)
         case ["link", "set", name, "up"]:
             return NEW_LINK, 0, link(name, UP)
         case ["link", "set", name, "addrgenmode", "none"]:
-            return NEW_LINK, 0, link(name) + attribute(26, attribute(socket.AF_INET6, attribute(8, b"\1")))
+            mode = attribute(8, b"\1")
+            families = attribute(26, attribute(socket.AF_INET6, mode))
+            return NEW_LINK, 0, link(name) + families
         case ["link", "set", name, "master", bridge]:
-            return NEW_LINK, 0, link(name) + attribute(10, number(socket.if_nametoindex(bridge)))
+            index = socket.if_nametoindex(bridge)
+            return NEW_LINK, 0, link(name) + attribute(10, number(index))
         case ["link", "set", name, "gso_max_segs", most]:
             return NEW_LINK, 0, link(name) + attribute(40, number(most))
         case ["addr", "add", address, "dev", name, "noprefixroute", *nodad]:
-            here = ipaddress.ip_interface(address)
-            head = ADDRESS.pack(family_of(here), here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
-            own = attribute(2, here.packed) + attribute(1, here.packed)
-            flags = NO_PREFIX_ROUTE | (NO_DUPLICATE_DETECTION if nodad else 0)
-            return NEW_ADDRESS, CREATE | EXCLUSIVE, head + own + attribute(8, number(flags))
+            flags = NO_PREFIX_ROUTE
+            if nodad:
+                flags |= NO_DUPLICATE_DETECTION
+            body = interface_address(address, name) + attribute(8, number(flags))
+            return NEW_ADDRESS, CREATE | EXCLUSIVE, body
         case ["addr", "del", address, "dev", name]:
-            here = ipaddress.ip_interface(address)
-            head = ADDRESS.pack(family_of(here), here.network.prefixlen, 0, 0, socket.if_nametoindex(name))
-            return DELETED_ADDRESS, 0, head + attribute(2, here.packed) + attribute(1, here.packed)
+            return DELETED_ADDRESS, 0, interface_address(address, name)
         case ["route", "replace", to, "dev", name, "src", source, *metrics]:
             network = ipaddress.ip_network(to)
-            family = family_of(network)
-            scope = SCOPE_LINK if family == socket.AF_INET else SCOPE_UNIVERSE
-            head = ROUTE.pack(family, network.prefixlen, 0, 0, MAIN_TABLE, BOOT, scope, UNICAST, 0)
-            head += attribute(1, network.network_address.packed)
-            way = attribute(4, number(socket.if_nametoindex(name))) + attribute(7, ipaddress.ip_address(source).packed)
-            return NEW_ROUTE, CREATE | REPLACE, head + way + metrics_of(metrics)
+            scope = SCOPE_LINK if network.version == 4 else SCOPE_UNIVERSE
+            body = route(network, scope, UNICAST)
+            body += attribute(4, number(socket.if_nametoindex(name)))
+            body += attribute(7, ipaddress.ip_address(source).packed)
+            return NEW_ROUTE, CREATE | REPLACE, body + metrics_of(metrics)
         case ["route", "replace", "unreachable", to]:
             network = ipaddress.ip_network(to)
-            head = ROUTE.pack(
-                family_of(network), network.prefixlen, 0, 0, MAIN_TABLE, BOOT, SCOPE_UNIVERSE, UNREACHABLE, 0
-            )
-            return NEW_ROUTE, CREATE | REPLACE, head + attribute(1, network.network_address.packed)
+            return NEW_ROUTE, CREATE | REPLACE, route(network, SCOPE_UNIVERSE, UNREACHABLE)
         case ["neigh", "replace", address, "lladdr", mac, "dev", name, "nud", "permanent"]:
             neighbour = ipaddress.ip_address(address)
-            head = NEIGHBOUR.pack(family_of(neighbour), socket.if_nametoindex(name), PERMANENT, 0, 0)
-            ends = attribute(1, neighbour.packed) + attribute(2, hardware(mac))
-            return NEW_NEIGHBOUR, CREATE | REPLACE, head + ends
+            index = socket.if_nametoindex(name)
+            body = NEIGHBOUR.pack(family_of(neighbour), index, PERMANENT, 0, 0)
+            body += attribute(1, neighbour.packed)
+            body += attribute(2, hardware(mac))
+            return NEW_NEIGHBOUR, CREATE | REPLACE, body
     raise ValueError(f"no line for a node: {line}")
+
+
+def veth_pair(
+    line: str,
+    name: str,
+    mtu: str,
+    peer: Sequence[str],
+) -> bytes:
+    """The body of a message that makes a pair. ``peer``: the words about its other end."""
+    match peer:
+        case ["peer", "name", far, "address", mac, *_, "netns", pid]:
+            size = attribute(4, number(mtu))
+            far_end = link() + attribute(3, text(far))
+            far_end += attribute(1, hardware(mac)) + size
+            far_end += attribute(19, number(pid))
+            data = attribute(2, attribute(1, far_end))
+            veth = attribute(18, attribute(1, text("veth")) + data)
+            return link() + attribute(3, text(name)) + size + veth
+    raise ValueError(f"no line for a node: {line}")
+
+
+def interface_address(address: str, name: str) -> bytes:
+    """The body of a message about an address of an interface."""
+    interface = ipaddress.ip_interface(address)
+    prefix = interface.network.prefixlen
+    index = socket.if_nametoindex(name)
+    head = ADDRESS.pack(family_of(interface), prefix, 0, 0, index)
+    return head + attribute(2, interface.packed) + attribute(1, interface.packed)
+
+
+def route(
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network,
+    scope: int,
+    kind: int,
+) -> bytes:
+    """The body of a message about a route to a network."""
+    head = ROUTE.pack(
+        family_of(network),
+        network.prefixlen,
+        0,
+        0,
+        MAIN_TABLE,
+        BOOT,
+        scope,
+        kind,
+        0,
+    )
+    return head + attribute(1, network.network_address.packed)
 
 
 def metrics_of(words: Sequence[str]) -> bytes:
     """The attribute with the metrics of a route: ``mtu N``, ``congctl NAME``, both or none."""
     content = b""
-    for name, value in zip(words[::2], words[1::2], strict=True):
-        content += attribute(2, number(value)) if name == "mtu" else attribute(16, text(value))
-    return attribute(8, content) if content else b""
+    names = words[::2]
+    values = words[1::2]
+    for name, value in zip(names, values, strict=True):
+        if name == "mtu":
+            content += attribute(2, number(value))
+        else:
+            content += attribute(16, text(value))
+    if not content:
+        return b""
+    return attribute(8, content)
 
 
 def family_of(address: Addressed) -> int:
@@ -127,12 +191,17 @@ def family_of(address: Addressed) -> int:
 
 def link(name: str = "", up: int = 0) -> bytes:
     """The head of a message about the interface, or about one that does not exist yet."""
-    return LINK.pack(socket.AF_UNSPEC, 0, socket.if_nametoindex(name) if name else 0, up, up)
+    index = 0
+    if name:
+        index = socket.if_nametoindex(name)
+    return LINK.pack(socket.AF_UNSPEC, 0, index, up, up)
 
 
 def attribute(kind: int, content: bytes) -> bytes:
     """An attribute (rtattr), padded to four bytes."""
-    return struct.pack("=HH", 4 + len(content), kind) + content + bytes(-len(content) % 4)
+    head = struct.pack("=HH", 4 + len(content), kind)
+    padding = bytes(-len(content) % 4)
+    return head + content + padding
 
 
 def number(value: int | str) -> bytes:

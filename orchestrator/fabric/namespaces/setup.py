@@ -48,9 +48,11 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            print(json.dumps({"id": request["id"], "ok": True, **networks.answer(request)}), flush=True)
+            result = networks.answer(request)
+            reply = {"id": request["id"], "ok": True, **result}
         except OSError as error:
-            print(json.dumps({"id": request["id"], "error": str(error)}), flush=True)
+            reply = {"id": request["id"], "error": str(error)}
+        print(json.dumps(reply), flush=True)
 
 
 class Networks:
@@ -109,12 +111,19 @@ def connections_that_send(proc: Path = Path("/proc/self/net")) -> int:
     number = 0
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
-            for row in (proc / name).read_text().splitlines()[1:]:
-                number += row.split()[3] in SENDING
+            lines = (proc / name).read_text().splitlines()
+            for line in lines[1:]:
+                state = line.split()[3]
+                number += state in SENDING
     return number
 
 
-def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -> dict[str, str]:
+def set_up(
+    settings: dict[str, str],
+    lines: str,
+    read: bool = False,
+    **_: Any,
+) -> dict[str, str]:
     for name, value in settings.items():
         with contextlib.suppress(OSError):
             (SETTINGS / name).write_text(value)
@@ -124,17 +133,26 @@ def set_up(settings: dict[str, str], lines: str, read: bool = False, **_: Any) -
     with Netlink() as netlink:
         for line in commands:
             netlink.run(line)
-    settings_in_force = {}
-    for file in sorted(SETTINGS.glob("tcp_*")) if read else ():
+    if read:
+        return settings_in_force()
+    return {}
+
+
+def settings_in_force() -> dict[str, str]:
+    """All TCP settings of this network namespace that can be read."""
+    settings = {}
+    for file in sorted(SETTINGS.glob("tcp_*")):
         with contextlib.suppress(OSError):  # some are write-only
-            settings_in_force[file.name] = " ".join(file.read_text().split())
-    return settings_in_force
+            words = file.read_text().split()
+            settings[file.name] = " ".join(words)
+    return settings
 
 
 def needs_ipv6(line: str) -> bool:
     """Whether a line is about an IPv6 address, network or neighbour, its third word, or the fourth after the type
     of a route."""
-    return any(":" in word for word in line.split()[2:4])
+    words = line.split()
+    return any(":" in word for word in words[2:4])
 
 
 def switch_ipv6_on() -> bool:
@@ -142,7 +160,8 @@ def switch_ipv6_on() -> bool:
     if not IPV6_SETTINGS.exists():
         return False
     for interfaces in ("all", "default"):
-        (IPV6_SETTINGS / interfaces / "disable_ipv6").write_text("0")
+        switch = IPV6_SETTINGS / interfaces / "disable_ipv6"
+        switch.write_text("0")
     return True
 
 

@@ -36,7 +36,7 @@ REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
 _SECRET = "tcp_fastopen_key"
 
-_ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "congctl", SETTINGS[CONGESTION])
+_ON_LOOPBACK = f"ip route replace local 127.0.0.0/8 dev lo congctl {SETTINGS[CONGESTION]}".split()
 
 
 async def configure(
@@ -54,20 +54,32 @@ async def configure(
     super-packets; None: as many as its kernel makes. ``mtus``: of its links that have one, by peer.
     ``settings``: those of nodes on this host. ``before``: the node with its former addresses, which are removed.
     Returns the settings that are in force of those in its `stack`, by name. A kernel may refuse some."""
-    lines = "" if before is None else withdrawal_lines(before)
-    lines += node_lines(node, known, most_segments=most_segments, congestion=congestion(settings), mtus=mtus)
+    lines = ""
+    if before is not None:
+        lines = withdrawal_lines(before)
+    lines += node_lines(
+        node,
+        known,
+        most_segments=most_segments,
+        congestion=congestion(settings),
+        mtus=mtus,
+    )
     own = {name: value for name, value in node.stack.items() if name != CONGESTION}
-    found = await hub.set_up(pid, {**BUFFERS, **own}, lines, read=bool(node.stack))
+    requested = {**BUFFERS, **own}
+    actual = await hub.set_up(pid, requested, lines, read=bool(node.stack))
     if not node.stack:
         return {}
     if CONGESTION in node.stack:
         control = node.stack[CONGESTION]
-        await _attempt(hub, pid, [*routes(node, control), *path_routes(node, control, known, mtus)])
-    _, shown, _ = await hub.attempt(["ip", "route", "show", "dev", "data0"], pid=pid)
+        own_routes = routes(node, control)
+        own_routes += path_routes(node, control, known, mtus)
+        await _attempt(hub, pid, own_routes)
+    show_route = ["ip", "route", "show", "dev", "data0"]
+    _, shown, _ = await hub.attempt(show_route, pid=pid)
     on_route = re.search(r"\bcongctl (\S+)", shown)
     if on_route:
-        found[CONGESTION] = on_route[1]
-    return {name: found.get(name, "unknown") for name in node.stack}
+        actual[CONGESTION] = on_route[1]
+    return {name: actual.get(name, "unknown") for name in node.stack}
 
 
 async def _attempt(hub: Hub, pid: int, lines: Iterable[str]) -> None:
@@ -92,11 +104,22 @@ async def readdress(
     also keep the former ones: what a peer still sends there crosses the link, and the node's kernel drops it.
     ``mtus``: by node and peer, see `wiring.mtus_of`."""
     known = peers(node, nodes)
+    control = congestion(settings)
     for peer in known:
         if peer.name in running:
-            await _introduce(hub, node, peer, running[peer.name].pid, mtus.get(peer.name, {}), congestion(settings))
-    own = mtus.get(node.name, {})
-    await configure(hub, node, pid, known, most_segments=most_segments, mtus=own, settings=settings, before=before)
+            peer_pid = running[peer.name].pid
+            peer_mtus = mtus.get(peer.name, {})
+            await _introduce(hub, node, peer, peer_pid, peer_mtus, control)
+    await configure(
+        hub,
+        node,
+        pid,
+        known,
+        most_segments=most_segments,
+        mtus=mtus.get(node.name, {}),
+        settings=settings,
+        before=before,
+    )
 
 
 async def _introduce(
@@ -108,16 +131,20 @@ async def _introduce(
     congestion: str | None,
 ) -> None:
     """Let a peer, with its process ``pid`` and its ``mtus``, know the addresses of a node."""
-    lines = [f"{line}\n" for line in path_routes(peer, congestion, [node], mtus)]
-    await hub.set_up(pid, {}, neighbour_lines([node]) + "".join(lines))
+    lines = neighbour_lines([node])
+    for line in path_routes(peer, congestion, [node], mtus):
+        lines += f"{line}\n"
+    await hub.set_up(pid, {}, lines)
     if CONGESTION in peer.stack:
-        await _attempt(hub, pid, path_routes(peer, peer.stack[CONGESTION], [node], mtus))
+        control = peer.stack[CONGESTION]
+        await _attempt(hub, pid, path_routes(peer, control, [node], mtus))
 
 
 async def in_force(hub: Hub) -> dict[str, str]:
     """The TCP settings of nodes by name, tried and read in the hub. Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
-    settings = known(await hub.set_up(None, BUFFERS, read=True))
+    shown = await hub.set_up(None, BUFFERS, read=True)
+    settings = known(shown)
     if refused or not settings:
         return settings
     return settings | {CONGESTION: SETTINGS[CONGESTION]}
@@ -135,23 +162,36 @@ def known(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name != _SECRET}
 
 
-def of_hosts(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+HostSettings = Mapping[str, Mapping[str, str]]
+
+
+def of_hosts(settings: HostSettings) -> dict[str, str]:
     """The settings of several hosts as one: where hosts differ, the value of each, with its name."""
-    names = dict.fromkeys(name for each in settings.values() for name in each)
-    values = {name: {host: each.get(name, "unknown") for host, each in settings.items()} for name in names}
-    return {
-        name: next(iter(of.values()))
-        if len(set(of.values())) == 1
-        else ", ".join(f"{value} on {host}" for host, value in of.items())
-        for name, of in values.items()
-    }
+    names: dict[str, None] = {}
+    for of_host in settings.values():
+        names |= dict.fromkeys(of_host)
+    return {name: _of_hosts(name, settings) for name in names}
+
+
+def _of_hosts(name: str, settings: HostSettings) -> str:
+    """One setting of several hosts."""
+    values = {}
+    for host, of_host in settings.items():
+        values[host] = of_host.get(name, "unknown")
+    different = set(values.values())
+    if len(different) == 1:
+        return different.pop()
+    return ", ".join(f"{value} on {host}" for host, value in values.items())
 
 
 def notes(settings: Mapping[str, str]) -> list[str]:
     """A sentence for each of SETTINGS that a kernel has refused, for the record."""
-    return [
-        f"TCP of the nodes has {name} {settings[name]} and not {value}, which this kernel refuses:"
-        " transfer times differ from those of other hosts"
-        for name, value in SETTINGS.items()
-        if settings.get(name, value) != value
-    ]
+    sentences = []
+    for name, value in SETTINGS.items():
+        actual = settings.get(name, value)
+        if actual != value:
+            sentences.append(
+                f"TCP of the nodes has {name} {actual} and not {value}, which this kernel refuses:"
+                " transfer times differ from those of other hosts"
+            )
+    return sentences

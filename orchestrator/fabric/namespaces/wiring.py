@@ -24,6 +24,9 @@ IPV6_NETWORK = IPv6Network("fd65:6467:6562::/64")
 MTU = 1500  # bytes
 SMALLEST_IPV6_MTU = 1280  # bytes (RFC 8200, section 5)
 
+NodeMtus = Mapping[str, Mapping[str, int]]
+"""Bytes by node and peer, see `mtus_of`."""
+
 
 @dataclass(frozen=True)
 class Wires:
@@ -38,15 +41,20 @@ class Wires:
     media: bool = False
     beyond_kernel: str = ""
     most_segments: Mapping[str, int] = field(default_factory=dict)
-    mtus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    mtus: NodeMtus = field(default_factory=dict)
 
 
 def wires_of(plan: Plan) -> Wires:
     """The wires of a plan."""
-    single = tuple(sorted(packet_truth(plan)))
-    beyond_kernel = beyond_kernel_of(plan)
-    segments = most_segments(plan)
-    return Wires(plan.nodes, single, plan.engine, bool(plan.media), beyond_kernel, segments, mtus_of(plan))
+    return Wires(
+        nodes=plan.nodes,
+        single_packets=tuple(sorted(packet_truth(plan))),
+        engine=plan.engine,
+        media=bool(plan.media),
+        beyond_kernel=beyond_kernel_of(plan),
+        most_segments=most_segments(plan),
+        mtus=mtus_of(plan),
+    )
 
 
 def mtus_of(plan: Plan) -> dict[str, dict[str, int]]:
@@ -54,19 +62,28 @@ def mtus_of(plan: Plan) -> dict[str, dict[str, int]]:
     mtus: dict[str, dict[str, int]] = {}
     for link in plan.links:
         if link.mtu is not None:
-            mtus.setdefault(link.source, {})[link.target] = link.mtu
+            mtus_to_peers = mtus.setdefault(link.source, {})
+            mtus_to_peers[link.target] = link.mtu
     return mtus
 
 
-def within(mtus: Mapping[str, Mapping[str, int]], most: int) -> dict[str, dict[str, int]]:
+def within(mtus: NodeMtus, most: int) -> dict[str, dict[str, int]]:
     """The same MTUs, none above that of the nodes' interfaces."""
-    return {node: {peer: min(mtu, most) for peer, mtu in peers.items()} for node, peers in mtus.items()}
+    limited: dict[str, dict[str, int]] = {}
+    for node, peers in mtus.items():
+        limited[node] = {}
+        for peer, mtu in peers.items():
+            limited[node][peer] = min(mtu, most)
+    return limited
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
     """The nodes that send over a link that acts on single packets: now, later by its schedule, or by a fault."""
-    links = requested_links(plan.links, plan.faults)
-    return frozenset(link.source for link in links if any(each.needs_packet_truth for each in link.profiles))
+    sources = set()
+    for link in requested_links(plan.links, plan.faults):
+        if any(profile.needs_packet_truth for profile in link.profiles):
+            sources.add(link.source)
+    return frozenset(sources)
 
 
 def most_segments(plan: Plan) -> dict[str, int]:
@@ -76,8 +93,10 @@ def most_segments(plan: Plan) -> dict[str, int]:
     for link in requested_links(plan.links, plan.faults):
         for profile in link.profiles:
             segments = segments_of(profile)
-            if segments is not None:
-                most[link.source] = min(segments, most.get(link.source, segments))
+            if segments is None:
+                continue
+            former = most.get(link.source, segments)
+            most[link.source] = min(segments, former)
     return most
 
 
@@ -86,7 +105,8 @@ def segments_of(profile: LinkProfile) -> int | None:
     segments = segments_together(profile)
     if segments is None or profile.buffer_limit is None:
         return segments
-    return min(segments, max(1, profile.buffer_limit // FULL_FRAME))
+    frames = profile.buffer_limit // FULL_FRAME
+    return min(segments, max(1, frames))
 
 
 def segments_line(most: int) -> str:
@@ -102,13 +122,15 @@ def hub_interface(node: NodePlan, attachment: int) -> str:
 def ipv6_address(address: str) -> str:
     """The IPv6 address of the node with an IPv4 address. Its last 32 bits are the IPv4 address, by which the kernel
     engine's filters know it (`netem.kernel.filters`)."""
-    return str(IPv6Address(int(IPV6_NETWORK.network_address) + int(IPv4Address(address))))
+    network = int(IPV6_NETWORK.network_address)
+    host = int(IPv4Address(address))
+    return str(IPv6Address(network + host))
 
 
 def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
     """The nodes that have a link with ``node``, some of them only after a move."""
     names = {*node.children, *node.neighbours, node.parent, *node.visits}
-    return [each for each in nodes if each.name in names]
+    return [other for other in nodes if other.name in names]
 
 
 def hub_lines(
@@ -122,9 +144,10 @@ def hub_lines(
     lines = [
         f"link add {interface} mtu {mtu} type veth peer name data0 address {node.mac} mtu {mtu} netns {pid}",
         f"link set {interface} addrgenmode none",
-        *([f"link set {interface} master {bridge}"] if bridge else []),
-        f"link set {interface} up",
     ]
+    if bridge:
+        lines.append(f"link set {interface} master {bridge}")
+    lines.append(f"link set {interface} up")
     return "\n".join(lines) + "\n"
 
 
@@ -143,13 +166,16 @@ def node_lines(
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",
-        *([] if most_segments is None else [segments_line(most_segments)]),
+    ]
+    if most_segments is not None:
+        lines.append(segments_line(most_segments))
+    lines += [
         f"addr add {node.address}/{PREFIX_LENGTH} dev data0 noprefixroute",
         f"addr add {ipv6_address(node.address)}/{IPV6_NETWORK.prefixlen} dev data0 noprefixroute nodad",
         "link set data0 up",
-        *routes(node, congestion),
-        *path_routes(node, congestion, peers, mtus),
     ]
+    lines += routes(node, congestion)
+    lines += path_routes(node, congestion, peers, mtus)
     return "\n".join(lines) + "\n" + neighbour_lines(peers)
 
 
@@ -157,7 +183,8 @@ def neighbour_lines(peers: Iterable[NodePlan]) -> str:
     """Lines for a node's namespace: the static neighbours of both addresses of each peer."""
     lines = []
     for peer in peers:
-        for address in (peer.address, ipv6_address(peer.address)):
+        addresses = (peer.address, ipv6_address(peer.address))
+        for address in addresses:
             lines.append(f"neigh replace {address} lladdr {peer.mac} dev data0 nud permanent\n")
     return "".join(lines)
 
@@ -173,20 +200,24 @@ def withdrawal_lines(node: NodePlan) -> str:
 def routes(node: NodePlan, congestion: str | None) -> list[str]:
     """The lines that make a node's routes to all others, or replace them: for IPv4 and for IPv6."""
     network = ip_interface(f"{node.address}/{PREFIX_LENGTH}").network
-    lines = [
-        f"route replace {network} dev data0 src {node.address}",
-        f"route replace {IPV6_NETWORK} dev data0 src {ipv6_address(node.address)}",
+    metrics = _congestion(congestion)
+    return [
+        f"route replace {network} dev data0 src {node.address}{metrics}",
+        f"route replace {IPV6_NETWORK} dev data0 src {ipv6_address(node.address)}{metrics}",
     ]
-    return [f"{line}{_congestion(congestion)}" for line in lines]
 
 
 def path_routes(
-    node: NodePlan, congestion: str | None, peers: Iterable[NodePlan], mtus: Mapping[str, int]
+    node: NodePlan,
+    congestion: str | None,
+    peers: Iterable[NodePlan],
+    mtus: Mapping[str, int],
 ) -> list[str]:
-    """The lines that make a node's routes to those peers whose link has an MTU of its own, or replace them. Programs
+    """The lines that make a node's routes to the peers with an MTU of their own on the link, or replace them. Programs
     and TCP take the MTU of the path from the route. ``mtus``: in bytes, by the name of the peer. IPv6 needs 1280 bytes:
     below them the peer's IPv6 address is unreachable, so that programs take the IPv4 address."""
     lines = []
+    source = ipv6_address(node.address)
     for peer in peers:
         if peer.name not in mtus:
             continue
@@ -197,7 +228,7 @@ def path_routes(
         if mtu < SMALLEST_IPV6_MTU:
             lines.append(f"route replace unreachable {address}/128")
         else:
-            lines.append(f"route replace {address}/128 dev data0 src {ipv6_address(node.address)} {metrics}")
+            lines.append(f"route replace {address}/128 dev data0 src {source} {metrics}")
     return lines
 
 

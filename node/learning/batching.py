@@ -60,7 +60,7 @@ def steps_of(
 
 def shares(micro_batches: list[Tensor], label_counts: Tensor) -> list[float]:
     """The share of each micro-batch in the labels of the step that count; ``label_counts`` (N,) are those of samples.
-    So a step is that of the whole mini-batch, whose loss is the mean over its labels."""
+    So a step is that of the whole mini-batch with the mean loss over its labels."""
     if len(micro_batches) == 1:
         return [1.0]
     counts = []

@@ -65,7 +65,7 @@ class Training:
 
 def form(learner: Learner, training: Training) -> Hashable | None:
     """Equal for clients that can train together. None for a client that trains alone: one without samples, one that
-    checkpoints activations, and one whose loss has a term that is no `WeightsTerm`."""
+    checkpoints activations, and one with a term of the loss that is no `WeightsTerm`."""
     term = training.extra
     if not learner.samples or training.params.gradient_checkpointing:
         return None

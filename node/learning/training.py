@@ -282,7 +282,10 @@ class Learner:
         others = sum(pass_seconds(*arguments) for arguments in passes)
         return others / own
 
-    def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
+    def outputs(
+        self,
+        weights: Mapping[str, NDArray[Any]],
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by
         `weights` in evaluation mode, and the labels (n,)."""
         self.set(weights)

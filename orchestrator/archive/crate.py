@@ -64,21 +64,27 @@ def describe(
     crate.metadata.extra_terms |= _TERMS
 
     def add(identifier: str, kind: str, **properties: Any) -> Any:
-        entity = models.ContextEntity(crate, identifier, {"@type": kind, **properties})
+        typed = {"@type": kind, **properties}
+        entity = models.ContextEntity(crate, identifier, typed)
         return crate.add(entity)
 
     people = []
     for author in authors:
         identifier = f"#{author.replace(' ', '-')}"
         people.append(add(identifier, "Person", name=author))
-    edgebed = add(f"{HOME}#{version}", "SoftwareApplication", name="edgebed", url=HOME, softwareVersion=version)
+    software = {"name": "edgebed", "url": HOME, "softwareVersion": version}
+    edgebed = add(f"{HOME}#{version}", "SoftwareApplication", **software)
     parts = {}
     for path, content in files.items():
-        file = models.File(crate, dest_path=path, properties=_file(path, content))
+        facts = _file(path, content)
+        file = models.File(crate, dest_path=path, properties=facts)
         parts[path] = crate.add(file)
     actions = []
     for run in runs:
-        own = {path: part for path, part in parts.items() if path.startswith(run.folder)}
+        own = {}
+        for path, part in parts.items():
+            if path.startswith(run.folder):
+                own[path] = part
         what = {"name": run.title, "description": "one run of the scenario: its plan, record and report"}
         dataset = models.Dataset(crate, dest_path=run.folder, properties=what)
         folder = crate.add(dataset)
@@ -110,15 +116,18 @@ def describe(
     root = crate.root_dataset
     root["name"] = name
     root["description"] = f"Runs of edgebed, with everything to repeat them: edgebed reproduce {name}.zip"
-    root["conformsTo"] = add(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5")
+    profile = {"name": "Process Run Crate", "version": "0.5"}
+    root["conformsTo"] = add(PROFILE, "CreativeWork", **profile)
     if license:
-        root["license"] = add(license, "CreativeWork", name=license, description="the licence of this archive")
+        about = {"name": license, "description": "the licence of this archive"}
+        root["license"] = add(license, "CreativeWork", **about)
     else:
         root["license"] = "ask the author"
     root["author"] = people
     root["mentions"] = actions
     graph = crate.metadata.generate()
-    graph["@graph"] = [_compact(entity) for entity in graph["@graph"]]
+    entities = graph["@graph"]
+    graph["@graph"] = [_compact(entity) for entity in entities]
     return _json(graph)
 
 
@@ -140,7 +149,10 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return f"{text}\n".encode()
 
 
-def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
+def _facts(
+    history: History,
+    expected: ExpectedRun,
+) -> Iterator[dict[str, Any]]:
     """Verdict, figures and host of a run. Its links as configured, by class or pair. Its links as measured: the mean,
     lowest and highest value of each quantity, by class."""
     yield {"name": "verdict", "value": expected.verdict}
@@ -149,13 +161,15 @@ def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
     for key in _HOST:
         if key in history.meta:
             yield {"name": f"host {key}", "value": history.meta[key]}
-    for name, settings in history.effective.get("links", {}).items():
+    links = history.effective.get("links", {})
+    for name, settings in links.items():
         yield {"name": f"links {name}, configured", "value": json.dumps(settings)}
     measured: dict[tuple[str, str], list[float]] = {}
     for probe in history.probes():
         if probe.measured is None:
             continue
-        values = measured.setdefault((probe.link_class, probe.quantity), [])
+        quantity_of_class = (probe.link_class, probe.quantity)
+        values = measured.setdefault(quantity_of_class, [])
         values.append(probe.measured)
     for (name, quantity), values in measured.items():
         yield {
@@ -169,7 +183,8 @@ def _facts(history: History, expected: ExpectedRun) -> Iterator[dict[str, Any]]:
 
 def _file(path: str, content: Content) -> dict[str, Any]:
     suffix = Path(path).suffix
-    kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "text/plain"
+    guessed, _ = mimetypes.guess_type(path)
+    kind = _TYPES.get(suffix) or guessed or "text/plain"
     if isinstance(content, bytes):
         size = len(content)
         sha256 = hashlib.sha256(content).hexdigest()
@@ -194,6 +209,7 @@ def croissant(data: Prepared) -> bytes:
         description = f"{known.summary}: {known.where}"
     else:
         description = "data of the archive's author"
+    arrays = sorted(data.directory.glob("*.npy"))
     return _json(
         {
             "@context": {
@@ -209,7 +225,7 @@ def croissant(data: Prepared) -> bytes:
             "name": data.name,
             "description": description,
             "identifier": f"sha256:{data.sha256}",
-            "distribution": [_file_object(file) for file in sorted(data.directory.glob("*.npy"))],
+            "distribution": [_file_object(file) for file in arrays],
         }
     )
 

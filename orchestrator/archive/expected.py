@@ -65,7 +65,8 @@ def read_expected(file: Path) -> Expected:
         return Expected.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        steps = map(str, first["loc"])
+        where = ".".join(steps)
         raise ArchiveError(f"{FILE} of the archive cannot be read: {where}: {first['msg']}") from None
     except OSError as error:
         raise ArchiveError(f"{FILE} of the archive cannot be read: {error.strerror}") from None
@@ -85,8 +86,9 @@ def expected_run(
             continue
         tolerance = tolerance_of(name, value, tolerances)
         expected[name] = ExpectedFigure(expected=value, tolerance=tolerance)
+    case = history.meta.get("case", history.plan["name"])
     return ExpectedRun(
-        case=str(history.meta.get("case", history.plan["name"])),
+        case=str(case),
         seed=history.plan["seed"],
         driver=history.driver,
         verdict=overall(checks(history)),
@@ -126,7 +128,8 @@ def inexact(archived: History, repeated: History) -> list[str]:
     """The reasons why two runs may have different figures; empty if they must be equal to the last bit."""
     if not kind_of(repeated.driver).simulated:
         return ["real nodes"]
-    if any("device" in node for node in repeated.plan["nodes"]):
+    on_accelerator = any("device" in node for node in repeated.plan["nodes"])
+    if on_accelerator:
         return ["training on an accelerator"]
     before = facts(archived.meta)
     after = facts(repeated.meta)
@@ -140,8 +143,13 @@ def inexact(archived: History, repeated: History) -> list[str]:
 def facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The processor, the minor version of Python, and the versions of packages that a simulation computes with."""
     packages = meta.get("packages") or {}
-    major_and_minor = str(meta.get("python")).split(".")[:2]
-    return {"processor": meta.get("cpu"), "Python": ".".join(major_and_minor), **packages}
+    version = str(meta.get("python"))
+    major_and_minor = version.split(".")[:2]
+    return {
+        "processor": meta.get("cpu"),
+        "Python": ".".join(major_and_minor),
+        **packages,
+    }
 
 
 def differences(

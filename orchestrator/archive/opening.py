@@ -31,9 +31,12 @@ def unpack(file: Path, folder: Path) -> list[str]:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            _check(archive.infolist(), file.stat().st_size)
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            hashes = {entry.filename: _hash(archive, entry) for entry in entries}
+            every_entry = archive.infolist()
+            _check(every_entry, file.stat().st_size)
+            entries = [entry for entry in every_entry if not entry.is_dir()]
+            hashes = {}
+            for entry in entries:
+                hashes[entry.filename] = _hash(archive, entry)
             changed = _changed(archive, hashes)
             for entry in entries:
                 _unpack_entry(archive, entry, folder / entry.filename)
@@ -43,7 +46,11 @@ def unpack(file: Path, folder: Path) -> list[str]:
     return changed
 
 
-def _unpack_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, place: Path) -> None:
+def _unpack_entry(
+    archive: zipfile.ZipFile,
+    entry: zipfile.ZipInfo,
+    place: Path,
+) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(entry) as source, place.open("xb") as target:
         shutil.copyfileobj(source, target)
@@ -76,21 +83,25 @@ def _check(entries: list[zipfile.ZipInfo], size: int) -> None:
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     name = entry.orig_filename
     steps = name.removesuffix("/").split("/")
-    is_plain = name == entry.filename and "\\" not in name and all(map(_is_plain, steps))
-    if not is_plain:
+    is_plain = "\\" not in name and all(map(_is_plain, steps))
+    if name != entry.filename or not is_plain:
         raise ArchiveError(f"the archive is not unpacked: its file {name!r} may lead out of its folder")
     expected_kind = stat.S_IFDIR if entry.is_dir() else stat.S_IFREG
-    if stat.S_IFMT(_mode(entry)) not in (0, expected_kind):
+    kind = stat.S_IFMT(_mode(entry))
+    if kind not in (0, expected_kind):
         raise ArchiveError(f"the archive is not unpacked: its {name} is a link or a device")
     is_encrypted = entry.flag_bits & 1
-    if is_encrypted or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    is_usual = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if is_encrypted or not is_usual:
         raise ArchiveError(f"the archive is not unpacked: its {name} is encrypted, or compressed in an unusual way")
 
 
 def _is_plain(part: str) -> bool:
     if part in ("", ".", ".."):
         return False
-    return part.isprintable() and len(part.encode()) <= 255
+    if not part.isprintable():
+        return False
+    return len(part.encode()) <= 255
 
 
 def _hash(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
@@ -103,11 +114,13 @@ def _changed(
     hashes: Mapping[str, str],
 ) -> list[str]:
     """The files with other hashes than in the description, and the files that only the archive or only it has."""
-    if METADATA not in hashes or archive.getinfo(METADATA).file_size > MOST_METADATA:
+    usable = METADATA in hashes and archive.getinfo(METADATA).file_size <= MOST_METADATA
+    if not usable:
         raise ArchiveError(f"this is no archive of edgebed: it has no usable {METADATA}")
     described = {}
     try:
-        graph = json.loads(archive.read(METADATA))["@graph"]
+        metadata = json.loads(archive.read(METADATA))
+        graph = metadata["@graph"]
         for entity in graph:
             if "sha256" in entity:
                 name = unquote(entity["@id"])
@@ -116,4 +129,8 @@ def _changed(
         raise ArchiveError(f"{METADATA} of the archive cannot be read: {error}") from None
     names = hashes.keys() | described.keys()
     names.discard(METADATA)
-    return sorted(name for name in names if hashes.get(name) != described.get(name))
+    changed = []
+    for name in sorted(names):
+        if hashes.get(name) != described.get(name):
+            changed.append(name)
+    return changed

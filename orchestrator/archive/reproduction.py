@@ -43,7 +43,11 @@ from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.runs import RUNS, carried_out
 
 ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
-EXIT_CODES: Mapping[ReproductionState, int] = {"confirmed": 0, "not confirmed": 1, "not possible here": 4}
+EXIT_CODES: Mapping[ReproductionState, int] = {
+    "confirmed": 0,
+    "not confirmed": 1,
+    "not possible here": 4,
+}
 NOT_COMPARED = ("plan.notes",)  # sentences for people
 MOST_VALUES = 10  # different values of a plan that are listed
 
@@ -96,7 +100,10 @@ def reproduce(
     def tell(line: str) -> None:
         pass
 
-    return carried_out(lambda: repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=tell))
+    def repeated() -> Reproduction:
+        return repeat(Path(file), Path(runs), trust=trust, workers=workers, tell=tell)
+
+    return carried_out(repeated)
 
 
 def repeat(
@@ -114,10 +121,12 @@ def repeat(
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         folder = Path(temporary)
         for name in unpack(file, folder):
-            result.differences.append(RunDifference("", name, "the archived file", "a changed file"))
+            difference = RunDifference("", name, "the archived file", "a changed file")
+            result.differences.append(difference)
         expected = read_expected(folder / FILE)
         archived = known_runs(folder / "runs")
-        if not archived or {run.run for run in archived} != expected.runs.keys():
+        ids = {run.run for run in archived}
+        if not archived or ids != expected.runs.keys():
             raise ArchiveError(f"{FILE} does not list the runs that the archive contains")
         programs = folder / SCENARIO_FOLDER
         base = programs if programs.is_dir() else Path.cwd()
@@ -131,7 +140,8 @@ def repeat(
                 if code and not trust:
                     result.impossible.append(f"{name}: it runs code of the archive, which needs --trust")
                     continue
-                repeated, differing = _run_again(run, _plugins(scenario), base, target, name, workers)
+                plugins = _plugins(scenario)
+                repeated, differing = _run_again(run, plugins, base, target, name, workers)
                 result.runs.append(repeated.path)
                 differing += _compare(run, repeated, expected, name, result)
             except (OrchestratorError, PluginError, OSError) as error:
@@ -153,7 +163,7 @@ def scenario_of(run: RunDirectory, base: Path) -> Mapping[str, Any]:
     """The scenario of an archived run as it is written, with its overrides and the settings of its clients' files,
     which may name images. Paths start at ``base``. Imports and runs nothing."""
     with History.open(run.path) as history:
-        overrides = [str(override) for override in history.meta["overrides"]]
+        overrides = list(map(str, history.meta["overrides"]))
         files = kept_files(history.plan, run.path)
         scenario = run.scenario.read_text(encoding="utf-8", errors="replace")
         written = overridden(scenario, run.run, overrides)
@@ -211,7 +221,10 @@ def _run_again(
     with History.open(archived.path) as history:
         before = dict(_values(history.plan, "plan"))
         data = str(history.plan["data"]["sha256"])
-        meta: dict[str, Any] = {key: history.meta[key] for key in ("sweep", "case") if key in history.meta}
+        meta: dict[str, Any] = {}
+        for key in ("sweep", "case"):
+            if key in history.meta:
+                meta[key] = history.meta[key]
     sources = [_plugin(plugin, archived) for plugin in plugins]
     origin = kept_origin(archived, base, sources)
     check_workers(workers, origin.scenario.driver)
@@ -225,7 +238,8 @@ def _run_again(
         after = dict(_values(plan.recorded, "plan"))
         view = Glimpse(name)
         origin = replace(origin, meta=meta)
-        outcome, repeated = launch(plan, origin, target, lambda _: view, RunOptions(workers))
+        options = RunOptions(workers)
+        outcome, repeated = launch(plan, origin, target, lambda _: view, options)
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     return repeated, _plan_differences(name, before, after)
@@ -259,7 +273,10 @@ def _compare(
     result: Reproduction,
 ) -> Iterator[RunDifference]:
     """The differences between the figures of a repeated run and the expected ones."""
-    with History.open(archived.path) as original, History.open(repeated.path) as history:
+    with (
+        History.open(archived.path) as original,
+        History.open(repeated.path) as history,
+    ):
         outcome = history.outcome
         if outcome is None or outcome.ended not in COMPLETE:
             reason = outcome and (outcome.error or outcome.ended)
@@ -269,10 +286,14 @@ def _compare(
         if reasons:
             result.inexact.append(f"{name}: {'; '.join(reasons)}")
         of_repetition = expected_run(history, expected.target, {})
-        yield from differences(name, expected.runs[archived.run], of_repetition, exact=not reasons)
+        of_archive = expected.runs[archived.run]
+        yield from differences(name, of_archive, of_repetition, exact=not reasons)
 
 
-def _values(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _values(
+    data: Any,
+    path: str,
+) -> Iterator[tuple[str, Any]]:
     """The values in nested mappings and lists, by their paths."""
     is_nested = isinstance(data, Mapping | list)
     if not is_nested or not data:
@@ -300,13 +321,23 @@ def print_reproduction(result: Reproduction, console: Console) -> None:
     if result.differences:
         rows = []
         for difference in result.differences:
-            cells = (difference.run, difference.figure, difference.expected, difference.actual)
-            rows.append(tuple(map(text.visible, cells)))
+            cells = (
+                difference.run,
+                difference.figure,
+                difference.expected,
+                difference.actual,
+            )
+            visible = map(text.visible, cells)
+            rows.append(tuple(visible))
         write_table(console, ("run", "figure", "expected", "actual"), rows)
         write(console, "")
-    entries = [("not possible", text.visible(reason)) for reason in result.impossible]
-    entries += [("code", text.visible(line)) for line in result.code]
-    entries += [("tolerances", text.visible(reason)) for reason in result.inexact]
+    entries = []
+    for reason in result.impossible:
+        entries.append(("not possible", text.visible(reason)))
+    for line in result.code:
+        entries.append(("code", text.visible(line)))
+    for reason in result.inexact:
+        entries.append(("tolerances", text.visible(reason)))
     if result.runs:
         within = len(result.inexact)
         exact = len(result.runs) - within

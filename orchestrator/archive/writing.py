@@ -80,7 +80,8 @@ def archive(
     require(("rocrate",), crate.EXTRA)
     named = None if run is None else os.fspath(run)
     table = find_table(named, Path(runs))
-    directories = find_runs([named] if named else [], Path(runs))
+    wanted = [named] if named else []
+    directories = find_runs(wanted, Path(runs))
     if table is None:
         name = directories[0].run
     else:
@@ -99,21 +100,25 @@ def archive(
             planned = sweep["planned"]
         if done != planned:
             raise RunError(f"{name} has {done} of {planned} runs: complete it with `sweep`")
+    tolerances = tolerances or {}
     archived: list[ArchivedRun] = []
     installed = packages()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as temporary:
         for directory in directories:
-            run_archived, own = _archived(directory, target, tolerances or {}, installed, Path(temporary))
+            run_archived, own = _archived(directory, target, tolerances, installed, Path(temporary))
             archived.append(run_archived)
             files |= own
         known = set[str]()
         for archived_run in archived:
             known |= archived_run.expected.figures.keys()
-        for figure in (tolerances or {}).keys() - known:
+        for figure in tolerances.keys() - known:
             raise MistakeError(f"tolerance: {unknown(f'figure of {name}', figure, sorted(known))}")
-        extra = "[learning]" if any(archived_run.data for archived_run in archived) else ""
+        has_data = any(archived_run.data for archived_run in archived)
+        extra = "[learning]" if has_data else ""
         package = f"edgebed{extra}=={version('edgebed')}"
-        results = {archived_run.directory.run: archived_run.expected for archived_run in archived}
+        results = {}
+        for archived_run in archived:
+            results[archived_run.directory.run] = archived_run.expected
         expected = Expected(target=target, runs=results)
         files |= {
             FILE: _json(expected.model_dump(mode="json")),
@@ -121,7 +126,8 @@ def archive(
             "constraints.txt": constraints(installed).encode(),
             "reproduce.sh": SCRIPT.replace("PACKAGE", package).encode(),
         }
-        description = crate.describe(name, files, archived, version("edgebed"), authors, license)
+        release = version("edgebed")
+        description = crate.describe(name, files, archived, release, authors, license)
         files[crate.METADATA] = description
         _write(place, files)
     return place
@@ -174,14 +180,16 @@ def _files_of_run(run: ArchivedRun, temporary: Path) -> dict[str, Content]:
     own = run.directory
     own.refuse_held()
     temporary.mkdir()
+    record_uri = (own.path / DATABASE).as_uri()
     with (
-        contextlib.closing(sqlite3.connect(f"{(own.path / DATABASE).as_uri()}?mode=ro", uri=True)) as record,
+        contextlib.closing(sqlite3.connect(f"{record_uri}?mode=ro", uri=True)) as record,
         contextlib.closing(sqlite3.connect(temporary / DATABASE)) as copy,
     ):
         record.backup(copy)  # with what is still in its write-ahead log
         copy.execute("PRAGMA journal_mode = DELETE")
     paths = [own.path / name for name in RUN_FILES]
-    paths += sorted((own.path / kept_files.FOLDER).rglob("*"))
+    traces = own.path / kept_files.FOLDER
+    paths += sorted(traces.rglob("*"))
     paths += sorted(own.plugins.rglob("*"))
     files: dict[str, Content] = {}
     for path in paths:
@@ -214,14 +222,18 @@ def files_of_programs(folder: Path) -> dict[str, Content]:
 
 def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
     """The file in an archive that describes the data set of a run, and its content."""
-    with kept(origin.scenario.plugins), looked_up(origin.scenario.data, origin.file.parent) as data:
+    with (
+        kept(origin.scenario.plugins),
+        looked_up(origin.scenario.data, origin.file.parent) as data,
+    ):
         if data.sha256 != history.plan["data"]["sha256"]:
             raise RunError(f"the data set {data.name} has changed since {history.run}: run it again")
         return f"data/{data.directory.name}.jsonld", crate.croissant(data)
 
 
 def _refuse_changed_packages(history: History, installed: Packages) -> None:
-    for name, used in history.meta.get("packages", {}).items():
+    used_packages = history.meta.get("packages", {})
+    for name, used in used_packages.items():
         current = installed.get(name, {}).get("version")
         if used != current:
             raise RunError(
@@ -241,15 +253,17 @@ def packages() -> Packages:
     installed = {}
     for name in sorted(by_name, key=str.lower):
         package = by_name[name]
-        installed[name] = {"version": package.version, "sha256": _hash(package)}
+        sha256 = _hash(package)
+        installed[name] = {"version": package.version, "sha256": sha256}
     return installed
 
 
 def _hash(package: Distribution) -> str:
     lines = []
     for file in package.files or ():
-        outside = ".." in file.parts
-        if file.hash is None or outside or file.parts[0].endswith(".dist-info"):
+        if file.hash is None or ".." in file.parts:
+            continue
+        if file.parts[0].endswith(".dist-info"):
             continue
         lines.append(f"{file} {file.hash}")
     if not lines:

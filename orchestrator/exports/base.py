@@ -48,7 +48,7 @@ class Tracker(Protocol):
 
 
 class TrackingStore(Store, Protocol):
-    """A store whose readers can follow a run."""
+    """A store in which readers can follow a run."""
 
     def begin(self, history: History) -> Tracker:
         """Start the run in the store. AlreadyThereError if the store has it."""

@@ -60,7 +60,10 @@ class EventFileStore:
 
     def _place(self, history: History) -> Path:
         meta = history.meta
-        above = [_folder(str(meta[key])) for key in ("sweep", "case") if key in meta]
+        above = []
+        for key in ("sweep", "case"):
+            if key in meta:
+                above.append(_folder(str(meta[key])))
         return self._folder.joinpath(*above, history.run)
 
 
@@ -78,9 +81,11 @@ class EventFile:
         with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
             name = EVENT_FILES.replace("*", f"{self._epoch:.0f}.edgebed")
-            self._writer = record_writer((folder / name).open("xb"))
+            file = (folder / name).open("xb")
+            self._writer = record_writer(file)
             self._put(0.0, file_version="brain.Event:2")
-            self._put(0.0, summary=self._text("scenario", _scenario(history)))
+            text = self._text("scenario", _scenario(history))
+            self._put(0.0, summary=text)
             self._writer.flush()
 
     def add(self, scalars: Iterable[Scalar]) -> None:

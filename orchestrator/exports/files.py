@@ -64,7 +64,10 @@ class FileStore:
         return str(place)
 
 
-def _cells(row: Row, kinds: Sequence[type | None]) -> list[Any]:
+def _cells(
+    row: Row,
+    kinds: Sequence[type | None],
+) -> list[Any]:
     """The values of a row; those of columns without a plain type are JSON text."""
     cells = []
     for kind, value in zip(kinds, row, strict=True):
@@ -84,14 +87,21 @@ def parquet_store(place: str) -> FileStore:
     arrow = imported("pyarrow", "parquet")
     parquet = imported("pyarrow.parquet", "parquet")
 
-    def write(path: Path, table: Table, rows: Sequence[Row]) -> None:
+    def write(
+        path: Path,
+        table: Table,
+        rows: Sequence[Row],
+    ) -> None:
         kinds = columns(table.row)
         types = []
         for name, kind in kinds.items():
             alias = PLAIN.get(kind, "string")
             types.append((name, arrow.type_for_alias(alias)))
-        named_rows = [dict(zip(kinds, row, strict=True)) for row in rows]
-        arrow_table = arrow.Table.from_pylist(named_rows, schema=arrow.schema(types))
+        named_rows = []
+        for row in rows:
+            named_rows.append(dict(zip(kinds, row, strict=True)))
+        schema = arrow.schema(types)
+        arrow_table = arrow.Table.from_pylist(named_rows, schema=schema)
         parquet.write_table(arrow_table, path)
 
     return FileStore(Path(place), "parquet", write)
@@ -99,18 +109,24 @@ def parquet_store(place: str) -> FileStore:
 
 def columns(row: type[NamedTuple]) -> dict[str, type | None]:
     """The columns of a table: float, int, str or bool; None for a field that is written as JSON text."""
-    return {name: _kind(hint) for name, hint in typing.get_type_hints(row).items()}
+    hints = typing.get_type_hints(row)
+    return {name: _kind(hint) for name, hint in hints.items()}
 
 
 def _kind(hint: Any) -> type | None:
     if isinstance(hint, UnionType):
-        (hint,) = (member for member in typing.get_args(hint) if member is not type(None))
+        members = typing.get_args(hint)
+        (hint,) = (member for member in members if member is not type(None))
     if hint in PLAIN:
         return cast(type, hint)
     return None
 
 
-def _write_csv(path: Path, table: Table, rows: Sequence[Row]) -> None:
+def _write_csv(
+    path: Path,
+    table: Table,
+    rows: Sequence[Row],
+) -> None:
     with path.open("x", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns(table.row))

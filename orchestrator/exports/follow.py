@@ -67,7 +67,8 @@ def follow(
 
 
 def input_ends(seconds: float) -> bool:
-    readable, _, _ = select.select([sys.stdin], [], [], seconds)
+    inputs = [sys.stdin]
+    readable, _, _ = select.select(inputs, [], [], seconds)
     if readable:
         signal.alarm(FINISH)  # the default action ends the process
     return bool(readable)
@@ -80,7 +81,8 @@ def main(arguments: list[str]) -> int:
         store = Destination.parse(destination).open_tracking()
         follow(Path(directory), store, input_ends)
     except (OrchestratorError, OSError) as error:
-        print(str(error).replace("\n", " "), flush=True)
+        one_line = str(error).replace("\n", " ")
+        print(one_line, flush=True)
         return 1
     return 0
 

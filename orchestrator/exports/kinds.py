@@ -85,7 +85,8 @@ def _check_server(address: str) -> None:
     try:
         url = urlsplit(address)
         port = url.port or _DEFAULT_PORTS.get(url.scheme, 80)
-        with socket.create_connection((url.hostname or "", port), timeout=REACHABLE_WITHIN):
+        server = (url.hostname or "", port)
+        with socket.create_connection(server, timeout=REACHABLE_WITHIN):
             pass
     except (OSError, ValueError) as error:
         raise PlaceError(f"no server answers at {address} ({error}): start it, or correct the address") from None

@@ -71,7 +71,8 @@ class MlflowStore:
             experiment = self.client.get_experiment_by_name(_experiment(history))
             if experiment is None:
                 return None
-            if self._search(experiment.experiment_id, RUN, history.run) is None:
+            existing = self._search(experiment.experiment_id, RUN, history.run)
+            if existing is None:
                 return None
         return self._where(history)
 
@@ -104,7 +105,12 @@ class MlflowStore:
 
     def metric(self, scalar: Scalar, epoch: float) -> Any:
         timestamp = _milliseconds(epoch + scalar.t)
-        return self._entities.Metric(_key(scalar.tag), scalar.value, timestamp, scalar.step)
+        return self._entities.Metric(
+            _key(scalar.tag),
+            scalar.value,
+            timestamp,
+            scalar.step,
+        )
 
     def _where(self, history: History) -> str:
         return f"{self._place}, experiment {_experiment(history)}"
@@ -122,12 +128,18 @@ class MlflowStore:
         parent = None
         texts = {RUN: history.run, "mlflow.note.content": question(history)}
         if "sweep" in meta:
-            parent = self._parent(experiment, str(meta["sweep"]), start)
+            sweep = str(meta["sweep"])
+            parent = self._parent(experiment, sweep, start)
             name = f"{meta['case']}, seed {history.plan.get('seed')}"
             texts |= {CASE: str(meta["case"]), "mlflow.parentRunId": parent}
-        tags = {key: value[:LONGEST_TAG] for key, value in texts.items() if value}
-        run = self.client.create_run(experiment, start_time=_milliseconds(start), tags=tags, run_name=name)
-        params = [self._entities.Param(key, value) for key, value in _params(history.effective).items()]
+        tags = {}
+        for key, value in texts.items():
+            if value:
+                tags[key] = value[:LONGEST_TAG]
+        run = self._new_run(experiment, name, tags, start)
+        params = []
+        for key, value in _params(history.effective).items():
+            params.append(self._entities.Param(key, value))
         for batch in _batches(params, PARAMS_AT_ONCE):
             self.client.log_batch(run.info.run_id, params=batch)
         return MlflowRun(self, run.info.run_id, parent, start)
@@ -139,10 +151,29 @@ class MlflowStore:
             self.client.update_run(existing, status="RUNNING")
             return existing
         tags = {SWEEP: sweep}
-        run = self.client.create_run(experiment, start_time=_milliseconds(start), tags=tags, run_name=sweep)
+        run = self._new_run(experiment, sweep, tags, start)
         return str(run.info.run_id)
 
-    def _search(self, experiment: str, tag: str, value: str) -> str | None:
+    def _new_run(
+        self,
+        experiment: str,
+        name: str,
+        tags: Mapping[str, str],
+        start: float,
+    ) -> Any:
+        return self.client.create_run(
+            experiment,
+            start_time=_milliseconds(start),
+            tags=tags,
+            run_name=name,
+        )
+
+    def _search(
+        self,
+        experiment: str,
+        tag: str,
+        value: str,
+    ) -> str | None:
         """The id of the run with this tag."""
         quote = '"' if "'" in value else "'"
         condition = f"tags.`{tag}` = {quote}{value}{quote}"
@@ -184,7 +215,11 @@ class MlflowRun:
         result = summary(history)
         directory = RunDirectory(history.directory)
         ended = "failed" if history.outcome is None else history.outcome.ended
-        tags = {VERDICT: result["verdict"], ENDED: result["ended"], ERROR: result["error"]}
+        tags = {
+            VERDICT: result["verdict"],
+            ENDED: result["ended"],
+            ERROR: result["error"],
+        }
         with self._store.asking():
             for tag, value in tags.items():
                 if value is not None:
@@ -193,7 +228,8 @@ class MlflowRun:
                 if file.is_file() and not file.is_symlink():  # no link leads a file from elsewhere to the store
                     client.log_artifact(self._run, str(file))
             if history.status != "running":
-                client.set_terminated(self._run, STATUS.get(ended, "FINISHED"), end)
+                status = STATUS.get(ended, "FINISHED")
+                client.set_terminated(self._run, status, end)
             if self._parent is not None:
                 client.set_terminated(self._parent, "FINISHED", end)
 
@@ -201,7 +237,8 @@ class MlflowRun:
 def _addresses(place: str) -> tuple[str, str | None]:
     """The URI of the tracking store, and the folder of artifacts; None if the server decides where they go."""
     if place.startswith(SQLITE):
-        folder = Path(place.removeprefix(SQLITE)).absolute().parent
+        file = Path(place.removeprefix(SQLITE))
+        folder = file.absolute().parent
     elif "://" in place:
         return place, None
     else:

@@ -40,7 +40,12 @@ def scalars(history: History) -> list[Scalar]:
     of the round, headers included. The counters are read once a second and interpolated between readings.
     ``run/…``: when the run has ended: rounds, seconds, wall_seconds, overruns, bytes/<link class>.
     """
-    return [*_metrics(history), *_rounds(history), *_delivered(history), *_totals(history)]
+    return [
+        *_metrics(history),
+        *_rounds(history),
+        *_delivered(history),
+        *_totals(history),
+    ]
 
 
 class Unwritten:
@@ -64,7 +69,8 @@ class Unwritten:
 def epoch(history: History) -> float:
     """The time at which the run started, in seconds since 1970."""
     try:
-        started = datetime.strptime(str(history.meta["started"]), "%Y-%m-%dT%H:%M:%S%z")
+        text = str(history.meta["started"])
+        started = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
         return started.timestamp()
     except (KeyError, ValueError):
         return time.time() - history.seconds
@@ -94,7 +100,8 @@ def _metrics(history: History) -> Iterator[Scalar]:
 
 def _rounds(history: History) -> Iterator[Scalar]:
     for row, end in _finished(history):
-        yield Scalar(f"round_seconds/{row.node}", row.round, end, end - row.start)
+        seconds = end - row.start
+        yield Scalar(f"round_seconds/{row.node}", row.round, end, seconds)
 
 
 def _finished(history: History) -> list[tuple[Round, float]]:
@@ -114,15 +121,21 @@ def _delivered(history: History) -> Iterator[Scalar]:
     of_all = []
     for round, of_nodes in ends.items():
         if len(of_nodes) == len(history.leaders):
-            of_all.append((max(of_nodes.values()), round))
+            last = max(of_nodes.values())
+            of_all.append((last, round))
     of_all.sort()
     start = history.training_began or 0.0
     over = history.outcome is not None
-    for link_class, (times, totals) in sorted(volumes.delivered_bytes(history).items()):
-        covered = [(end, round) for end, round in of_all if over or times[-1] >= end]
+    of_classes = volumes.delivered_bytes(history)
+    for link_class, (times, totals) in sorted(of_classes.items()):
+        covered = []
+        for end, round in of_all:
+            if over or times[-1] >= end:
+                covered.append((end, round))
         moments = [start, *(end for end, _ in covered)]
         delivered = np.interp(moments, times, totals)
-        for (end, round), total in zip(covered, delivered[1:], strict=True):
+        at_ends = delivered[1:]
+        for (end, round), total in zip(covered, at_ends, strict=True):
             since_start = float(total - delivered[0])
             yield Scalar(f"delivered_bytes/{link_class}", round, end, since_start)
 
@@ -140,7 +153,8 @@ def _totals(history: History) -> Iterator[Scalar]:
     }
     if outcome.wall is not None:
         values["wall_seconds"] = outcome.wall
-    for link_class, count in sorted(volumes.bytes_by_class(history).items()):
+    of_classes = volumes.bytes_by_class(history)
+    for link_class, count in sorted(of_classes.items()):
         values[f"bytes/{link_class}"] = count
     for name, value in values.items():
         yield Scalar(f"run/{name}", rounds, seconds, value)

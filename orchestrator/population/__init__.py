@@ -1,2 +1,2 @@
-"""A population of clients, of which a few take part in each round. Pure: who they are, when they are there, who is
-selected, and what each holds, as functions of the scenario's seed and of what was seen."""
+"""A population of clients. A few of them take part in each round. Pure functions of the scenario's seed and of the
+clients' history: who they are, when they are available, who is selected, and the samples of each."""

@@ -9,9 +9,8 @@ import argparse
 import sys
 
 import numpy as np
-from numpy.typing import NDArray
 
-from orchestrator.population.availability import DAY, DayAndNight
+from orchestrator.population.availability import DAY, DayAndNight, Flags
 from orchestrator.population.table import HEADER
 
 STEP = 300.0  # s between two looks at the model
@@ -22,11 +21,13 @@ def stays(
     seconds: float,
 ) -> list[list[tuple[float, float]]]:
     """When each client is available, to `STEP` seconds."""
-    looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
-    return [_stays_of(available) for available in looks.T]
+    moments = np.arange(0, seconds, STEP)
+    looks = np.array([model.there(t) for t in moments])  # (moments, clients)
+    of_clients = looks.T
+    return [_stays_of(available) for available in of_clients]
 
 
-def _stays_of(available: NDArray[np.bool_]) -> list[tuple[float, float]]:
+def _stays_of(available: Flags) -> list[tuple[float, float]]:
     """The stays of one client, from whether it is available at each look."""
     from_away_to_away = np.concatenate([[0], available, [0]])
     changes = np.flatnonzero(np.diff(from_away_to_away)) * STEP

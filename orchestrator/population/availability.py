@@ -23,8 +23,10 @@ DAY = 24 * HOUR
 NOON = 12 * HOUR
 SHORTEST = 600.0  # s that a night lasts at least
 
+Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 Times = NDArray[np.float64]
+Clients = NDArray[np.int64]  # their numbers, or the number of the device of each
 
 
 class Availability(Protocol):
@@ -70,7 +72,8 @@ class FromTrace:
             since = t % self._common
         else:
             since = (t % table.period)[table.device]
-        is_on = (table.begin <= since) & (since < table.end)
+        has_started = table.begin <= since
+        is_on = has_started & (since < table.end)
         available = np.zeros(table.devices, bool)
         available[table.device[is_on]] = True
         return available[self.device]
@@ -79,13 +82,14 @@ class FromTrace:
         table = self.table
         device = self.device[client]
         period = float(table.period[device])
-        first, last = np.searchsorted(table.device, [device, device + 1])
+        device_and_next = [device, device + 1]
+        first, last = np.searchsorted(table.device, device_and_next)
         begins = table.begin[first:last]
         ends = table.end[first:last]
         since = t % period  # as in `there`: another sum of rounded numbers may be in another stay
         passed = t - since
-        started = int(np.searchsorted(begins, since, side="right"))
-        place = started - 1
+        started = np.searchsorted(begins, since, side="right")
+        place = int(started) - 1
         for _ in range(len(begins)):  # stays that follow one another without a gap are one
             end = passed + float(ends[place])
             place += 1
@@ -105,7 +109,7 @@ class FromTrace:
         return None
 
     @cached_property
-    def device(self) -> NDArray[np.int64]:
+    def device(self) -> Clients:
         """The device of each client."""
         seed = derive_seed(self.seed, "availability")
         random = np.random.default_rng(seed)
@@ -113,13 +117,17 @@ class FromTrace:
 
     def to_json(self) -> dict[str, Any]:
         table = self.table
-        source = {"trace": table.name, "sha256": table.sha256, "repeat": table.repeat}
+        source = {
+            "trace": table.name,
+            "sha256": table.sha256,
+            "repeat": table.repeat,
+        }
         return source | effect(table, self.device)
 
 
 def effect(
     table: AvailabilityTable,
-    drawn: NDArray[np.int64],
+    drawn: Clients,
 ) -> dict[str, float | None]:
     """When the first of these devices is available, and when the first of them changes that; None: never."""
     used = np.zeros(table.devices, bool)
@@ -133,7 +141,8 @@ def effect(
     to_the_end = end == table.period[device]
     lasting = at_start[device] & to_the_end  # continues in the next period
     if at_start[used].all():
-        changes = np.concatenate([begin[begin > 0], end[~lasting]])
+        later_begins = begin[begin > 0]
+        changes = np.concatenate([later_begins, end[~lasting]])
     else:
         changes = np.zeros(1)
     return {"first": _earliest(begin), "change": _earliest(changes)}
@@ -146,11 +155,15 @@ def _earliest(times: Times) -> float | None:
 
 
 def _default_time_zones() -> dict[float, float]:
-    return {-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4}
+    return {
+        -6 * HOUR: 0.25,
+        HOUR: 0.35,
+        8 * HOUR: 0.4,
+    }
 
 
 Stays = tuple[Times, Times]
-"""The begin and the end of one stay of each of some clients."""
+"""The start and the end of one stay of each of some clients."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +193,8 @@ class DayAndNight:
     day_charge: float = 40 * 60.0
 
     def there(self, t: float) -> Flags:
-        now, stays = self._stays(np.arange(self.clients), t)
+        everybody = np.arange(self.clients)
+        now, stays = self._stays(everybody, t)
         available = np.zeros(self.clients, bool)
         for begin, end in stays:
             available |= (begin <= now) & (now < end)
@@ -189,7 +203,8 @@ class DayAndNight:
     def until(self, client: int, t: float) -> float:
         end = t
         for _ in range(100):  # stays that overlap or follow one another are one
-            now, stays = self._stays(np.array([client]), end)
+            only = np.array([client])
+            now, stays = self._stays(only, end)
             moment = float(now[0])
             ends = []
             for begin_of_stay, end_of_stay in stays:
@@ -202,7 +217,7 @@ class DayAndNight:
 
     def _stays(
         self,
-        clients: NDArray[np.int64],
+        clients: Clients,
         t: float,
     ) -> tuple[Times, list[Stays]]:
         """For each client: the seconds since noon of its clock, and the two stays of its day in the same seconds."""
@@ -220,20 +235,25 @@ class DayAndNight:
 
         connected = self._connected[clients]
         bedtime = (self.bedtime - NOON) % DAY
-        begin = np.clip(bedtime + self.spread * normal(draw("bed"), draw("bed-2")), 0, DAY)
-        asleep = self.sleep + self.spread * normal(draw("sleep"), draw("sleep-2"))
+        delay = self.spread * normal(draw("bed"), draw("bed-2"))
+        begin = np.clip(bedtime + delay, 0, DAY)
+        difference = self.spread * normal(draw("sleep"), draw("sleep-2"))
+        asleep = self.sleep + difference
         plugged = (draw("night") < self.nights) & connected
-        night = stay(begin, np.maximum(asleep, SHORTEST), plugged)
+        length = np.maximum(asleep, SHORTEST)
+        night = stay(begin, length, plugged)
         begin = DAY * draw("when")
         length = -self.day_charge * np.log(draw("long"))
         charged = (draw("charge") < self.day_charges) & connected
-        return since - DAY * day, [night, stay(begin, length, charged)]
+        now = since - DAY * day
+        return now, [night, stay(begin, length, charged)]
 
     @cached_property
     def _zones(self) -> Times:
         """The seconds east of UTC of each client."""
         zones = np.array(list(self.time_zones))
-        limits = np.cumsum(list(self.time_zones.values()))
+        shares = list(self.time_zones.values())
+        limits = np.cumsum(shares)
         seed = derive_seed(self.seed, "availability", "zone")
         drawn = hashed(seed, np.arange(self.clients))
         places = np.searchsorted(limits, drawn, side="right")
@@ -243,31 +263,38 @@ class DayAndNight:
     @cached_property
     def _connected(self) -> Flags:
         seed = derive_seed(self.seed, "availability", "wifi")
-        return hashed(seed, np.arange(self.clients)) < self.wifi
+        everybody = np.arange(self.clients)
+        return hashed(seed, everybody) < self.wifi
 
     def to_json(self) -> dict[str, Any]:
         settings = asdict(self)
         del settings["clients"]
         del settings["seed"]
-        settings["time_zones"] = {f"{seconds / HOUR:g}h": share for seconds, share in self.time_zones.items()}
+        zones = {}
+        for seconds, share in self.time_zones.items():
+            zones[f"{seconds / HOUR:g}h"] = share
+        settings["time_zones"] = zones
         return {"day-and-night": settings}
 
 
 def hashed(
     seed: int,
-    clients: NDArray[np.int64],
-    day: NDArray[np.int64] | int = 0,
+    clients: Clients,
+    day: Clients | int = 0,
 ) -> Times:
     """A number of (0, 1) for each client and day: SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) of both."""
     with np.errstate(over="ignore"):
-        x = clients.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        of_day = np.asarray(day).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+        x = clients.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x = x + np.uint64(seed)
+        of_day = np.asarray(day).astype(np.uint64)
+        of_day = of_day * np.uint64(0xD1342543DE82EF95)
         x = _mixed(x) + of_day
         highest_53_bits = _mixed(x) >> np.uint64(11)
-        return (highest_53_bits.astype(np.float64) + 0.5) * 2.0**-53
+        as_float = highest_53_bits.astype(np.float64)
+        return (as_float + 0.5) * 2.0**-53
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(x: Bits) -> Bits:
     x = x ^ (x >> np.uint64(30))
     x = x * np.uint64(0xBF58476D1CE4E5B9)
     x = x ^ (x >> np.uint64(27))
@@ -277,6 +304,8 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def normal(one: Times, other: Times) -> Times:
     """Standard normal numbers from two uniform ones (G. Box, M. Muller, 1958)."""
-    radius = np.sqrt(-2 * np.log(one))
-    standard: Times = radius * np.cos(2 * np.pi * other)
+    squared_radius = -2 * np.log(one)
+    radius = np.sqrt(squared_radius)
+    angle = 2 * np.pi * other
+    standard: Times = radius * np.cos(angle)
     return standard

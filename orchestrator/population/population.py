@@ -17,12 +17,15 @@ from node.parameters import Parameters
 from orchestrator.population.availability import Availability
 from orchestrator.population.selection import kind_of
 
-Ways = tuple[tuple[Crossing, ...], tuple[Crossing, ...]]
+Crossings = tuple[Crossing, ...]
+Ways = tuple[Crossings, Crossings]
 """The channels that a client's link crosses towards the cloud and from it."""
 
 QUANTILES = (0, 5, 50, 95, 100)  # percent, of the numbers drawn
 
 Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 
 class Distribution(Protocol):
@@ -66,9 +69,13 @@ class LinkShare:
     down: LinkProfile
 
 
+def no_crossings(client: str) -> Ways:
+    return ((), ())
+
+
 @dataclass(frozen=True, eq=False)
 class Population:
-    """``size`` clients, of which ``asked`` are selected for a round that ends when ``selected`` have answered. If the
+    """``size`` clients. ``asked`` of them are selected for a round, which ends when ``selected`` have answered. If the
     algorithm is ``asynchronous``, both are the number of clients that take part at a time.
 
     Either ``hardware`` or ``speed`` sets how fast they are. ``paired``: the entries of ``hardware`` and ``links`` are
@@ -90,7 +97,7 @@ class Population:
     alpha: float | None
     asynchronous: bool = False
     paired: bool = False
-    crossings: Callable[[str], Ways] = lambda client: ((), ())
+    crossings: Callable[[str], Ways] = no_crossings
 
     @cached_property
     def speeds(self) -> Numbers:
@@ -98,17 +105,18 @@ class Population:
         if self.speed is not None:
             random = self._random("speed")
             return self.speed.draw(random, self.size)
-        speeds = np.array([hardware.speed for hardware in self.hardware])
+        of_classes = [hardware.speed for hardware in self.hardware]
+        speeds = np.array(of_classes)
         return speeds[self.hardware_numbers]
 
     @cached_property
-    def hardware_numbers(self) -> NDArray[np.int64]:
+    def hardware_numbers(self) -> Places:
         """The place of each client's class in ``hardware`` (size,)."""
         shares = [hardware.share for hardware in self.hardware]
         return self._placed("hardware", shares)
 
     @cached_property
-    def link_numbers(self) -> NDArray[np.int64]:
+    def link_numbers(self) -> Places:
         """The place of each client's link in ``links`` (size,)."""
         if self.paired:
             return self.hardware_numbers
@@ -116,10 +124,12 @@ class Population:
         return self._placed("link", shares)
 
     @cached_property
-    def sample_counts(self) -> NDArray[np.int64]:
+    def sample_counts(self) -> Counts:
         """The number of training samples of each client, at least 1 (size,)."""
-        drawn = self.samples.draw(self._random("samples"), self.size)
-        return np.maximum(np.rint(drawn), 1).astype(np.int64)
+        random = self._random("samples")
+        drawn = self.samples.draw(random, self.size)
+        counts = np.maximum(np.rint(drawn), 1)
+        return counts.astype(np.int64)
 
     def hardware_name(self, client: int) -> str | None:
         """The class of a client's hardware; None if its speed was drawn from a distribution."""
@@ -134,19 +144,23 @@ class Population:
         if self.speed is not None:
             speed = self.speed.to_json()
         name = kind_of(self.selection).name
+        selection = {"name": name, "params": asdict(self.selection)}
         return {
             "size": self.size,
             "asynchronous": self.asynchronous,
             "selected": self.selected,
             "asked": self.asked,
-            "selection": {"name": name, "params": asdict(self.selection)},
+            "selection": selection,
             "availability": self.availability.to_json(),
             "hardware": [asdict(hardware) for hardware in self.hardware],
             "speed": speed,
             "links": [_link_to_json(link) for link in self.links],
             "samples": self.samples.to_json(),
             "alpha": self.alpha,
-            "quantiles": {"speed": _quantiles(self.speeds), "samples": _quantiles(self.sample_counts)},
+            "quantiles": {
+                "speed": _quantiles(self.speeds),
+                "samples": _quantiles(self.sample_counts),
+            },
         }
 
     def _random(self, purpose: str) -> np.random.Generator:
@@ -157,7 +171,7 @@ class Population:
         self,
         purpose: str,
         shares: Sequence[float],
-    ) -> NDArray[np.int64]:
+    ) -> Places:
         """For each client a place in ``shares``, drawn with these chances."""
         limits = np.cumsum(shares)[:-1]
         drawn = self._random(purpose).random(self.size)
@@ -174,7 +188,11 @@ def _link_to_json(link: LinkShare) -> dict[str, Any]:
 
 
 def _quantiles(numbers: NDArray[Any]) -> dict[str, float]:
-    return {f"{percent}%": float(np.percentile(numbers, percent)) for percent in QUANTILES}
+    quantiles = {}
+    for percent in QUANTILES:
+        quantile = np.percentile(numbers, percent)
+        quantiles[f"{percent}%"] = float(quantile)
+    return quantiles
 
 
 def client_name(client: int) -> str:

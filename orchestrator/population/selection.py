@@ -4,7 +4,7 @@ Oort. F. Lai, X. Zhu, H. V. Madhyastha, M. Chowdhury, "Oort: Efficient Federated
 Selection", OSDI 2021, Algorithm 1, and equation 1 of section 4.
 
 B_i samples of client i, D(i) seconds of its last round, L(i) the round of its last answer, R this round, K clients to
-select, T preferred duration, ε share of exploration, E clients that were asked before.
+select, T preferred duration, ε share of exploration, E clients that were selected before.
 
     U(i)     |B_i| √(1/|B_i| Σ loss²)                                       statistical utility
     Util(i)  U(i) + √(0.1 log R / L(i)),  times (T / D(i))^α if T < D(i)    of clients in E
@@ -16,10 +16,10 @@ select, T preferred duration, ε share of exploration, E clients that were asked
 
 Departures: the root mean square of a client's losses is replaced by its mean loss over the steps of its training, which
 is what a client reports. The pacer looks once in W rounds, as the authors' code does; the first T is Δ, and if no Δ is
-given, both are the median duration of the first round that has answers. A client that was asked and did not answer
-counts as asked: D(i) is the time that it was given, and its U(i) stays, 0 if it never answered. Then its L(i) is the
-round in which it was asked. The authors' code scales utilities to 0..1 before it adds the temporal uncertainty; the
-paper and this module do not.
+given, both are the median duration of the first round that has answers. A client that is selected and does not answer
+counts as selected: D(i) is the time that it had, and its U(i) stays, 0 if it never answered. Then its L(i) is the round
+for which it was selected. The authors' code scales utilities to 0..1 before it adds the temporal uncertainty; the paper
+and this module do not.
 """
 
 from __future__ import annotations
@@ -36,15 +36,18 @@ from node.assignment import derive_seed
 from node.parameters import Parameters, number, whole
 
 Clients = NDArray[np.int64]  # their numbers
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
 
 
 @dataclass(eq=False)
 class ClientHistory:
     """What the cloud has seen of the ``clients``, as one array for each fact.
 
-    ``looks`` counts the times that it looked who is there, ``there`` those at which each client was. ``asked``: rounds
-    for which each was selected. ``latest``: round in which it was asked last. ``utility`` and ``duration``: of its last
-    answer. ``gained``: the utilities of all answers, by round. ``first``: durations in the first round with answers.
+    ``looks`` counts the times that it looked which clients are available, ``there`` those at which each client was.
+    ``asked``: rounds for which each was selected. ``latest``: the last of them. ``utility`` and ``duration``: of its
+    last answer. ``gained``: the utilities of all answers, by round. ``first``: durations in the first round with
+    answers.
     """
 
     clients: int
@@ -65,8 +68,8 @@ class ClientHistory:
         names = ("there", "asked", "latest", "utility", "duration")
         return {name: getattr(self, name) for name in names}
 
-    def look(self, there: NDArray[np.bool_]) -> None:
-        """Note who is there when clients are selected."""
+    def look(self, there: Flags) -> None:
+        """Note which clients are available at a selection."""
         self.looks += 1
         self.there += there
 
@@ -97,12 +100,12 @@ class ClientHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class UniformSelection(Parameters):
-    """Every client that is there has the same chance."""
+    """Every available client has the same chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeastAvailable(Parameters):
-    """Clients come first that were there least often, of the times when the cloud looked."""
+    """Clients come first that were available least often, of the times when the cloud looked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +136,13 @@ class Oort(Parameters):
 
 @dataclass(frozen=True)
 class Question:
-    """``count`` clients are to be selected for ``round``, of those that are ``there`` (N,). ``speed`` (N,) is that of
-    their hardware. ``random`` is seeded by the scenario and the round."""
+    """``count`` clients are to be selected for ``round``, of those that are available, ``there`` (N,). ``speed`` (N,)
+    is that of their hardware. ``random`` is seeded by the scenario and the round."""
 
     round: int
     count: int
-    there: NDArray[np.bool_]
-    speed: NDArray[np.float64]
+    there: Flags
+    speed: Numbers
     seen: ClientHistory
     random: np.random.Generator
 
@@ -151,8 +154,9 @@ def uniform(_: UniformSelection, question: Question) -> Clients:
 
 
 def least_available(_: LeastAvailable, question: Question) -> Clients:
-    """Clients with the least share of times when they were there; equal shares in random order."""
-    candidates = question.random.permutation(np.flatnonzero(question.there))
+    """Clients with the least share of times when they were available; equal shares in random order."""
+    available = np.flatnonzero(question.there)
+    candidates = question.random.permutation(available)
     times_available = question.seen.there[candidates]
     least_first = np.argsort(times_available, kind="stable")
     return candidates[least_first][: question.count]
@@ -169,27 +173,35 @@ def oort(p: Oort, question: Question) -> Clients:
         allowed = question.there & (seen.asked < p.most)
     if int(allowed.sum()) < count:  # too few are left of those that were not selected too often
         allowed = question.there
-    known = np.flatnonzero(allowed & (seen.asked > 0))
-    others = np.flatnonzero(allowed & (seen.asked == 0))
-    wanted = math.floor(exploration(p, round) * count + 1e-9)
+    was_asked = seen.asked > 0
+    known = np.flatnonzero(allowed & was_asked)
+    others = np.flatnonzero(allowed & ~was_asked)
+    epsilon = exploration(p, round)
+    wanted = math.floor(epsilon * count + 1e-9)
     least = count - len(known)
-    exploring = min(len(others), max(wanted, least))
+    wanted = max(wanted, least)
+    exploring = min(len(others), wanted)
     exploiting = min(len(known), count - exploring)
     chosen = [np.empty(0, np.int64)]
     if exploiting:
         util = utilities(p, seen, known, round)
         last = np.sort(util)[-exploiting]
         admitted = util >= min(p.cutoff * last, last)  # a loss, and so a utility, may be negative
-        chosen.append(drawn(question.random, known[admitted], util[admitted], exploiting))
+        candidates = known[admitted]
+        exploited = drawn(question.random, candidates, util[admitted], exploiting)
+        chosen.append(exploited)
     if exploring:
-        chosen.append(drawn(question.random, others, question.speed[others], exploring))
+        speeds = question.speed[others]
+        explored = drawn(question.random, others, speeds, exploring)
+        chosen.append(explored)
     return np.concatenate(chosen)
 
 
 def exploration(p: Oort, round: int) -> float:
     """ε of a round, which counts from 1."""
     least = min(p.exploration, p.exploration_least)
-    decayed = p.exploration * p.exploration_decay ** (round - 1)
+    decay = p.exploration_decay ** (round - 1)
+    decayed = p.exploration * decay
     return max(least, decayed)
 
 
@@ -198,16 +210,20 @@ def utilities(
     seen: ClientHistory,
     clients: Clients,
     round: int,
-) -> NDArray[np.float64]:
-    """Util(i) of clients that were asked before."""
+) -> Numbers:
+    """Util(i) of clients that were selected before."""
     util = seen.utility[clients]
-    util = np.minimum(util, np.quantile(util, p.clip))
-    last_round = np.maximum(seen.latest[clients], 1)
-    util = util + np.sqrt(0.1 * math.log(max(round, 1)) / last_round)
+    most = np.quantile(util, p.clip)
+    util = np.minimum(util, most)
+    latest = seen.latest[clients]
+    last_round = np.maximum(latest, 1)
+    log_of_round = math.log(max(round, 1))
+    util = util + np.sqrt(0.1 * log_of_round / last_round)
     preferred = preferred_duration(p, seen)
     durations = seen.duration[clients]
     late = durations > preferred
-    util[late] *= (preferred / durations[late]) ** p.alpha
+    penalty = (preferred / durations[late]) ** p.alpha
+    util[late] *= penalty
     return util
 
 
@@ -220,7 +236,9 @@ def preferred_duration(p: Oort, seen: ClientHistory) -> float:
     else:
         step = math.inf
     duration = step
-    for end in range(2 * p.window, len(seen.gained) + 1, p.window):
+    rounds = len(seen.gained)
+    first = 2 * p.window
+    for end in range(first, rounds + 1, p.window):
         middle = end - p.window
         start = middle - p.window
         before = seen.gained[start:middle]
@@ -233,7 +251,7 @@ def preferred_duration(p: Oort, seen: ClientHistory) -> float:
 def drawn(
     random: np.random.Generator,
     clients: Clients,
-    weights: NDArray[np.float64],
+    weights: Numbers,
     count: int,
 ) -> Clients:
     """Draw clients one after the other without replacement, each in proportion to its weight. Clients without weight
@@ -270,7 +288,10 @@ SELECTIONS: dict[str, SelectionKind] = {kind.name: kind for kind in _KINDS}
 
 def kind_of(params: Parameters) -> SelectionKind:
     """The way to select clients that has these parameters."""
-    return next(kind for kind in SELECTIONS.values() if kind.params is type(params))
+    for kind in SELECTIONS.values():
+        if kind.params is type(params):
+            return kind
+    raise LookupError(type(params))
 
 
 def select(
@@ -278,8 +299,8 @@ def select(
     seed: int,
     round: int,
     count: int,
-    there: NDArray[np.bool_],
-    speed: NDArray[np.float64],
+    there: Flags,
+    speed: Numbers,
     seen: ClientHistory,
     draw: int = 0,
 ) -> list[int]:
@@ -287,7 +308,8 @@ def select(
     purpose = ["selection", str(round)]
     if draw > 0:
         purpose.append(str(draw))
-    random = np.random.default_rng(derive_seed(seed, *purpose))
+    own_seed = derive_seed(seed, *purpose)
+    random = np.random.default_rng(own_seed)
     available = int(there.sum())
     question = Question(
         round=round,

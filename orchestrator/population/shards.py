@@ -26,21 +26,24 @@ class ClientShards:
     where p are the shares of the classes: with ten equal classes their alpha is ten times this one."""
 
     seed: int
-    labels: NDArray[np.int64]
+    labels: Indices
     alpha: float | None = None
 
     def of(self, client: int, samples: int) -> Indices:
         """The ascending indices of a client's samples."""
-        random = np.random.default_rng(derive_seed(self.seed, "shard", str(client)))
+        seed = derive_seed(self.seed, "shard", str(client))
+        random = np.random.default_rng(seed)
         if self.alpha is None:
-            chosen = random.choice(len(self.labels), samples, replace=False, shuffle=False)
+            chosen = _drawn(random, len(self.labels), samples)
             return np.sort(chosen)
-        mix = random.dirichlet(np.full(len(self._pools), self.alpha))
+        concentrations = np.full(len(self._pools), self.alpha)
+        mix = random.dirichlet(concentrations)
         counts = taken_by_mix(mix, samples, self._sizes, random)
         of_classes = []
-        for pool, count in zip(self._pools, counts.tolist(), strict=True):
+        pools_and_counts = zip(self._pools, counts.tolist(), strict=True)
+        for pool, count in pools_and_counts:
             if count:
-                places = random.choice(len(pool), count, replace=False, shuffle=False)
+                places = _drawn(random, len(pool), count)
                 of_classes.append(pool[places])
         return np.sort(np.concatenate(of_classes))
 
@@ -51,4 +54,10 @@ class ClientShards:
 
     @cached_property
     def _sizes(self) -> NDArray[Any]:
-        return np.array([len(pool) for pool in self._pools])
+        sizes = [len(pool) for pool in self._pools]
+        return np.array(sizes)
+
+
+def _drawn(random: np.random.Generator, size: int, count: int) -> Indices:
+    """``count`` of ``size`` places, without replacement."""
+    return random.choice(size, count, replace=False, shuffle=False)

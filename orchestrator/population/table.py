@@ -30,6 +30,9 @@ NAMES = ("device", "client", "node")  # of the first column
 EXAMPLE = "write a device and two times in seconds, like 17,3600,28800"
 SINCE_1970 = 1e9  # s; a training of 31 years, or a time of this century
 
+Times = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False)
 class AvailabilityTable:
@@ -44,10 +47,10 @@ class AvailabilityTable:
     sha256: str
     names: tuple[str, ...]
     repeat: float | None
-    period: NDArray[np.float64]
-    device: NDArray[np.int64]
-    begin: NDArray[np.float64]
-    end: NDArray[np.float64]
+    period: Times
+    device: Numbers
+    begin: Times
+    end: Times
     lines: tuple[int, ...]
     names_nodes: bool = False
 
@@ -57,7 +60,8 @@ class AvailabilityTable:
 
     def stays(self, device: int) -> list[tuple[float, float]]:
         """The stays of a device as (from, until)."""
-        first, last = np.searchsorted(self.device, [device, device + 1])
+        device_and_next = [device, device + 1]
+        first, last = np.searchsorted(self.device, device_and_next)
         begins = self.begin[first:last].tolist()
         ends = self.end[first:last].tolist()
         return list(zip(begins, ends, strict=True))
@@ -74,7 +78,9 @@ class AvailabilityTable:
         first, header = next(rows)
         columns = [cell.lower() for cell in header]
         device_first = len(columns) > 0 and columns[0] in NAMES
-        if not device_first or columns[1:] not in (HEADER[1:3], HEADER[1:]):
+        times = columns[1:]
+        times_next = times == HEADER[1:3] or times == HEADER[1:]
+        if not device_first or not times_next:
             raise ValueError(f"{name}:{first}: the first row must be {','.join(HEADER)}; period may be left out")
         lines: dict[str, int] = {}  # the first of each device
         numbers: dict[str, int] = {}
@@ -99,14 +105,21 @@ class AvailabilityTable:
                 raise ValueError(f"{name}:{line}: {error}") from None
         if not stays:
             raise ValueError(f"{name}: has no stays: no device would ever be there")
-        table_of_stays = np.array(stays).reshape(-1, 4)
-        by_device_and_begin = np.lexsort((table_of_stays[:, 2], table_of_stays[:, 0]))
+        all_numbers = np.array(stays)
+        table_of_stays = all_numbers.reshape(-1, 4)
+        owners = table_of_stays[:, 0]
+        begins = table_of_stays[:, 2]
+        by_device_and_begin = np.lexsort((begins, owners))
         owner, place, begin, end = table_of_stays[by_device_and_begin].T
-        default = _default(name, repeat, float(end.max()), len(numbers), periods)
-        period = [periods.get(number, default or 0.0) for number in range(len(numbers))]
+        last = float(end.max())
+        default = _default(name, repeat, last, len(numbers), periods)
+        period = []
+        for number in range(len(numbers)):
+            period.append(periods.get(number, default or 0.0))
+        sha256 = hashlib.sha256(text.encode())
         table = cls(
             name=name,
-            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            sha256=sha256.hexdigest(),
             names=tuple(numbers),
             repeat=default,
             period=np.array(period),
@@ -128,8 +141,10 @@ def _device(
     """The number of a row's device. Its period is kept in ``periods``."""
     if not cells[0]:
         raise ValueError(EXAMPLE)
-    device = numbers.setdefault(cells[0], len(numbers))
-    if len(cells) == len(HEADER) and cells[3]:
+    next_number = len(numbers)
+    device = numbers.setdefault(cells[0], next_number)
+    has_period_column = len(cells) == len(HEADER)
+    if has_period_column and cells[3]:
         own = _period(cells[3])
         if periods.setdefault(device, own) != own:
             raise ValueError(f"device {cells[0]} has a period of {periods[device]:.15g} s already")
@@ -148,22 +163,25 @@ def _default(
         if repeat is None:
             return last
         return repeat
-    if repeat is not None and {*periods.values()} != {repeat}:
+    different = set(periods.values())
+    if repeat is not None and different != {repeat}:
         raise ValueError(f"{name}: has a period for each device: leave out repeat")
     return None
 
 
 def _check(
     table: AvailabilityTable,
-    line: NDArray[np.int64],
+    line: Numbers,
     own: Container[int],
 ) -> None:
     """Refuse stays that overlap, or that end after their period. ``line``: that of each stay."""
     device = table.device
     same_device = device[1:] == device[:-1]
-    overlapping = same_device & (table.begin[1:] < table.end[:-1])
+    begins_early = table.begin[1:] < table.end[:-1]
+    overlapping = same_device & begins_early
     if overlapping.any():
-        stay = int(np.flatnonzero(overlapping)[0]) + 1
+        first = np.flatnonzero(overlapping)[0]
+        stay = int(first) + 1
         other = f"the stay of {table.names[device[stay]]} in line {line[stay - 1]}"
         raise ValueError(f"{table.name}:{line[stay]}: overlaps {other}")
     late = table.end > table.period[device]

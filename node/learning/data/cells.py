@@ -1,7 +1,7 @@
 """What the texts of a column of a table stand for: numbers, truth values, missing values, categories, dates.
 
-A column of numbers as texts is read as numbers. A column most of whose texts are numbers, but for units, other marks or
-another way to write them, is no column of categories: `Problem` names its first odd text and the remedy.
+A column of numbers as texts is read as numbers. If most texts of a column are numbers, but for units, other marks or
+another way to write them, it is no column of categories: `Problem` names its first odd text and the remedy.
 docs/reference/data.md lists the rules.
 """
 
@@ -23,7 +23,7 @@ _NONE = ("None", "none", "NONE", "na")
 _DASHES_AND_POINTS = ("-", "--", "–", "—", ".", "..")
 _ERRORS_OF_EXCEL = ("#DIV/0!", "#VALUE!")
 MISSING_NUMBER = _NONE + _DASHES_AND_POINTS + _ERRORS_OF_EXCEL
-"""Texts that are no value in a column whose other texts are numbers."""
+"""Texts that are no value in a column of numbers."""
 
 MOSTLY = 0.5  # share of a column's texts that look like numbers, above which it is one of numbers
 FEW = 3  # different numbers that such a column has at least

@@ -17,7 +17,7 @@ COMPARED = 100  # different values of a column that is compared with the target
 
 
 class Table(Protocol):
-    """A table whose columns were read. ``classes``: the names of those of class labels. ``left_out``: columns that
+    """A table after its columns were read. ``classes``: the names of those of class labels. ``left_out``: columns that
     are no inputs, with the reason."""
 
     @property

@@ -150,8 +150,8 @@ def _ambiguous(
     numbers: dict[str, _Numbers],
     texts: dict[str, Column],
 ) -> dict[str, Problem]:
-    """The columns of which it is open whether a point or comma is a decimal one: those with the other separator than a
-    column where it clearly is, and those with whole numbers next to groups of three digits."""
+    """The columns with points or commas that may be decimal ones: those with the other separator than a column where it
+    clearly is, and those with whole numbers next to groups of three digits."""
     clear = set[str]()
     for column in numbers.values():
         if column.separator and column.clear:

@@ -36,7 +36,7 @@ class CsvText:
 
     @property
     def rows(self) -> Iterator[list[str]]:
-        """The header and the rows, of which those without any value are left out, as spreadsheets append them."""
+        """The header and the rows, without those that have no value, as spreadsheets append them."""
         for values in self._reader():
             if any(values):
                 yield values
@@ -74,8 +74,8 @@ def opened(file: Path) -> CsvText:
 
 
 def read_texts(content: CsvText) -> Any:
-    """The table of a CSV file, of which all columns are texts. DataError if a row has more or fewer values than the
-    header, or if two columns have one name."""
+    """The table of a CSV file. All columns are texts. DataError if a row has more or fewer values than the header, or
+    if two columns have one name."""
     from pyarrow import csv as pyarrow_csv
     from pyarrow import string
 

@@ -379,7 +379,11 @@ def data_folders(cache: Path) -> list[Path]:
     return folders
 
 
-def _all_candidates(name: str, search: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
+def _all_candidates(
+    name: str,
+    search: Sequence[Path],
+    roots: Sequence[Path],
+) -> Iterator[Path]:
     yield from _candidates(name, search, given=True)
     yield from _candidates(name, roots, given=False)
 

@@ -218,8 +218,7 @@ def _read_cifar(
     labels: int,
     label_names: tuple[str, ...] = (),
 ) -> Arrays:
-    """The last of ``files`` is the test part. A record has ``labels`` bytes before the picture, of which the last
-    counts."""
+    """The last of ``files`` is the test part. A record has ``labels`` bytes before the picture; the last one counts."""
     batches = []
     record = labels + 3072  # bytes
     for name, data in _cifar_batches(path, files):
@@ -425,7 +424,7 @@ def with_targets(
     *,
     normalised: bool = False,
 ) -> Arrays:
-    """The data set of named arrays whose samples have the form of `Arrays`. Raises DataError."""
+    """The data set of named arrays with samples in the form of `Arrays`. Raises DataError."""
     x_train = entries["x_train"]
     x_test = entries["x_test"]
     y_train, y_test = targets_of(

@@ -28,7 +28,7 @@ def targets(
     entries: Mapping[str, Array],
     path: str,
 ) -> dict[str, Array]:
-    """The targets of all parts, whose type names the task (`node.learning.metrics`): floats are numbers to predict,
+    """The targets of all parts. Their type names the task (`node.learning.metrics`): floats are numbers to predict,
     (N,) or (N, K) to float32 (N, K). Columns of 0 and 1 are labels, (N, K) uint8. Others are classes, (N,) int64.
     Raises DataError."""
     values = list(entries.values())

@@ -382,7 +382,7 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: Task, random: np.random.Genera
 
 
 def _even_split(samples: Indices, pieces: int) -> Parts:
-    """Cut into pieces whose sizes differ by at most one. The larger pieces are spread evenly, not put first."""
+    """Cut into pieces with sizes that differ by at most one. The larger pieces are spread evenly, not put first."""
     cuts = np.arange(1, pieces) * len(samples) // pieces
     return np.split(samples, cuts)
 
@@ -431,7 +431,7 @@ def top_up(
     labels: Integers,
     min_samples: int,
 ) -> tuple[Parts, list[LabelMove]]:
-    """Bring every client to `min_samples`, in order. Samples come from the client that can give the most samples of one
+    """Give every client `min_samples`, in order. Samples come from the client that can give the most samples of one
     label and keep `min_samples` itself. Returns the parts and the moves."""
     parts = list(parts)
     moves = []

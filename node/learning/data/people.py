@@ -1,4 +1,4 @@
-"""Partitions that keep each person's samples at one client, and clients whose people have too few samples."""
+"""Partitions that keep each person's samples at one client, and clients with too few samples of their people."""
 
 from __future__ import annotations
 

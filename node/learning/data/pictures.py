@@ -138,7 +138,8 @@ def _folders_and_file(
     path: Path,
     name: str,
 ) -> tuple[tuple[str, ...], str]:
-    """The folders and the file in a name, as text in form NFC; of a folder, whose name ends with a slash, no file."""
+    """The folders and the file in a name, as text in form NFC. The name of a folder ends with a slash: it has no
+    file."""
     try:
         utf_8 = name.encode("utf-8", "surrogateescape").decode()
         text = unicodedata.normalize("NFC", utf_8)

@@ -247,7 +247,7 @@ def _classes(
 
 @dataclass(frozen=True)
 class _Table:
-    """All rows, ``data``, of which ``count`` are of the first part; the names of ``classes`` of some columns; the
+    """All rows, ``data``, first the ``count`` of the first part; the names of ``classes`` of some columns; the
     ``problems`` of columns of texts; the row with which each file ``starts``, and the text of each CSV file.
     ``left_out``: columns that are no inputs, with the reason."""
 
@@ -264,7 +264,7 @@ class _Table:
         return DataError(f"{self.path}: {message}")
 
     def row(self, index: int) -> str:
-        """A row in words. Rows count from 1, as below the header of a CSV file, of which the line is named too."""
+        """A row in words. Rows count from 1, as below the header of a CSV file; then the line of the file is named."""
         if index < self.count:
             row = f"row {index + 1}"
         else:

@@ -24,6 +24,10 @@ MARK = "::edgebed "
 LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
 
+Message = dict[str, Any]
+Entry = dict[str, Any]  # the JSON object of a line
+
+
 class Lines:
     """The lines of an output that is read in pieces. A carriage return, as of progress bars, also ends one."""
 
@@ -82,7 +86,7 @@ class Printed:
         self._started = 0  # the last round that has started
         self._ended = 0
 
-    def messages(self, line: str) -> Iterator[dict[str, Any]]:
+    def messages(self, line: str) -> Iterator[Message]:
         """The messages of a line; none if it is not for the record. If a line cannot be read, one has the reason."""
         _, mark, written = line.partition(MARK)
         if not mark:
@@ -122,7 +126,7 @@ class Printed:
         else:
             yield from self._figures(round, entry)
 
-    def begin(self, round: Any = 1) -> Iterator[dict[str, Any]]:
+    def begin(self, round: Any = 1) -> Iterator[Message]:
         """The message that a round starts; none if it or a later one has started before."""
         if _is_round(round):
             if round <= self._started:
@@ -135,7 +139,7 @@ class Printed:
             "phase": "start",
         }
 
-    def _figures(self, round: Any, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _figures(self, round: Any, entry: Entry) -> Iterator[Message]:
         name = _first_not_finite(entry)
         if name is not None:
             yield _unreadable(f"{name} is {entry[name]}, and JSON has no such number: leave it out")

@@ -35,7 +35,8 @@ class Programs:
     """See `Control`, and the module's docstring. ``over``: why the run is over, and the error or None."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
-        self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[tuple[str, str | None]] = loop.create_future()
         self._driver = driver
         faults_by_round = any(fault.round is not None for fault in plan.faults)
         self._by_rounds = plan.stop.rounds is not None or faults_by_round
@@ -50,8 +51,7 @@ class Programs:
             log = directory.logs / f"{program.label}.log"
             self._programs[program.label] = Program(program, log)
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
-        clock = asyncio.get_running_loop().time
-        self._allowances = {node.name: Allowance(clock) for node in plan.nodes}
+        self._allowances = {node.name: Allowance(loop.time) for node in plan.nodes}
         self._beat = plan.timeouts.beat
         self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
@@ -341,7 +341,13 @@ class Programs:
         dropped = self._allowances[node].due(last=True)
         self._report_dropped(node, dropped)
 
-    def _take(self, program: Program, lines: Iterable[str], *, cut: bool = False) -> None:
+    def _take(
+        self,
+        program: Program,
+        lines: Iterable[str],
+        *,
+        cut: bool = False,
+    ) -> None:
         node = program.plan.node
         ready = program.plan.ready.line
         printed = self._printed[node]

@@ -25,6 +25,8 @@ NVIDIA = "nvidia"  # the name of its runtime
 TRIAL = "trial"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
+Arguments = Mapping[str, Any]
+
 ENVIRONMENT = {"HOME": "/tmp", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Nodes share the host's cores, and can write only to /tmp."""
 
@@ -131,7 +133,7 @@ def trial_options(
     return with_accelerators(arguments, runtimes)
 
 
-def with_accelerators(arguments: Mapping[str, Any], runtimes: Sequence[str]) -> dict[str, Any]:
+def with_accelerators(arguments: Arguments, runtimes: Sequence[str]) -> dict[str, Any]:
     """The arguments for a container that sees the accelerators of its host, all of them: their numbers are then those
     of the host. NVIDIA's runtime shows those of cards and of Jetsons; without it the Engine is asked for GPUs."""
     if NVIDIA in runtimes:

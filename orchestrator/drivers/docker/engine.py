@@ -22,6 +22,8 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN, NodeContainer, address, reach
 
 T = TypeVar("T")
+Event = dict[str, Any]
+Options = Mapping[str, Any]  # the SDK's arguments for a container
 
 TIMEOUT = 120  # s for one answer; an Engine that starts many containers is slow
 GONE = (404, 409)  # no such container; the container does not run, or is being removed already
@@ -84,12 +86,12 @@ class Engine:
             return header.decode()
         return header
 
-    def create(self, image: str, command: list[str], options: Mapping[str, Any]) -> Container:
+    def create(self, image: str, command: list[str], options: Options) -> Container:
         """Make a container without starting it."""
         with plain_words(f"making the container {options['name']}"):
             return self.client.containers.create(image, command, **options)
 
-    def tried(self, image: str, command: list[str], options: Mapping[str, Any]) -> tuple[str, str]:
+    def tried(self, image: str, command: list[str], options: Options) -> tuple[str, str]:
         """Run a container to its end, and remove it. Returns its output and its errors."""
         container = self.create(image, command, options)
         try:
@@ -103,11 +105,12 @@ class Engine:
                 container.remove(force=True, v=True)
         return output, errors
 
-    def events(self, run: str, kinds: Iterable[str]) -> Stream[dict[str, Any]]:
+    def events(self, run: str, kinds: Iterable[str]) -> Stream[Event]:
         """The events of a run's containers, from this second on."""
         filters = {"type": "container", "event": list(kinds), "label": f"{RUN}={run}"}
         with plain_words("listening to the Docker Engine"):
-            events = self.client.events(since=int(time.time()), decode=True, filters=filters)
+            now = int(time.time())
+            events = self.client.events(since=now, decode=True, filters=filters)
             return Stream(events)
 
     def output(self, container: Container) -> Stream[bytes]:

@@ -15,6 +15,8 @@ VERSION_LABEL = "org.edgebed.version"
 BUILD = "docker build --file images/node/Dockerfile --tag {name} ."
 NOBODY = (65532, 65532)  # the user under root, if the image does not name its user by number
 
+Attributes = Mapping[str, Any]  # of an image
+
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 """The name of a machine in kernels, and in images."""
 
@@ -26,7 +28,7 @@ def image_name() -> str:
 
 def problem(
     name: str,
-    image: Mapping[str, Any] | None,
+    image: Attributes | None,
     machine: str,
     emulated: Set[str] | None = None,
 ) -> HostError | None:
@@ -65,7 +67,7 @@ def problem(
     return None
 
 
-def version_note(name: str, image: Mapping[str, Any], version: str) -> str | None:
+def version_note(name: str, image: Attributes, version: str) -> str | None:
     """A note for the record if the image was built from another version than ``version``, otherwise None."""
     version_of_image = labels_of(image).get(VERSION_LABEL)
     if version_of_image == version:
@@ -73,7 +75,7 @@ def version_note(name: str, image: Mapping[str, Any], version: str) -> str | Non
     return f"the image {name} is of version {version_of_image}, the orchestrator of {version}"
 
 
-def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | None:
+def emulation_note(name: str, image: Attributes, machine: str) -> str | None:
     """A note for the record if nodes of this image are emulated, otherwise None."""
     own = ARCHITECTURES.get(machine, machine)
     emulated = image["Architecture"]
@@ -82,7 +84,7 @@ def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | N
     return f"nodes of the image {name} are emulated ({emulated} on {own}): what they compute is right, how fast is not"
 
 
-def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
+def user_of(image: Attributes, user: int, group: int) -> tuple[int, int]:
     """The user and group of nodes, never root: the caller's; if that is root, the image's own."""
     if user != 0:
         return user, group
@@ -95,7 +97,7 @@ def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
     return int(own), int(own_group)
 
 
-def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
+def labels_of(image: Attributes) -> Mapping[str, str]:
     """The labels of an image, from its attributes."""
     config = image["Config"] or {}
     return config.get("Labels") or {}

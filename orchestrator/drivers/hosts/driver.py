@@ -30,6 +30,11 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks, together, within
 
+News = HostChange | NodeMove | HostReadings
+Sensor = tuple[str, str, str]  # the first fields of `Reading`
+Handles = dict[str, NodeHandle]  # by node
+SetupOf = Callable[[str], HostSetup]
+
 
 class HostsDriver:
     """``hear``, ``lose`` and ``find`` take the events of agents, lost hosts and hosts with a connected agent: pass them
@@ -44,7 +49,7 @@ class HostsDriver:
         self.name = plan.driver
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
-        self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
+        self.news: asyncio.Queue[News] = asyncio.Queue()
         self.here = False  # whether nodes run on the orchestrator's host
         self.breakdown = ""  # hosts break down, and count as lost
         self.engines: dict[str, str] = {}  # the link engine of each host
@@ -58,15 +63,15 @@ class HostsDriver:
         self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none
-        self._setup: Callable[[str], HostSetup]
+        self._setup: SetupOf
         self._outages: dict[str, HostOutage] = {}
         self._change = asyncio.Event()  # hosts are back, or nodes have moved
         self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
         self._reopening = Tasks()
         self._relays: dict[str, OrchestratorsEnd] = {}
-        self._running: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)  # by host, by node
+        self._running: defaultdict[str, Handles] = defaultdict(dict)  # by host
         self._sensing = False
-        self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those with readings, by host
+        self._sensors: defaultdict[str, set[Sensor]] = defaultdict(set)  # those with readings, by host
         self._notes: list[str] = []
         labels = [program.label for program in plan.programs]
         self._logs = {*self.homes, *labels}
@@ -119,14 +124,15 @@ class HostsDriver:
         data_directory = Path(self._plan.data_directory)
         await send_data(agents, host, data_directory, self._data)
 
-    async def open_links(self, setup: Callable[[str], HostSetup]) -> None:
+    async def open_links(self, setup: SetupOf) -> None:
         """Open driver, hub and links of each host. ``setup``: of a host, for its nodes at that moment."""
         self._setup = setup
         await together(self._open_links(host) for host in self.hosts)
 
     async def _open_links(self, host: str) -> None:
         setup = self._setup(host)
-        engine = await self._agents.call(host, Host.open, self._data, setup)
+        data = self._data
+        engine = await self._agents.call(host, Host.open, data, setup)
         self.engines[host] = engine.engine
         self.tcp[host] = engine.tcp
         former_notes = set(self._notes)
@@ -156,12 +162,19 @@ class HostsDriver:
             outage = self._outages.get(host)
             if outage is None:
                 async with self._moving:
-                    if self.homes[node] not in self._outages:
-                        return kept_apart(self._plan, self.homes, node, self.between)
+                    host = self.homes[node]
+                    if host not in self._outages:
+                        return kept_apart(
+                            self._plan,
+                            self.homes,
+                            node,
+                            self.between,
+                        )
                 continue
             outage.waiting.add(node)
             due, has_to_move = outage.due(node, self._timeouts, may_move=may_move)
-            remaining = due - asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
+            remaining = due - now
             if remaining > 0:
                 self._change.clear()
                 await within(remaining, self._change.wait())
@@ -177,10 +190,13 @@ class HostsDriver:
     async def _move(self, outage: HostOutage) -> None:
         """Move the nodes that wait for a host to others, as far as they can."""
         async with self._moving:
-            at_host = {node for node in outage.waiting if self.homes[node] == outage.host}
-            waiting = at_host - outage.stuck.keys()
-            is_present = self._outages.get(outage.host) is outage
-            if not is_present or outage.opening or not waiting:
+            lost_host = outage.host
+            is_present = self._outages.get(lost_host) is outage
+            if not is_present or outage.opening:
+                return
+            waiting = outage.waiting & set(self._on(lost_host))
+            waiting -= outage.stuck.keys()
+            if not waiting:
                 return
             decision = moves(
                 self._plan,
@@ -191,14 +207,14 @@ class HostsDriver:
             )
             outage.stuck |= decision.staying
             for node, reason in decision.staying.items():
-                staying = NodeMove(node, outage.host, None, reason)
+                staying = NodeMove(node, lost_host, None, reason)
                 self.news.put_nowait(staying)
             self.homes |= decision.hosts
             await self.on_move(decision.hosts)
             for node, host in decision.hosts.items():
                 age = await self._send_checkpoint(host, node)
                 reason = f"{outage.reason}; {decision.reasons[node]}"
-                move = NodeMove(node, outage.host, host, reason, age)
+                move = NodeMove(node, lost_host, host, reason, age)
                 self.news.put_nowait(move)
         self._change.set()
 
@@ -233,7 +249,13 @@ class HostsDriver:
                 first=True,
                 secret=True,
             )
-        local = await self._agents.call(host, Driver.start, node, remote_assignment, remote_log)
+        local = await self._agents.call(
+            host,
+            Driver.start,
+            node,
+            remote_assignment,
+            remote_log,
+        )
         handle = replace(local, host=host)
         self._running[host][node.name] = handle
         return handle
@@ -289,7 +311,8 @@ class HostsDriver:
         try:
             await self._agents.call(host, Host.finish)
         except DriverError as error:
-            raise DriverError(f"{error}; `down {self._directory.run}` shows what it may have left") from None
+            run = self._directory.run
+            raise DriverError(f"{error}; `down {run}` shows what it may have left") from None
 
     # Events of the agents
 
@@ -368,9 +391,11 @@ class HostsDriver:
                 await self.on_reopen(host)
                 del self._outages[host]
         except OrchestratorError as error:
-            self.news.put_nowait(HostChange(host, "unusable", str(error)))
+            unusable = HostChange(host, "unusable", str(error))
+            self.news.put_nowait(unusable)
         else:
-            self.news.put_nowait(HostChange(host, "back"))
+            back = HostChange(host, "back")
+            self.news.put_nowait(back)
         finally:
             outage.opening -= 1
             self._change.set()

@@ -35,7 +35,13 @@ class HostOutage:
     waiting: set[str] = field(default_factory=set)
     stuck: dict[str, str] = field(default_factory=dict)
 
-    def due(self, node: str, timeouts: OutageTimeouts, *, may_move: bool) -> tuple[float, bool]:
+    def due(
+        self,
+        node: str,
+        timeouts: OutageTimeouts,
+        *,
+        may_move: bool,
+    ) -> tuple[float, bool]:
         """The time at which a node that waits has to do something, and whether that is to move, or to give up."""
         if may_move and not self.opening and node not in self.stuck:
             return self.since + timeouts.grace, True

@@ -23,6 +23,8 @@ from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.record.directory import RunDirectory
 
+Handles = Mapping[str, NodeHandle]  # by node
+
 
 class HostsProgramsDriver(HostsDriver):
     """See `Driver`, `CanPause` and `RunsPrograms`. Each host gets a copy of the scenario's folder from the start of the
@@ -62,13 +64,13 @@ class HostsProgramsDriver(HostsDriver):
             return await self._agents.call(host, RunsPrograms.listening_on, node, port)
         return []
 
-    async def usage(self, nodes: Mapping[str, NodeHandle]) -> dict[str, ProcessUsage]:
+    async def usage(self, nodes: Handles) -> dict[str, ProcessUsage]:
         usages: dict[str, ProcessUsage] = {}
         by_host: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)
         for node, handle in nodes.items():
             by_host[handle.host][node] = handle
 
-        async def read(host: str, own: Mapping[str, NodeHandle]) -> None:
+        async def read(host: str, own: Handles) -> None:
             with contextlib.suppress(DriverError):
                 usage = await self._agents.call(host, RunsPrograms.usage, own)
                 usages.update(usage)

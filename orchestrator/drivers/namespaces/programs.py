@@ -92,7 +92,12 @@ class HoldersDriver(NodesHere, NamespacesDriver):
     def _cores(self, node: NodePlan) -> float | None:
         return node.hardware.quota
 
-    async def _order(self, op: str, node: str, **fields: Any) -> dict[str, Any]:
+    async def _order(
+        self,
+        op: str,
+        node: str,
+        **fields: Any,
+    ) -> dict[str, Any]:
         assert self._server is not None
         return await self._server.request(op, node=node, **fields)
 

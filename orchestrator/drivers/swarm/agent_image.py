@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
-from orchestrator.drivers.docker.node_image import ARCHITECTURES, labels_of
+from orchestrator.drivers.docker.node_image import ARCHITECTURES, Attributes, labels_of
 from orchestrator.drivers.hosts.agents.channel import PROTOCOL
 from orchestrator.errors import HostError
 
@@ -21,7 +19,7 @@ def image_name() -> str:
     return os.environ.get("EDGEBED_AGENT_IMAGE") or "edgebed-agent"
 
 
-def problem(name: str, image: Mapping[str, Any] | None, machine: str) -> HostError | None:
+def problem(name: str, image: Attributes | None, machine: str) -> HostError | None:
     """Why agents cannot be made from this image on this host, with the remedy; None if they can. ``image`` has its
     attributes. ``machine`` is the kernel's name for the machine of the Engine's host."""
     if image is None:

@@ -42,6 +42,9 @@ FAILED = ("failed", "rejected", "shutdown")
 ENDED = ("complete", *FAILED)  # the states of a task that is not started again
 
 
+Task = Mapping[str, Any]  # the API's answer about a task (`docker service ps`)
+
+
 @dataclass(frozen=True)
 class SwarmHost:
     """A host of the swarm. Its ``name`` is its host name.
@@ -150,7 +153,10 @@ class Cluster:
         wanted = members if hosts is None else _only(members, hosts)
         excluded = [member for member in members if member not in wanted]
         labels = _labels(run, directory) | dict(further or {})
-        bound = [Mount(str(inside), str(outside), type="bind") for outside, inside in mounts.items()]
+        bound = []
+        for outside, inside in mounts.items():
+            mount = Mount(str(inside), str(outside), type="bind")
+            bound.append(mount)
         with plain_words(f"starting the agents of {run}"):
             references = []
             for number, (name, content) in enumerate(secrets.items()):
@@ -342,7 +348,7 @@ def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
     )
 
 
-def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Agent]:
+def latest(tasks: Iterable[Task], names: Mapping[str, str]) -> dict[str, Agent]:
     """The agents by host, from the API's answers about tasks (`docker service ps`); ``names`` are the hosts' by id."""
     agents: dict[str, Agent] = {}
     in_order = sorted(tasks, key=lambda task: str(task["CreatedAt"]))

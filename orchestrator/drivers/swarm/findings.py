@@ -23,6 +23,7 @@ from orchestrator.scenario.sections.hosts import ACCELERATOR_LABEL, HARDWARE_LAB
 
 LOOK: Final = "look"
 Severity = Literal["unusable", "look"]
+Remedy = tuple[str, tuple[str, ...]]  # with its command lines
 
 LEAST_ENGINE = (20, 10)
 WITH_RAW_TABLE = (28, 0)  # the first Engine that needs the kernel's table "raw" for its own networks
@@ -314,7 +315,7 @@ def _version(facts: HostState, wanted: Wanted) -> Iterator[HostFinding]:
         yield HostFinding(LOOK, what, f"copy the image '{wanted.agent_image}' of this version")
 
 
-def _copy(host: SwarmHost, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+def _copy(host: SwarmHost, image: str, wanted: Wanted) -> Remedy:
     """The remedy for a lacking image of agents. For another architecture, images/build.sh tags it with that."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()

@@ -19,7 +19,8 @@ from orchestrator.errors import HostError
 
 LOADING = 2  # an Engine that loads an image has its archive and its layers on its disk at the same time
 
-Attributes = Mapping[str, Mapping[str, Any] | None]  # of images by name; None if the Engine has no such image
+Images = dict[str, Mapping[str, Any]]  # attributes by name
+Attributes = Mapping[str, Mapping[str, Any] | None]  # the same; None if the Engine has no such image
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,9 @@ def archive_of_program(name: str, architecture: str, found: Attributes) -> Sourc
     )
 
 
-def _present(name: str, architecture: str, found: Attributes) -> dict[str, Mapping[str, Any]]:
+def _present(name: str, architecture: str, found: Attributes) -> Images:
     """Those of the images of `names_of` that the Engine has."""
-    images = {}
+    images: Images = {}
     for candidate in names_of(name, architecture):
         image = found[candidate]
         if image is not None:
@@ -168,7 +169,7 @@ def _present(name: str, architecture: str, found: Attributes) -> dict[str, Mappi
     return images
 
 
-def _fitting(images: Mapping[str, Mapping[str, Any]], architecture: str) -> str | None:
+def _fitting(images: Images, architecture: str) -> str | None:
     for name, image in images.items():
         if image["Architecture"] == architecture:
             return name
@@ -225,7 +226,10 @@ def deliveries(
     problems += obstacles
     if problems:
         raise _joined(problems)
-    return [Delivery(name, source, tuple(hosts)) for (name, source), hosts in missing.items()]
+    result = []
+    for (name, source), hosts in missing.items():
+        result.append(Delivery(name, source, tuple(hosts)))
+    return result
 
 
 def obstacle(

@@ -143,8 +143,11 @@ class HostLinks(Protocol):
     async def redirect(self, remotes: Mapping[str, str]) -> None: ...
 
 
+Ready = dict[str, Any]  # what a responder prints when it is ready
+
+
 class HostProbes(Protocol):
-    async def respond(self, handle: NodeHandle, address: str) -> tuple[dict[str, Any], int]: ...
+    async def respond(self, handle: NodeHandle, address: str) -> tuple[Ready, int]: ...
     async def dismiss(self, number: int) -> None: ...
 
 
@@ -163,7 +166,8 @@ PROTOCOLS: tuple[Any, ...] = (
     SharesMedia,
     Prober,
 )
-METHODS: dict[str, Callable[..., Any]] = {}
+Method = Callable[..., Any]
+METHODS: dict[str, Method] = {}
 for _protocol in PROTOCOLS:
     for _method in vars(_protocol).values():
         if inspect.iscoroutinefunction(_method):
@@ -181,7 +185,7 @@ def plain(value: object) -> Any:
     raise TypeError(f"{kind} cannot be sent")
 
 
-def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str, Any]:
+def bound(method: Method, *arguments: Any, **named: Any) -> dict[str, Any]:
     """The arguments of a call by their names."""
     signature = _signature(method)
     call: inspect.BoundArguments = signature.bind(None, *arguments, **named)
@@ -191,13 +195,13 @@ def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str
     return by_name
 
 
-def arguments_of(method: Callable[..., Any], data: Any) -> dict[str, Any]:
+def arguments_of(method: Method, data: Any) -> dict[str, Any]:
     """The arguments of a call that was received. WireError if they do not fit."""
     arguments = from_plain(_arguments(method), data)
     return dict(vars(arguments))
 
 
-def result_of(method: Callable[..., Any], data: Any) -> Any:
+def result_of(method: Method, data: Any) -> Any:
     """The result of a call that was received. WireError if it does not fit."""
     hints = get_type_hints(method)
     return from_plain(hints["return"], data)
@@ -222,7 +226,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 @cache
-def _arguments(method: Callable[..., Any]) -> type:
+def _arguments(method: Method) -> type:
     """A dataclass of the arguments of a method. Its configuration admits `Schedule`, of which only None can travel."""
     hints = dict(get_type_hints(method))
     hints.pop("return", None)

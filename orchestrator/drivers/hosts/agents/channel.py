@@ -53,6 +53,9 @@ HANDSHAKE = 10_000  # ms
 _FLUSH = 1000  # ms to send the last messages
 
 
+Answer = Callable[[str, Message], Awaitable[Any]]  # of a call with its arguments
+
+
 class AgentChannel:
     """An agent's side. ``notice`` receives the orchestrator's notices."""
 
@@ -97,7 +100,7 @@ class AgentChannel:
     async def serve(
         self,
         hello: Message,
-        answer: Callable[[str, Message], Awaitable[Any]],
+        answer: Answer,
         lease: float,
         waits: float | None = None,
     ) -> None:
@@ -154,7 +157,7 @@ class AgentChannel:
         self._socket.close()
         await asyncio.to_thread(self._context.term)
 
-    async def _answer(self, request: Message, answer: Callable[[str, Message], Awaitable[Any]]) -> None:
+    async def _answer(self, request: Message, answer: Answer) -> None:
         call = request["call"]
         reply: Message = {"type": "reply", "id": request["id"]}
         try:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import select
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Relay:
         self._endpoint = Endpoint(f"ipc://{path}")
         self._path = self._endpoint.address.removeprefix("ipc://")
         self._send = send
-        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._writers: dict[int, StreamWriter] = {}
         self._tasks = Tasks()
 
     def take(self, connection: int, data: bytes | None) -> None:
@@ -49,7 +50,7 @@ class Relay:
         await self._tasks.cancel()
         self._endpoint.close()
 
-    async def _pump(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, connection: int, reader: StreamReader, writer: StreamWriter) -> None:
         """Carry what is read to the other end until either end is done."""
         self._writers[connection] = writer
         try:
@@ -64,7 +65,7 @@ class Relay:
             self._send(connection, None)
 
 
-def _hung_up(writer: asyncio.StreamWriter) -> bool:
+def _hung_up(writer: StreamWriter) -> bool:
     """Whether the reader has gone. A write would then fail, and drop what was sent before and is not read yet."""
     connection = writer.get_extra_info("socket")
     poll = select.poll()
@@ -89,7 +90,7 @@ class NodesEnd(Relay):
             self._server.close()
         await super().close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         number = next(self._numbers)
         self._send(number, b"")
         await self._pump(number, reader, writer)

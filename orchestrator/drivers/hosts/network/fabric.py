@@ -39,6 +39,11 @@ from orchestrator.scenario.media.section import medium_of
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
+Links = Sequence[LinkPlan]
+Changes = Sequence[LinkChange]
+Channels = Mapping[str, ChannelProfile]
+Hosts = Mapping[str, str]  # by node
+
 
 class HostsFabric(Coalescing):
     """``driver`` knows the link engine of each host, what was measured between hosts, and which hosts are lost."""
@@ -83,7 +88,7 @@ class HostsFabric(Coalescing):
     async def forget(self, handle: NodeHandle) -> None:
         await self._at(handle.host, KeepsNetworks.forget, handle)
 
-    async def shape(self, links: Sequence[LinkPlan]) -> None:
+    async def shape(self, links: Links) -> None:
         """The host of a link's target gets the link too: it admits what comes from other hosts."""
         for link in links:
             self._links[link.source, link.target] = link
@@ -93,7 +98,7 @@ class HostsFabric(Coalescing):
         hosts = set(self._hosts.values())
         await self._shape(links, hosts)
 
-    async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
+    async def share(self, channels: Channels) -> None:
         """Channels that no link crosses are made later. A host that refuses gets the former profiles again."""
         async with self._following:
             former = {}
@@ -103,9 +108,12 @@ class HostsFabric(Coalescing):
             self._channels |= channels
         by_home: defaultdict[str, dict[str, ChannelProfile]] = defaultdict(dict)
         for name, profile in channels.items():
-            by_home[self._home(name)][name] = profile
+            home = self._home(name)
+            by_home[home][name] = profile
+        calls = []
+        for home, own in by_home.items():
+            calls.append(self._at(home, SharesMedia.share, own))
         try:
-            calls = [self._at(home, SharesMedia.share, own) for home, own in by_home.items()]
             await together(calls)
         except OrchestratorError:
             self._channels |= former
@@ -141,7 +149,8 @@ class HostsFabric(Coalescing):
         changed: list[Ends] = []
         for ends in self._links:
             has_moved = not moved.isdisjoint(ends)
-            if has_moved or self._shaper(ends) != before[ends]:
+            has_other_shaper = self._shaper(ends) != before[ends]
+            if has_moved or has_other_shaper:
                 changed.append(ends)
         channels: list[str] = []  # those with another home now
         for name in self._channels:
@@ -160,10 +169,13 @@ class HostsFabric(Coalescing):
                 self._agents.lose(host, str(error))
 
         async with self._following:
-            available = [host for host in self._driver.hosts if self._driver.has(host)]
-            await asyncio.gather(*(redirect_on(host) for host in available))
+            calls = []
+            for host in self._driver.hosts:
+                if self._driver.has(host):
+                    calls.append(redirect_on(host))
+            await asyncio.gather(*calls)
 
-    async def _reshape(self, links: Sequence[LinkPlan], host: str) -> None:
+    async def _reshape(self, links: Links, host: str) -> None:
         await self._shape(links, {host})
         cuts: list[Ends] = []
         for link in links:
@@ -177,7 +189,7 @@ class HostsFabric(Coalescing):
             if error is not None:
                 raise FabricError(f"{host}: {error}")
 
-    async def _shape(self, links: Sequence[LinkPlan], hosts: Container[str]) -> None:
+    async def _shape(self, links: Links, hosts: Container[str]) -> None:
         by_host = defaultdict(list)
         for link in links:
             ends = (link.source, link.target)
@@ -197,19 +209,21 @@ class HostsFabric(Coalescing):
                     by_host[host].append(shaped)
         calls = []
         for host, own in by_host.items():
-            calls.append(self._agents.call(host, HostLinks.shape, own))
+            call = self._agents.call(host, HostLinks.shape, own)
+            calls.append(call)
         notes_of_hosts = await asyncio.gather(*calls)
         for host, notes in zip(by_host, notes_of_hosts, strict=True):
             self._notes += [f"{host}: {note}" for note in notes]
 
-    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+    async def alter(self, changes: Changes) -> list[Exception | None]:
         """A change on a lost host takes effect when it is back. A handover to a medium of another host is refused."""
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
         altered = {(change.source, change.target) for change in changes}
-        links = {ends: self._links[ends] for ends in altered}
-        cut = self._cut & altered
-        homeless = _crossed_media(changes) - self._homes.keys()
+        former_links = {ends: self._links[ends] for ends in altered}
+        former_cuts = self._cut & altered
+        crossed = _crossed_media(changes)
+        homeless = crossed - self._homes.keys()
         errors: list[Exception | None] = [None] * len(changes)
         by_host = defaultdict(list)
         for number, change in enumerate(changes):
@@ -230,7 +244,8 @@ class HostsFabric(Coalescing):
             except LostError:
                 return
             except OrchestratorError as error:
-                replies = [str(error)] * len(numbers)
+                reason = str(error)
+                replies = [reason] * len(numbers)
             if len(replies) != len(numbers):
                 mismatch = f"its agent gave {len(replies)} results of {len(numbers)} changes"
                 replies = [mismatch] * len(numbers)
@@ -243,8 +258,9 @@ class HostsFabric(Coalescing):
         calls = [alter_on(host, numbers) for host, numbers in by_host.items()]
         await asyncio.gather(*calls)
         if any(errors):  # as if the refused changes had not been requested
-            self._links |= links
-            self._cut = (self._cut - altered) | cut
+            self._links |= former_links
+            self._cut -= altered
+            self._cut |= former_cuts
             for change, error in zip(changes, errors, strict=True):
                 if error is None:
                     self._note(change)
@@ -323,7 +339,8 @@ class HostsFabric(Coalescing):
 
     def _home(self, channel: str) -> str:
         """The host that has a channel; empty if none has."""
-        return self._homes.get(medium_of(channel), "")
+        medium = medium_of(channel)
+        return self._homes.get(medium, "")
 
     def _shaper(self, ends: Ends) -> str:
         """The host that shapes a link; empty if its media have no home."""
@@ -376,21 +393,28 @@ class HostsFabric(Coalescing):
             return error
         return None
 
-    async def _at(self, host: str, method: Callable[..., Any], *arguments: Any) -> None:
+    async def _at(
+        self,
+        host: str,
+        method: Callable[..., Any],
+        *arguments: Any,
+    ) -> None:
         """Call an agent, unless its host is lost. Then the host gets the present state when it is available again."""
-        if self._driver.has(host):
-            with contextlib.suppress(LostError):
-                await self._agents.call(host, method, *arguments)
+        if not self._driver.has(host):
+            return
+        with contextlib.suppress(LostError):
+            await self._agents.call(host, method, *arguments)
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         """The profile without what the network between the hosts of two nodes adds."""
         source_host = self._hosts[source]
         target_host = self._hosts[target]
-        between = self._driver.between.get((source_host, target_host))
+        ends = (source_host, target_host)
+        between = self._driver.between.get(ends)
         if between is None:
             return profile
-        latency = max(0.0, profile.latency - between.delay)
-        return replace(profile, latency=latency)
+        latency = profile.latency - between.delay
+        return replace(profile, latency=max(0.0, latency))
 
     def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:
@@ -408,7 +432,7 @@ def _crossed_media(changes: Iterable[LinkChange]) -> set[str]:
     return media
 
 
-def remotes(plan: Plan, homes: Mapping[str, str], host: str) -> dict[str, str]:
+def remotes(plan: Plan, homes: Hosts, host: str) -> dict[str, str]:
     """The nodes of other hosts than this, see `orchestrator.fabric.trunk.Trunk`. ``homes``: the host of each node."""
     addresses = {planned.name: planned.address for planned in plan.hosts}
     by_mac = {}
@@ -435,15 +459,13 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
             target = str(row["target"])
             ends = (source, target)
             if ends in rows:
-                rows[ends] = plus(row, rows[ends])
-            else:
-                rows[ends] = row
+                row = plus(row, rows[ends])
+            rows[ends] = row
         for channel_row in counted.channels:
             key = (channel_row["channel"], channel_row["member"])
             if key in channels:
-                channels[key] = plus(channel_row, channels[key])
-            else:
-                channels[key] = channel_row
+                channel_row = plus(channel_row, channels[key])
+            channels[key] = channel_row
     engines = [counted for _, counted in counters]
     delays = [engine.late_max for engine in engines]
     return Counted(
@@ -461,4 +483,9 @@ def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
 def _at_rest(last: Counted) -> Counted:
     """The last counters of a host that is lost."""
     channels = [row | {"queued_bytes": 0} for row in last.channels]
-    return replace(last, late=0, late_max=0.0, channels=channels)
+    return replace(
+        last,
+        late=0,
+        late_max=0.0,
+        channels=channels,
+    )

@@ -23,11 +23,13 @@ class FileWriter:
 
     def then(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the event loop when everything that was added before is written."""
-        self._thread.submit(asyncio.get_running_loop().call_soon_threadsafe, call, *arguments)
+        loop = asyncio.get_running_loop()
+        self._thread.submit(loop.call_soon_threadsafe, call, *arguments)
 
     async def flush(self) -> None:
         """Wait until everything that was added before is written."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, lambda: None)
 
 
 def _run_logged(write: Callable[..., None], *arguments: Any) -> None:

@@ -22,7 +22,8 @@ async def send_file(
     path: Path,
 ) -> None:
     """Copy a file to ``path`` in a host's directory of the run."""
-    with await asyncio.to_thread(file.open, "rb") as stream:
+    stream = await asyncio.to_thread(file.open, "rb")
+    with stream:
         async for data, first in _pieces(stream):
             await agents.call(host, HostFiles.put, path, data, first)
 
@@ -35,12 +36,15 @@ async def send_data(
 ) -> None:
     """Have a host use a prepared data set, and copy it to the host if it does not keep it. ``sha256``: that of its
     files, see `hash_of_files`. DriverError if other files than those arrive."""
-    if await agents.call(host, HostDataSets.has_data, sha256):
+    is_kept = await agents.call(host, HostDataSets.has_data, sha256)
+    if is_kept:
         return
     for file in await asyncio.to_thread(files_in, folder):
-        with await asyncio.to_thread(file.open, "rb") as stream:
+        name = file.name
+        stream = await asyncio.to_thread(file.open, "rb")
+        with stream:
             async for data, first in _pieces(stream):
-                await agents.call(host, HostDataSets.put_data, sha256, file.name, data, first)
+                await agents.call(host, HostDataSets.put_data, sha256, name, data, first)
     await agents.call(host, HostDataSets.keep_data, sha256)
 
 

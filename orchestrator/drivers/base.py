@@ -95,8 +95,8 @@ class HostChange(NamedTuple):
 
 
 class NodeMove(NamedTuple):
-    """A node whose host is lost starts on ``target`` from now on; None: on no other host. ``reason`` says why.
-    ``checkpoint``: the age in seconds of the checkpoint from which it starts; None without one."""
+    """A node of a lost host starts on ``target`` from now on; None: on no other host. ``checkpoint``: the age in
+    seconds of the checkpoint from which it starts; None without one."""
 
     node: str
     source: str
@@ -122,7 +122,7 @@ class UsesHosts(Protocol):
     here: bool
 
     async def ready(self, node: str) -> str | None:
-        """Wait until a node whose host was lost can start: there, or on another host. Returns why it cannot, None if
+        """Wait until a node of a lost host can start: on this host, or on another one. Returns why it cannot, None if
         it can."""
 
     async def forget(self, node: str) -> None:
@@ -163,7 +163,7 @@ class RunsPrograms(Protocol):
         lost."""
 
     async def usage(self, nodes: Mapping[str, NodeHandle]) -> Mapping[str, ProcessUsage]:
-        """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
+        """What the processes of each node use, by its name. Nodes of hosts that do not answer are left out."""
 
 
 @runtime_checkable
@@ -214,7 +214,7 @@ class DriverEntry(Protocol):
 
     def missing(self, plan: Plan | None = None) -> list[HostError]:
         """An error with the remedy for each thing that this host lacks for a plan, or without a plan for an algorithm;
-        empty if a run can begin. Makes nothing."""
+        empty if a run can start. Makes nothing."""
 
     async def open_environment(
         self,
@@ -231,7 +231,7 @@ class DriverEntry(Protocol):
 
 @runtime_checkable
 class KnowsHosts(Protocol):
-    """The power of a driver's module to tell on which hosts nodes can live."""
+    """The power of a driver's module to list the hosts on which nodes can run."""
 
     def inventory(self) -> Inventory:
         """The hosts that are ready. HostError with the remedy if there are none."""
@@ -239,7 +239,7 @@ class KnowsHosts(Protocol):
 
 @runtime_checkable
 class LeavesAgents(Protocol):
-    """The power of a driver's module to end the agents of a run whose orchestrator was killed."""
+    """The power of a driver's module to end the agents of a run after its orchestrator was killed."""
 
     def stop_agents(self, run: str) -> list[str]:
         """End the agents, and remove what was made for them. Returns their hosts. HostError if that fails."""

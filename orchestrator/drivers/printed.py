@@ -3,7 +3,7 @@
 Each line has one JSON object, and becomes the messages that a node of ours would send (`node.messaging.control`). They
 are checked as those are (`orchestrator.run.nodes.messages`). JSON has one kind of number: 1 and 1.0 are the same.
 
-- ``{"round": 3, "phase": "start"}``: round 3 begins. Faults of that round strike now.
+- ``{"round": 3, "phase": "start"}``: round 3 starts. Faults of that round strike now.
 - ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program never
   prints the start of a round, round 4 starts now.
 - ``{"accuracy": 0.7, "scope": "own"}``: figures without a round. The scope is ``global`` unless it is given.

@@ -43,7 +43,7 @@ class Programs:
         self._leads = {node.name for node in plan.nodes if node.leads}
         self._holds: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
         self._nodes: dict[str, NodeHandle] = {}  # those that run
-        self._started: set[str] = set()  # nodes whose programs may start
+        self._started: set[str] = set()  # nodes with programs that may start
         self._stopping: set[str] = set()
         self._messages: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._programs: dict[str, Program] = {}

@@ -135,7 +135,7 @@ def trial_options(
 
 def with_accelerators(arguments: Arguments, runtimes: Sequence[str]) -> dict[str, Any]:
     """The arguments for a container that sees the accelerators of its host, all of them: their numbers are then those
-    of the host. NVIDIA's runtime shows those of cards and of Jetsons; without it the Engine is asked for GPUs."""
+    of the host. NVIDIA's runtime shows those of cards and of Jetsons; without it, GPUs are requested of the Engine."""
     if NVIDIA in runtimes:
         visible = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
         environment = arguments["environment"] | visible

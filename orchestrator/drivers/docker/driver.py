@@ -87,14 +87,14 @@ class DockerDriver:
         self._started: Counter[str] = Counter()
         self._containers: dict[str, Container] = {}  # by node: its latest container, while that exists
         self._processes: dict[str, tuple[str, int]] = {}  # by container: its node and process
-        self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
+        self._early: dict[str, int] = {}  # exit codes of containers; their processes are not known yet
         self._out_of_memory: set[str] = set()  # nodes, since their latest start
         self._killed: set[str] = set()  # nodes that this driver has killed, since their latest start
         self._memory = MemoryWatch(self._out_of_memory_at)
         self._unexplained: dict[str, tuple[str, int]] = {}  # by container: node and exit code, for `OOM_NOTICE`
 
     async def open(self) -> None:
-        """Check the Engine and the images, and start to listen to the events of containers."""
+        """Check the Engine and the images, and start to receive the events of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
         error = unfit(facts, os.uname().release)
         if error is not None:
@@ -367,7 +367,7 @@ def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
 
 
 def is_process_of(pid: int, container: str) -> bool:
-    """Whether a process of this host belongs to a container, whose id is then in the names of the process's cgroups."""
+    """Whether a process of this host belongs to a container: the names of its cgroups then have the container's id."""
     try:
         groups = Path(f"/proc/{pid}/cgroup").read_text()
         return container in groups

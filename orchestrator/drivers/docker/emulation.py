@@ -17,7 +17,7 @@ _MACHINE = slice(18, 20)  # the place of e_machine in a program's first bytes, l
 
 
 def emulated(handlers: Path = HANDLERS) -> set[str]:
-    """The architectures whose programs this kernel can run by an emulator, also inside containers."""
+    """The architectures of programs that this kernel can run by an emulator, also inside containers."""
     if not handlers.is_dir():
         return set()
     architectures = set()

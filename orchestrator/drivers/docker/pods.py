@@ -1,4 +1,4 @@
-"""The docker driver of a run whose nodes run programs, each in a container of any image.
+"""The docker driver of a run with programs in its nodes, each in a container of any image.
 
 The containers of a node share the network namespace and the processes of a first container, its holder. The fabric
 attaches the holder to the node's links before any program starts.

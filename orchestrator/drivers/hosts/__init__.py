@@ -1,1 +1,1 @@
-"""Nodes on several hosts, where an agent of the run makes them: the part that is the same whoever starts the agents."""
+"""Nodes on several hosts, made by an agent of the run on each: the common part of all drivers that start agents."""

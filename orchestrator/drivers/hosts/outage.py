@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.drivers.hosts.agents.settings import LEASE
 
-ENDING = 5.0  # s for an agent whose lease is over to end the links and the nodes
+ENDING = 5.0  # s for an agent to end the links and the nodes after its lease
 
 
 @dataclass(frozen=True)

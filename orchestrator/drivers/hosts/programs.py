@@ -1,4 +1,4 @@
-"""The driver for several hosts of a run whose nodes run programs: each is a pod of its host's Engine."""
+"""The driver for several hosts of a run with programs in its nodes: each node is a pod of its host's Engine."""
 
 from __future__ import annotations
 

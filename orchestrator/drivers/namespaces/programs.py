@@ -1,4 +1,4 @@
-"""The namespaces driver of a run whose nodes run programs: each node is a holder, see `node.process.holder`."""
+"""The namespaces driver of a run with programs in its nodes: each node is a holder, see `node.process.holder`."""
 
 from __future__ import annotations
 

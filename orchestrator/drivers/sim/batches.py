@@ -40,13 +40,12 @@ class BatchedTraining:
 
 
 class Batch:
-    """Trainings that are one step of ``pool``. ``begins`` is called before it starts, when no training can join any
-    more."""
+    """Trainings that are one step of ``pool``. ``close`` is called before it starts: no training can join any more."""
 
-    def __init__(self, pool: Pool, begins: Callable[[], object]) -> None:
+    def __init__(self, pool: Pool, close: Callable[[], object]) -> None:
         self.members: list[BatchedTraining] = []
         self._pool = pool
-        self._begins = begins
+        self._close = close
         self._work: Work | None = None
         self._results: list[TrainResult] | None = None
 
@@ -55,11 +54,11 @@ class Batch:
         if self._work is None:
             self.members.remove(member)
             if not self.members:
-                self._begins()
+                self._close()
 
     def begin(self) -> Work:
         if self._work is None:
-            self._begins()
+            self._close()
             learners = [member.learner for member in self.members]
             trainings = [member.training for member in self.members]
             crew = Crew(learners)

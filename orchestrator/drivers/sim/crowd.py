@@ -104,7 +104,7 @@ class Crowd:
         self._changed = asyncio.Event()  # a place may be free
         self._looked: tuple[float, NDArray[np.bool_]] | None = None  # when, and the clients that were available
         self._moved: list[Traffic] = []  # of all clients so far
-        self._began: float | None = None  # when training began here, on the loop's clock
+        self._start: float | None = None  # of the training in this process, on the loop's clock
         self._passed = 0.0  # s of training before that, in a run that is continued
         self._kept = checkpoint_path(template.checkpoint_directory, template.node)
         self._restore(kept)
@@ -183,9 +183,9 @@ class Crowd:
             places = 0
             if not self.stopped:
                 places = self._population.asked - len(busy)
-            free = self._free(self._there())
-            available = int(np.count_nonzero(free))
-            count = min(places, available)
+            free = self._free(self._available())
+            candidates = int(np.count_nonzero(free))
+            count = min(places, candidates)
             if count > 0:
                 return count
             if busy:
@@ -199,16 +199,16 @@ class Crowd:
     def select(self, count: int, round: int) -> Sequence[str]:
         """See `node.messaging.selection.Selector`."""
         population = self._population
-        there = self._there()
+        available = self._available()
         draw = self._draws[round]
         self._draws[round] += 1
-        self.seen.look(there)
+        self.seen.look(available)
         chosen = select(
             population.selection,
             population.seed,
             round,
             count,
-            self._free(there),
+            self._free(available),
             population.speeds,
             self.seen,
             draw,
@@ -267,21 +267,21 @@ class Crowd:
         if part.left is None:
             part.left = self._now()
 
-    def _there(self) -> NDArray[np.bool_]:
+    def _available(self) -> NDArray[np.bool_]:
         """The clients that are available now. Read once for a vacancy and again for its selection, at one time."""
         now = self._now()
         if self._looked is not None:
-            time, there = self._looked
+            time, available = self._looked
             if time == now:
-                return there
-        there = self._population.availability.there(now)
-        self._looked = (now, there)
-        return there
+                return available
+        available = self._population.availability.there(now)
+        self._looked = (now, available)
+        return available
 
-    def _free(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _free(self, available: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those of the clients that have no part, nor an answer that may still count."""
         busy = [part.client for part in self._parts.values()]
-        free = there.copy()
+        free = available.copy()
         free[busy] = False
         return free
 
@@ -471,6 +471,6 @@ class Crowd:
     def _now(self) -> float:
         """Seconds of training."""
         now = asyncio.get_running_loop().time()
-        if self._began is None:
-            self._began = now
-        return self._passed + now - self._began
+        if self._start is None:
+            self._start = now
+        return self._passed + now - self._start

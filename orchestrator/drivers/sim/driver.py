@@ -1,4 +1,4 @@
-"""The driver whose nodes are coroutines on a virtual clock."""
+"""The driver with nodes that are coroutines on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The entry of this driver, see `orchestrator.drivers.base.DriverEntry`.
 
-The simulation needs torch, whose import takes seconds, so only `open_environment` imports it.
+The simulation needs torch. Its import takes seconds, so only `open_environment` imports it.
 """
 
 from __future__ import annotations

@@ -126,15 +126,15 @@ class ModelFabric:
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
-        there = (source, target)
-        back = (target, source)  # the way of acknowledgements
-        for ends in (there, back):
+        way = (source, target)
+        way_back = (target, source)  # of acknowledgements
+        for ends in (way, way_back):
             line = self.network.line(*ends)
             flow = self._flows[ends]
             forward, backward = self._both_ways(ends)
             if isinstance(flow, SharedFlow):
-                way = self._crossings[ends]
-                flow.change(now, forward, backward, way)
+                crossings = self._crossings[ends]
+                flow.change(now, forward, backward, crossings)
             else:
                 arrivals = flow.reshape(now, forward, backward)
                 line.reschedule(arrivals)

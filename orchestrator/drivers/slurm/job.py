@@ -32,7 +32,7 @@ HOSTS = "hosts"  # among the files of nodes in the directory of a run: the folde
 JOB = "SLURM_JOB_NODELIST"  # the variable of a job's hosts (sbatch(1))
 HOST = "SLURMD_NODENAME"  # the variable of this host
 MIB = 1 << 20
-UNKNOWN = 1  # MiB that Slurm has for a host whose memory is not configured (slurm.conf(5), RealMemory)
+UNKNOWN = 1  # MiB that Slurm has for a host without a configured memory (slurm.conf(5), RealMemory)
 ENDING = 20.0  # s for the agents to end when their input has
 
 

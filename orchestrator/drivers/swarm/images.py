@@ -125,13 +125,13 @@ def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | Non
 def archive(
     name: str,
     architecture: str,
-    found: Attributes,
+    images: Attributes,
     *,
     given: bool,
 ) -> Source:
-    """The image that the orchestrator's Engine copies to hosts of this architecture. ``found`` has the attributes of
+    """The image that the orchestrator's Engine copies to hosts of this architecture. ``images`` has the attributes of
     `names_of`. ``given``: the scenario names the image for some nodes, so that hosts may emulate its processor."""
-    present = _present(name, architecture, found)
+    present = _present(name, architecture, images)
     chosen = _fitting(present, architecture)
     if chosen is None and given:
         chosen = next(iter(present), None)
@@ -145,9 +145,9 @@ def archive(
     return _archive(image)
 
 
-def archive_of_program(name: str, architecture: str, found: Attributes) -> Source:
+def archive_of_program(name: str, architecture: str, images: Attributes) -> Source:
     """The same for an image with a program, which knows nothing of edgebed and is never emulated."""
-    present = _present(name, architecture, found)
+    present = _present(name, architecture, images)
     chosen = _fitting(present, architecture)
     if chosen is not None:
         return _archive(present[chosen])
@@ -159,14 +159,14 @@ def archive_of_program(name: str, architecture: str, found: Attributes) -> Sourc
     )
 
 
-def _present(name: str, architecture: str, found: Attributes) -> Images:
+def _present(name: str, architecture: str, images: Attributes) -> Images:
     """Those of the images of `names_of` that the Engine has."""
-    images: Images = {}
+    present: Images = {}
     for candidate in names_of(name, architecture):
-        image = found[candidate]
+        image = images[candidate]
         if image is not None:
-            images[candidate] = image
-    return images
+            present[candidate] = image
+    return present
 
 
 def _fitting(images: Images, architecture: str) -> str | None:

@@ -93,12 +93,12 @@ def standing(cluster: Cluster) -> Standing | None:
     return Standing.of(labels)
 
 
-def outdated(found: Standing, image: str) -> HostError | None:
+def outdated(left_running: Standing, image: str) -> HostError | None:
     """Why runs cannot use agents that were left running; None if they can. ``image`` identifies the present one."""
     version = own_version()
-    if found.version != version:
-        what = f"the agents that `hosts up` left running are of version {found.version}, this is {version}"
-    elif found.image != image:
+    if left_running.version != version:
+        what = f"the agents that `hosts up` left running are of version {left_running.version}, this is {version}"
+    elif left_running.image != image:
         name = agent_image.image_name()
         what = f"the agents that `hosts up` left running are made from another image than '{name}' is now"
     else:

@@ -47,8 +47,8 @@ TIMEOUTS = {
 @dataclass(frozen=True)
 class HostSetup:
     """What a host needs to open its part of a run: the ``image`` of nodes, the other ``images`` of nodes of this host,
-    the nodes that are ``accelerated``, the ``programs`` of nodes (None if they run none), the ``names`` that resolve
-    there, the ``wires``, and the ``trunk`` (None if all nodes run on this host)."""
+    the nodes that are ``accelerated``, the ``programs`` of nodes (None if they run none), the ``names`` that resolve in
+    nodes, the ``wires``, and the ``trunk`` (None if all nodes run on this host)."""
 
     image: str
     images: Sequence[str]
@@ -143,11 +143,12 @@ class HostLinks(Protocol):
     async def redirect(self, remotes: Mapping[str, str]) -> None: ...
 
 
-Ready = dict[str, Any]  # what a responder prints when it is ready
-
-
 class HostProbes(Protocol):
-    async def respond(self, handle: NodeHandle, address: str) -> tuple[Ready, int]: ...
+    async def respond(
+        self,
+        handle: NodeHandle,
+        address: str,
+    ) -> tuple[dict[str, Any], int]: ...
     async def dismiss(self, number: int) -> None: ...
 
 
@@ -227,7 +228,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 @cache
 def _arguments(method: Method) -> type:
-    """A dataclass of the arguments of a method. Its configuration admits `Schedule`, of which only None can travel."""
+    """A dataclass of the arguments of a method. Its configuration admits `Schedule`, but only None can travel."""
     hints = dict(get_type_hints(method))
     hints.pop("return", None)
     namespace = {"__pydantic_config__": _CONFIG}

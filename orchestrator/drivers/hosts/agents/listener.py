@@ -47,8 +47,9 @@ class _Agent:
 
 
 class Agents:
-    """The orchestrator's side. ``on_event`` receives an agent's events, ``on_loss`` a host whose agent restarted or was
-    silent for the lease, the reason and the silent seconds, ``on_arrival`` a host whose agent has connected."""
+    """The orchestrator's side. ``on_event`` receives an agent's events. ``on_loss`` receives a host after its agent
+    restarted or was silent for the lease, with the reason and the silent seconds. ``on_arrival`` receives a host when
+    its agent has connected."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Agents:
 
     @property
     def online(self) -> list[str]:
-        """The hosts whose agents are connected."""
+        """The hosts with connected agents."""
         return sorted(self._agents)
 
     def hello(self, host: str) -> Message:

@@ -1,4 +1,4 @@
-"""The links of a run on several hosts. See `Fabric` and `SharesMedia` for the verbs.
+"""The links of a run on several hosts. See `Fabric` and `SharesMedia` for the methods.
 
 The host of a link's source shapes it. A link that crosses shared media is shaped at their home instead, which may be
 the host of its target, see `orchestrator.planning.hosts.media_homes`.
@@ -351,7 +351,7 @@ class HostsFabric(Coalescing):
         return self._hosts[source]
 
     async def _make_channels(self, host: str, names: Iterable[str]) -> None:
-        """Make those of these channels whose home this host is, with their cross traffic."""
+        """Make those of these channels that have this host as their home, with their cross traffic."""
         channels = {}
         for name in names:
             if self._home(name) == host:

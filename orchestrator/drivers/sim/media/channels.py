@@ -141,7 +141,7 @@ class SharedMedia:
         self.arrivals = Arrivals()
         self.flows: list[Sharing] = []
         self._channels: dict[str, _Channel] = {}
-        self._changed: dict[str, None] = {}  # channels whose shares are out of date
+        self._changed: dict[str, None] = {}  # channels with shares that are out of date
 
     def share(self, channels: Profiles) -> None:
         now = self.arrivals.loop.time()

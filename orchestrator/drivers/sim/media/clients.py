@@ -1,14 +1,14 @@
-"""Clients of a population that share channels: a fluid model, whose cost does not depend on how many send.
+"""Clients of a population that share channels: a fluid model. Its cost does not depend on how many send.
 
 A client's transfer over its own link alone, with the channels for itself, takes what `netem.tcp.flow` gives. That is
 also how fast it can be: its mean rate then is the most that it takes of the channels. Transfers with the same channels,
 weight and most (in steps of `STEP`) have the same rate at all times. They are one *class*, which counts the bits that
 each of its transfers has been given. `orchestrator.drivers.sim.media.channels` gives classes their rates, as it gives
 them to single links. A change costs time in proportion to the number of classes, and each transfer a place in a heap.
-Only a change of a channel itself costs time in proportion to the clients whose links cross it.
+Only a change of a channel itself costs time in proportion to the clients with links that cross it.
 
-Not modelled: losses and round trips that the queue of a channel adds while a transfer goes on, and that a window grows
-more slowly there.
+Not modelled: losses and round trips that the queue of a channel adds during a transfer, and the slower growth of a
+window that follows from them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEP = 1.1
 
 FASTEST = 1e12  # bit/s; of a link without a rate of its own
 
-LATER = 1e9  # s; an arrival whose time is not known
+LATER = 1e9  # s; an arrival at a time that is not known yet
 
 TICK = 1e-6  # s; what is sent in less than this counts as sent: virtual times are rounded
 
@@ -61,7 +61,7 @@ class _Part:
     end: float = math.inf
 
     def start(self, own: LinkProfile, round_trip: float, behind: float) -> None:
-        """Set the phases: slow start, whose window doubles in each round trip, then the rate of its own link. With
+        """Set the phases: slow start with a window that doubles in each round trip, then the rate of its own link. With
         losses there is one, with the mean rate."""
         self.behind = behind
         if _loses(own):

@@ -40,10 +40,11 @@ class Lines:
         whole = self._whole(data)
         if words and not any(word in whole for word in words):  # most pieces of a long output
             return []
-        lines = whole.splitlines()
-        if words:
-            lines = [line for line in lines if any(word in line for word in words)]
-        return [line.decode(errors="replace") for line in lines]
+        lines = []
+        for line in whole.splitlines():
+            if not words or any(word in line for word in words):
+                lines.append(line.decode(errors="replace"))
+        return lines
 
     def pass_over(self, data: bytes) -> int:
         """Take a piece without reading its lines. Returns how many marks the lines have that it completes."""

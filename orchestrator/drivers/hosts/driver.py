@@ -34,6 +34,8 @@ News = HostChange | NodeMove | HostReadings
 Sensor = tuple[str, str, str]  # the first fields of `Reading`
 Handles = dict[str, NodeHandle]  # by node
 SetupOf = Callable[[str], HostSetup]
+OnReopen = Callable[[str], Awaitable[None]]  # with a host that was reopened
+OnMove = Callable[[Collection[str]], Awaitable[None]]  # with nodes that have another host now
 
 
 class HostsDriver:
@@ -54,13 +56,15 @@ class HostsDriver:
         self.breakdown = ""  # hosts break down, and count as lost
         self.engines: dict[str, str] = {}  # the link engine of each host
         self.tcp: dict[str, Mapping[str, str]] = {}  # the TCP settings of nodes on each host
-        self.homes = {node.name: node.host for node in plan.nodes}
+        self.homes: dict[str, str] = {}  # the present host of each node
+        for node in plan.nodes:
+            self.homes[node.name] = node.host
         self.between: Between = {}  # what was measured between the hosts
         self._plan = plan
         self._directory = directory
         self._timeouts = timeouts or OutageTimeouts()
-        self.on_reopen: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was reopened
-        self.on_move: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
+        self.on_reopen: OnReopen = _nothing
+        self.on_move: OnMove = _nothing
         self._agents: Agents
         self._data: str | None = None  # the hash of the data set's files; programs have none
         self._setup: SetupOf
@@ -73,8 +77,9 @@ class HostsDriver:
         self._sensing = False
         self._sensors: defaultdict[str, set[Sensor]] = defaultdict(set)  # those with readings, by host
         self._notes: list[str] = []
-        labels = [program.label for program in plan.programs]
-        self._logs = {*self.homes, *labels}
+        self._logs = set(self.homes)
+        for program in plan.programs:
+            self._logs.add(program.label)
         self._writer = FileWriter()
         self.flush = self._writer.flush
 
@@ -104,8 +109,9 @@ class HostsDriver:
         def send(connection: int, data: bytes | None) -> None:
             agents.tell(host, "relay", connection=connection, data=data)
 
+        run = directory.run
         self._relays[host] = OrchestratorsEnd(directory.socket, send)
-        await agents.call(host, Host.begin, directory.run)
+        await agents.call(host, Host.begin, run)
         await self._send_files(host)
 
     async def _send_files(self, host: str) -> None:
@@ -349,7 +355,8 @@ class HostsDriver:
                 readings = received["readings"]
                 sensors = [reading[:3] for reading in readings]
                 self._sensors[host].update(sensors)
-                self.news.put_nowait(HostReadings(host, readings))
+                news = HostReadings(host, readings)
+                self.news.put_nowait(news)
             case {"name": "broken", "error": str(error)}:
                 self._agents.lose(host, error)
 
@@ -360,8 +367,8 @@ class HostsDriver:
             return
         error = f"the host is lost: {reason}"
         sensors = self._sensors.pop(host, set())
-        ended = [Reading(*sensor, None, error) for sensor in sorted(sensors)]
-        readings = HostReadings(host, ended, silent)
+        last = [Reading(*sensor, None, error) for sensor in sorted(sensors)]
+        readings = HostReadings(host, last, silent)
         self.news.put_nowait(readings)
         change = HostChange(host, "lost", reason)
         self.news.put_nowait(change)
@@ -377,7 +384,8 @@ class HostsDriver:
         """An agent is connected. A host that was lost is reopened."""
         outage = self._outages.get(host)
         if outage is not None:
-            self._reopening.start(self._reopen(outage))
+            reopening = self._reopen(outage)
+            self._reopening.start(reopening)
 
     async def _reopen(self, outage: HostOutage) -> None:
         """Open a host again for its present nodes. Its agent has first removed everything from before."""
@@ -409,7 +417,11 @@ class HostsDriver:
         self._writer.then(self.exits.put_nowait, exit)  # its last output comes before
 
     def _on(self, host: str) -> list[str]:
-        return [node for node, home in self.homes.items() if home == host]
+        nodes = []
+        for node, home in self.homes.items():
+            if home == host:
+                nodes.append(node)
+        return nodes
 
 
 def _keep(
@@ -424,7 +436,9 @@ def _keep(
     _append(part, data, first=first)
     if not last:
         return
-    is_same = path.exists() and filecmp.cmp(part, path, shallow=False)
+    is_same = False
+    if path.exists():
+        is_same = filecmp.cmp(part, path, shallow=False)
     if is_same:
         part.unlink()
     else:

@@ -60,7 +60,8 @@ async def with_agents(
     driver, agents = open_agents(plan, directory, stack, server, keys.public)
     used = [host for host in plan.hosts if host.name in driver.hosts]
     # A host reaches this one by the address by which this one reaches it.
-    address, _ = way_to(used[0].address)
+    first = used[0]
+    address, _ = way_to(first.address)
     port = agents.listen(address)
     settings = Settings(
         run=directory.run,
@@ -88,7 +89,15 @@ async def with_agents(
     # Linux gives no socket such a port by chance. Runs may share a host, so each has its own.
     trunk_port = PORT + secrets.randbelow(LAST_PORT - PORT) + 1
     key = secrets.token_hex(32)
-    return await connected(driver, agents, plan, directory, stack, trunk_port, key)
+    return await connected(
+        driver,
+        agents,
+        plan,
+        directory,
+        stack,
+        trunk_port,
+        key,
+    )
 
 
 def open_agents(
@@ -105,7 +114,14 @@ def open_agents(
     else:
         driver = HostsDriver(plan, directory)
     stack.push_async_callback(driver.flush)  # the agents may log until they are closed
-    agents = Agents(server, keys, LEASE, driver.hear, driver.lose, driver.find)
+    agents = Agents(
+        server,
+        keys,
+        LEASE,
+        driver.hear,
+        driver.lose,
+        driver.find,
+    )
     stack.push_async_callback(agents.close)
     driver.use(agents)
     return driver, agents
@@ -119,7 +135,8 @@ async def wait_for(
     remedy: str,
 ) -> None:
     """Wait for the agents of these hosts. ``end``: that of the agents. HostError if one does not start."""
-    arrival = asyncio.ensure_future(agents.wait_for(hosts, patience))
+    waiting = agents.wait_for(hosts, patience)
+    arrival = asyncio.ensure_future(waiting)
     away: list[str] = []
     try:
         await asyncio.wait((arrival, end), return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +178,15 @@ async def connected(
         mtu = min(MTU, mtu)
 
     def setup(host: str) -> HostSetup:
-        return setup_of(plan, driver.homes, directory.run, host, mtu, port, key)
+        return setup_of(
+            plan,
+            driver.homes,
+            directory.run,
+            host,
+            mtu,
+            port,
+            key,
+        )
 
     await driver.open_links(setup)
     prober = HostsProber(agents, mtu)
@@ -179,7 +204,15 @@ async def connected(
     network = None
     if crossed(plan.links, driver.homes):
         network = HostsUnderlay(plan, agents, driver, fabric)
-    return await with_control(driver, fabric, prober, plan, directory, stack, network)
+    return await with_control(
+        driver,
+        fabric,
+        prober,
+        plan,
+        directory,
+        stack,
+        network,
+    )
 
 
 def setup_of(
@@ -198,7 +231,8 @@ def setup_of(
         addresses_of_hosts = {planned.name: planned.address for planned in plan.hosts}
         address = addresses_of_hosts[host]
         others = remotes(plan, homes, host)
-        trunk = Trunk(address, id_of(run), others, mtu, port, key)
+        number = id_of(run)
+        trunk = Trunk(address, number, others, mtu, port, key)
     nodes = plan.nodes_on(host)
     return HostSetup(
         image=node_image.image_name(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from node.learning.devices import Seeded
@@ -99,7 +100,8 @@ class Batches:
             return self._pool.submit(fn, *args)
         batch = self._gathering.get(key)
         if batch is None:
-            batch = Batch(self._pool, lambda: self._gathering.pop(key))
+            close = partial(self._gathering.pop, key)
+            batch = Batch(self._pool, close)
             self._gathering[key] = batch
         member = BatchedTraining(batch, fn, learner, training)
         batch.members.append(member)

@@ -73,7 +73,11 @@ class _Writer:
     def pack(self, value: Any) -> bytes:
         try:
             prepared = self._prepared(value)
-            packed: bytes = msgpack.packb(prepared, default=self._convert, strict_types=True)
+            packed: bytes = msgpack.packb(
+                prepared,
+                default=self._convert,
+                strict_types=True,
+            )
         except (TypeError, ValueError, RecursionError) as error:  # a complex number of NumPy, half of a character
             raise CannotCrossError(str(error)) from None
         return packed
@@ -101,10 +105,10 @@ class _Writer:
             return msgpack.ExtType(_ARRAY, place)
         if isinstance(value, np.generic):
             return value.item()
-        if isinstance(value, tuple) and hasattr(value, "_asdict"):
-            values = value._asdict()
-            return self._record(type(value), values)
         if isinstance(value, tuple):
+            if hasattr(value, "_asdict"):
+                values = value._asdict()
+                return self._record(type(value), values)
             items = self.pack(list(value))
             return msgpack.ExtType(_TUPLE, items)
         if is_dataclass(value) and not isinstance(value, type):
@@ -130,7 +134,8 @@ class _Writer:
     def _place_all(self, arrays: Arrays) -> bytes:
         layout = []
         for name, array in arrays.items():
-            layout.append((name, array.dtype.str, array.shape))
+            code = array.dtype.str
+            layout.append((name, code, array.shape))
         packed, places, size = _placed(tuple(layout))
         for array in arrays.values():
             if isinstance(array, np.ma.MaskedArray):
@@ -152,7 +157,11 @@ class _ArrayReader:
         self._copy = copy
 
     def unpack(self, data: bytes | memoryview) -> Any:
-        return msgpack.unpackb(data, ext_hook=self._revive, strict_map_key=False)
+        return msgpack.unpackb(
+            data,
+            ext_hook=self._revive,
+            strict_map_key=False,
+        )
 
     def _revive(self, code: int, data: bytes) -> Any:
         if code == _ARRAYS:
@@ -214,8 +223,9 @@ def _placed(layout: Layout) -> tuple[bytes, list[_Place], int]:
 @functools.lru_cache(maxsize=256)
 def _layout(packed: bytes) -> Layout:
     layout = []
-    for name, code, shape in msgpack.unpackb(packed):
-        layout.append((name, code, tuple(shape)))
+    for name, code, dimensions in msgpack.unpackb(packed):
+        shape = tuple(dimensions)
+        layout.append((name, code, shape))
     return tuple(layout)
 
 
@@ -233,8 +243,9 @@ def _constant(value: Any) -> bytes | None:
     if not kind.__module__.startswith("node."):
         return None  # a plug-in may be replaced by another one of the same name
     values = _values_of(value)
-    if not all(type(item) in _PLAIN for item in values.values()):
-        return None
+    for item in values.values():
+        if type(item) not in _PLAIN:
+            return None
     module, name = _name(kind)
     packed: bytes = msgpack.packb([module, name, values])
     if len(_constants) >= _REMEMBERED:

@@ -71,7 +71,8 @@ class Nodes:
                 model_pool = model_pool_of(assignment, self._data)
                 self._model_pools[key] = model_pool
                 inputs = inputs_of(self._data.zeros(1))
-                cost = cost_of(model_pool.sample, inputs, self._params.batch_size)
+                batch_size = self._params.batch_size
+                cost = cost_of(model_pool.sample, inputs, batch_size)
                 self._costs[key] = cost
         self.accelerators = plan.accelerators
         if self.accelerators:
@@ -164,7 +165,8 @@ class Nodes:
         node = assignment.node
         reporter = self._control.open(node)
         peers = [peer.name for peer in assignment.peers]
-        transport = self._network.transport(node, peers, timeouts=assignment.timeouts)
+        timeouts = assignment.timeouts
+        transport = self._network.transport(node, peers, timeouts=timeouts)
         role = self._role(assignment, transport, compute, reporter)
 
         def traffic() -> Rows:

@@ -152,6 +152,10 @@ class _Worker:
         return True
 
 
+def _free_slots(worker: _Worker) -> int:
+    return len(worker.free)
+
+
 class Workers:
     """``count`` worker processes. ``learner_of`` gives the learner of a node, in this process and in the workers."""
 
@@ -162,7 +166,8 @@ class Workers:
         self._broken = False  # a worker was killed: no step starts any more
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
-            self._selector.register(worker.socket, selectors.EVENT_READ, worker)
+            link = worker.socket
+            self._selector.register(link, selectors.EVENT_READ, worker)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._selector.fileno(), self.collect)
 
@@ -211,7 +216,7 @@ class Workers:
 
     def _start(self, step: WorkerStep) -> bool:
         """Start a step. False if no worker is free. True if a worker took it, or if it runs in this process later."""
-        worker: _Worker = max(self._workers, key=lambda worker: len(worker.free))
+        worker: _Worker = max(self._workers, key=_free_slots)
         if not worker.free:
             return False
         try:

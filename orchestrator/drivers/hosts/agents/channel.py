@@ -108,7 +108,8 @@ class AgentChannel:
         ``lease`` seconds, or for ``waits`` seconds before its first message (by default ``lease``)."""
         self._delivery = Delivery()
         self._hello = {"type": "hello", "protocol": PROTOCOL, **hello}
-        self._send(self._delivery.packed_once(self._hello))
+        data = self._delivery.packed_once(self._hello)
+        self._send(data)
         self._lease = lease
         self._waits = waits
         self._last_contact = _now()
@@ -120,7 +121,8 @@ class AgentChannel:
                 continue
             if self._over:
                 break
-            self._tasks.start(self._answer(request, answer))
+            answering = self._answer(request, answer)
+            self._tasks.start(answering)
 
     def tell(self, name: str, **fields: Any) -> None:
         """Send an event."""
@@ -130,7 +132,8 @@ class AgentChannel:
     def send(self, message: Message) -> None:
         """Send a message that arrives, unless the agent or its orchestrator ends before. TypeError for a message that
         cannot be sent."""
-        self._send(self._delivery.packed(message))
+        data = self._delivery.packed(message)
+        self._send(data)
 
     def _send(self, data: bytes) -> None:
         with contextlib.suppress(zmq.Again):  # the orchestrator has refused the key: the lease ends this agent

@@ -9,8 +9,19 @@ from typing import Any
 from orchestrator.host.kernel.clock import Clock
 
 ENGINE = (
-    *("ServerVersion", "OSType", "KernelVersion", "Architecture", "DockerRootDir", "CgroupVersion", "CgroupDriver"),
-    *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "SecurityOptions", "Warnings"),
+    "ServerVersion",
+    "OSType",
+    "KernelVersion",
+    "Architecture",
+    "DockerRootDir",
+    "CgroupVersion",
+    "CgroupDriver",
+    "MemoryLimit",
+    "SwapLimit",
+    "CpuCfsQuota",
+    "PidsLimit",
+    "SecurityOptions",
+    "Warnings",
 )
 """The keys of `docker info` that are reported, in addition to the names of the ``Runtimes``."""
 

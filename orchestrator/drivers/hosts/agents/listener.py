@@ -28,7 +28,13 @@ ANEW = ["python -m orchestrator hosts down", "python -m orchestrator hosts up"]
 """The commands that replace agents that were left running."""
 
 _CONNECTIONS = 16  # of each address; several hosts may share one
-_ERRORS = ("HostError", "DriverError", "FabricError", "EngineError", "ChildError")
+_ERRORS = (
+    "HostError",
+    "DriverError",
+    "FabricError",
+    "EngineError",
+    "ChildError",
+)
 """The errors that an agent may raise in the orchestrator."""
 
 P = ParamSpec("P")
@@ -214,7 +220,8 @@ class Agents:
 
     def _send(self, agent: _Agent, data: bytes) -> None:
         try:
-            self._socket.send_multipart([agent.address, data], zmq.NOBLOCK)
+            frames = [agent.address, data]
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.ZMQError as error:
             is_away = error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN)
             if not is_away:
@@ -263,7 +270,8 @@ class Agents:
         elif kind == "event":
             self._on_event(name, message)
         elif kind == "reply":
-            waiting = agent.waiting.get(message["id"])
+            number = message["id"]
+            waiting = agent.waiting.get(number)
             if waiting is not None and not waiting.done():
                 _resolve(waiting, name, message)
 
@@ -306,7 +314,8 @@ class Agents:
                 self._send(agent, beat)
             await asyncio.sleep(BEAT)
             # Time for which this process was paused must not count as silence of the agents.
-            overslept = loop.time() - slept - 2 * BEAT
+            woken = loop.time()
+            overslept = woken - slept - 2 * BEAT
             paused = max(0.0, overslept)
             slept = loop.time()
             for host, agent in list(self._agents.items()):

@@ -29,7 +29,8 @@ class Relay:
 
     def __init__(self, path: Path, send: Send) -> None:
         self._endpoint = Endpoint(f"ipc://{path}")
-        self._path = self._endpoint.address.removeprefix("ipc://")
+        address = self._endpoint.address
+        self._path = address.removeprefix("ipc://")
         self._send = send
         self._writers: dict[int, StreamWriter] = {}
         self._tasks = Tasks()
@@ -110,7 +111,8 @@ class OrchestratorsEnd(Relay):
         elif data is not None and connection > self._latest:
             self._latest = connection
             self._early[connection] = [data]
-            self._tasks.start(self._connect(connection))
+            connecting = self._connect(connection)
+            self._tasks.start(connecting)
         else:
             super().take(connection, data)
 

@@ -43,6 +43,8 @@ Links = Sequence[LinkPlan]
 Changes = Sequence[LinkChange]
 Channels = Mapping[str, ChannelProfile]
 Hosts = Mapping[str, str]  # by node
+Traffic = tuple[CrossTraffic, int, float]  # with its seed and start time
+HostCounters = tuple[str, Counted]
 
 
 class HostsFabric(Coalescing):
@@ -62,10 +64,10 @@ class HostsFabric(Coalescing):
         self._cut: set[Ends] = set()
         self._homes: dict[str, str] = {}  # by medium
         self._channels: dict[str, ChannelProfile] = {}
-        self._traffic: dict[str, tuple[CrossTraffic, int, float]] = {}  # by channel, with its seed and start time
+        self._traffic: dict[str, Traffic] = {}  # by channel
         self._following = asyncio.Lock()  # while links follow nodes that have moved
         self._counters: dict[str, Counted] = {}  # the latest of each host
-        self._former_counters: list[tuple[str, Counted]] = []  # the last of hosts that have been reopened since
+        self._former_counters: list[HostCounters] = []  # the last of hosts that have been reopened since
         self.frames = Frames(self._hosts)
 
     def notes(self) -> list[str]:
@@ -93,7 +95,7 @@ class HostsFabric(Coalescing):
         for link in links:
             self._links[link.source, link.target] = link
         self._homes = self._find_homes()
-        channel_hosts = {*self._homes.values()}
+        channel_hosts = set(self._homes.values())
         await together(self._make_channels(host, self._channels) for host in channel_hosts)
         hosts = set(self._hosts.values())
         await self._shape(links, hosts)
@@ -126,7 +128,13 @@ class HostsFabric(Coalescing):
                 start = asyncio.get_running_loop().time()
                 self._traffic[channel] = traffic, seed, start
         home = self._home(channel)
-        await self._at(home, SharesMedia.occupy, channel, traffic, seed)
+        await self._at(
+            home,
+            SharesMedia.occupy,
+            channel,
+            traffic,
+            seed,
+        )
 
     async def reshape(self, host: str) -> None:
         """Make the links of a host that was opened again; its counters start at 0. FabricError if that fails."""
@@ -142,7 +150,9 @@ class HostsFabric(Coalescing):
         """Send the present hosts of these nodes to all available hosts, and shape their links there. A host on which
         that fails counts as lost: its agent then removes what it has made."""
         self.frames.begin_anew()
-        before = {ends: self._shaper(ends) for ends in self._links}
+        before = {}
+        for ends in self._links:
+            before[ends] = self._shaper(ends)
         homes = self._homes
         self._homes = self._find_homes()
         moved = set(nodes)
@@ -180,7 +190,8 @@ class HostsFabric(Coalescing):
         cuts: list[Ends] = []
         for link in links:
             ends = (link.source, link.target)
-            if ends in self._cut and self._shaper(ends) == host:
+            shaper = self._shaper(ends)
+            if shaper == host and ends in self._cut:
                 cuts.append(ends)
         cuts.sort()
         changes = [LinkChange(*ends, cut=True) for ends in cuts]
@@ -219,8 +230,12 @@ class HostsFabric(Coalescing):
         """A change on a lost host takes effect when it is back. A handover to a medium of another host is refused."""
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
-        altered = {(change.source, change.target) for change in changes}
-        former_links = {ends: self._links[ends] for ends in altered}
+        altered: set[Ends] = set()
+        for change in changes:
+            altered.add((change.source, change.target))
+        former_links = {}
+        for ends in altered:
+            former_links[ends] = self._links[ends]
         former_cuts = self._cut & altered
         crossed = _crossed_media(changes)
         homeless = crossed - self._homes.keys()
@@ -255,7 +270,9 @@ class HostsFabric(Coalescing):
                 else:
                     errors[number] = FabricError(f"{host}: {reply}")
 
-        calls = [alter_on(host, numbers) for host, numbers in by_host.items()]
+        calls = []
+        for host, numbers in by_host.items():
+            calls.append(alter_on(host, numbers))
         await asyncio.gather(*calls)
         if any(errors):  # as if the refused changes had not been requested
             self._links |= former_links
@@ -334,7 +351,8 @@ class HostsFabric(Coalescing):
 
     def _find_homes(self) -> dict[str, str]:
         links = [*self._plan.links, *self._links.values()]
-        planned = ways(links, self._plan.faults)
+        faults = self._plan.faults
+        planned = ways(links, faults)
         return media_homes(planned, self._hosts, self._homes)
 
     def _home(self, channel: str) -> str:
@@ -363,7 +381,13 @@ class HostsFabric(Coalescing):
             traffic, seed, start = self._traffic[name]
             elapsed = loop.time() - start
             remaining = traffic.since(elapsed)
-            await self._agents.call(host, SharesMedia.occupy, name, remaining, seed)
+            await self._agents.call(
+                host,
+                SharesMedia.occupy,
+                name,
+                remaining,
+                seed,
+            )
 
     async def _admit(self, change: LinkChange, host: str) -> FabricError | None:
         """Let a link cross other channels; a medium without a home gets it here. Returns why it cannot."""
@@ -384,7 +408,10 @@ class HostsFabric(Coalescing):
         """Make the channels of a medium on a host. Returns why that failed. A lost host gets them when it is back."""
         if not self._driver.has(host):
             return None
-        names = [name for name in self._channels if medium_of(name) == medium]
+        names = []
+        for name in self._channels:
+            if medium_of(name) == medium:
+                names.append(name)
         try:
             await self._make_channels(host, names)
         except LostError:
@@ -419,7 +446,8 @@ class HostsFabric(Coalescing):
     def _deduct(self, change: LinkChange) -> LinkChange:
         if change.profile is None:
             return change
-        profile = self._less(change.source, change.target, change.profile)
+        ends = (change.source, change.target)
+        profile = self._less(*ends, change.profile)
         return replace(change, profile=profile)
 
 
@@ -434,7 +462,9 @@ def _crossed_media(changes: Iterable[LinkChange]) -> set[str]:
 
 def remotes(plan: Plan, homes: Hosts, host: str) -> dict[str, str]:
     """The nodes of other hosts than this, see `orchestrator.fabric.trunk.Trunk`. ``homes``: the host of each node."""
-    addresses = {planned.name: planned.address for planned in plan.hosts}
+    addresses = {}
+    for planned in plan.hosts:
+        addresses[planned.name] = planned.address
     by_mac = {}
     for node in plan.nodes:
         home = homes[node.name]
@@ -443,7 +473,7 @@ def remotes(plan: Plan, homes: Hosts, host: str) -> dict[str, str]:
     return by_mac
 
 
-def sum_counters(counters: Sequence[tuple[str, Counted]]) -> Counted:
+def sum_counters(counters: Sequence[HostCounters]) -> Counted:
     """The counters of all hosts as those of one fabric. ``counters``: by host, of one engine after the other. A link is
     counted by the host of its source, by several one after the other if the source has moved."""
     drops: Counter[str] = Counter()

@@ -36,7 +36,7 @@ class Frames:
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = homes
         self._balances: dict[Direction, _Balance] = {}
-        self._before: dict[Direction, tuple[int, int]] = {}  # sent and missing in balances that are closed
+        self._before: dict[Direction, Reading] = {}  # sent and missing frames of closed balances
 
     def read(self, t: float, counters: Mapping[str, Counted]) -> None:
         """Take the counters of the available hosts, at ``t`` seconds."""
@@ -48,9 +48,10 @@ class Frames:
             for target in counters:
                 if source == target:
                     continue
+                direction = (source, target)
                 now = self._between(source, target, counters)
                 if now is not None:
-                    self._add(t, (source, target), now)
+                    self._add(t, direction, now)
 
     def begin_anew(self) -> None:
         """Nodes have moved: their earlier counters are of another direction."""
@@ -102,7 +103,8 @@ class Frames:
         balance.latest = now
         first_sent, first_arrived = balance.first
         arrived = arrived_now - first_arrived
-        balance.sent.append((t, sent_now - first_sent))
+        sent_since = sent_now - first_sent
+        balance.sent.append((t, sent_since))
         settled = t - SETTLED
         while len(balance.sent) > 1:
             next_time, _ = balance.sent[1]
@@ -111,7 +113,8 @@ class Frames:
             balance.sent.popleft()
         sent_time, sent = balance.sent[0]
         if sent_time <= settled:
-            balance.missing = max(balance.missing, sent - arrived)
+            missing = sent - arrived
+            balance.missing = max(balance.missing, missing)
 
     def _close(self, directions: Iterable[Direction]) -> None:
         for direction in directions:

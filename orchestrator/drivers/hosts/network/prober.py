@@ -25,7 +25,12 @@ class HostsProber:
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
         host = handle.host
         with _host_errors():
-            ready, number = await self._agents.call(host, HostProbes.respond, handle, address)
+            ready, number = await self._agents.call(
+                host,
+                HostProbes.respond,
+                handle,
+                address,
+            )
         try:
             yield ready
         finally:
@@ -33,14 +38,16 @@ class HostsProber:
                 await self._agents.call(host, HostProbes.dismiss, number)
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
+        host = handle.host
         with _host_errors():
-            return await self._agents.call(handle.host, Prober.probe, handle, arguments)
+            return await self._agents.call(host, Prober.probe, handle, arguments)
 
     async def now(self, handle: NodeHandle) -> float:
         """The answer is assumed to be half of the round trip old."""
+        host = handle.host
         start = time.time()
         with _host_errors():
-            remote_time = await self._agents.call(handle.host, Prober.now, handle)
+            remote_time = await self._agents.call(host, Prober.now, handle)
         round_trip = time.time() - start
         return remote_time + round_trip / 2
 

@@ -27,7 +27,8 @@ from orchestrator.record.events.network import NetworkReading, Pair, PairReading
 
 HEADERS = 28  # bytes of IPv4 and UDP
 ECHO_WAIT = 0.2  # s
-FILLING, LONGEST = 0.3, 2.0  # s, the shortest and the longest stream that measures a rate
+FILLING = 0.3  # s, the shortest stream that measures a rate
+LONGEST = 2.0  # s, the longest one
 RAMP = 30  # round trips of such a stream; TCP starts slowly
 WINDOW = 4 << 20  # bytes of it in flight at most: 10 Gbit/s with a round trip of 3 ms
 ECHOES = 10  # in one reading
@@ -47,8 +48,9 @@ class HostEnd:
 async def measure_all(ends: Iterable[HostEnd], prober: HostsProber) -> Between:
     """Measure between each two hosts. HostError if a host does not answer another."""
     in_order = sorted(ends, key=lambda end: end.name)
+    pairs = combinations(in_order, 2)
     between = {}
-    for one, other in combinations(in_order, 2):
+    for one, other in pairs:
         underlay = await measure_pair(one, other, prober)
         between[one.name, other.name] = underlay
         between[other.name, one.name] = underlay
@@ -78,7 +80,8 @@ async def rates_between(
     """The rates in bit/s of Ethernet frames in both directions, by one TCP stream each; None if TCP does not pass.
     ``delay``: one way in seconds. HostError if a host cannot take part."""
     ramp = RAMP * 2 * delay
-    seconds = min(LONGEST, max(FILLING, ramp))
+    seconds = max(FILLING, ramp)
+    seconds = min(LONGEST, seconds)
     stream = Saturation(
         "tcp",
         0.0,
@@ -161,7 +164,9 @@ class HostsUnderlay:
         self._agents = agents
         self._driver = driver
         self._fabric = fabric
-        self._addresses = {host.name: host.address for host in plan.hosts}
+        self._addresses: dict[str, str] = {}
+        for host in plan.hosts:
+            self._addresses[host.name] = host.address
 
     @property
     def first(self) -> NetworkReading:
@@ -189,7 +194,9 @@ class HostsUnderlay:
         away = before | self._away(pairs)
         readings = []
         for reading in measured:
-            if reading is not None and away.isdisjoint(reading.hosts):
+            if reading is None:
+                continue
+            if away.isdisjoint(reading.hosts):
                 readings.append(reading)
         return NetworkReading(
             tuple(readings),
@@ -204,7 +211,15 @@ class HostsUnderlay:
         address = self._addresses[requested]
         try:
             port, token = await self._agents.call(requested, Host.listen, address)
-            round_trips = await self._agents.call(asking, Host.echo, address, port, token, ECHOES, SPACING)
+            round_trips = await self._agents.call(
+                asking,
+                Host.echo,
+                address,
+                port,
+                token,
+                ECHOES,
+                SPACING,
+            )
         except LostError:
             return None
         lost = ECHOES - len(round_trips)
@@ -215,7 +230,9 @@ class HostsUnderlay:
         return PairReading(pair, delay, ECHOES, lost, shortest)
 
     def _away(self, pairs: Iterable[Pair]) -> set[str]:
-        hosts = set()
+        away = set()
         for pair in pairs:
-            hosts |= {host for host in pair if not self._driver.has(host)}
-        return hosts
+            for host in pair:
+                if not self._driver.has(host):
+                    away.add(host)
+        return away

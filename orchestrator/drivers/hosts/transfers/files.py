@@ -55,17 +55,20 @@ async def fetch(
     into: Path,
 ) -> None:
     """Fetch the files below a folder of a host's directory of the run ``into`` another one."""
-    names = await agents.call(host, HostFiles.files, folder)
-    paths = [Path(os.fsdecode(name)) for name in names]
-    for path in paths:
+    paths = []
+    for name in await agents.call(host, HostFiles.files, folder):
+        path = Path(os.fsdecode(name))
         if path.is_absolute() or ".." in path.parts:
             raise DriverError(f"{host}: no file of the run: {path}")
+        paths.append(path)
     for path in paths:
-        with await asyncio.to_thread(_create, into / path) as file:
+        name = bytes(path)
+        file = await asyncio.to_thread(_create, into / path)
+        with file:
             more = True
             while more:
                 start = file.tell()
-                data = await agents.call(host, HostFiles.get, folder, bytes(path), start)
+                data = await agents.call(host, HostFiles.get, folder, name, start)
                 await asyncio.to_thread(file.write, data)
                 more = len(data) == PIECE
 

@@ -97,10 +97,12 @@ class _Channel:
         size: float,
         overflowed: int = 0,
     ) -> None:
+        bits = 8 * size
+        rate = self.profile.rate_of(member)
         count = self.counts[member]
         count.packets += packets
         count.bytes += size
-        count.seconds += 8 * size / self.profile.rate_of(member)
+        count.seconds += bits / rate
         count.overflowed += overflowed
 
     def catch_up(self, now: float) -> None:
@@ -113,9 +115,10 @@ class _Channel:
 
     def free(self) -> float:
         """The fraction of its time for which links compete; with rules other than ``fifo`` cross traffic does too."""
-        if self.traffic is None or self.profile.rule.own_queues:
+        profile = self.profile
+        if self.traffic is None or profile.rule.own_queues:
             return 1.0
-        occupied = self.traffic.rate / self.profile.rate
+        occupied = self.traffic.rate / profile.rate
         return max(LEAST, 1 - occupied)
 
     def queue(self, now: float) -> float:
@@ -150,7 +153,8 @@ class SharedMedia:
         for name, profile in channels.items():
             channel = self._channels.get(name)
             if channel is None:
-                self._channels[name] = _Channel(name, profile, self._touch)
+                channel = _Channel(name, profile, self._touch)
+                self._channels[name] = channel
             else:
                 channel.catch_up(now)
                 channel.profile = profile
@@ -182,24 +186,34 @@ class SharedMedia:
             shared = self._channels[channel].profile
             rates[channel] = shared.rate_of(member)
         slowest = min(rates, key=rates.__getitem__)
-        return self.shaped(profile, rates[slowest], slowest)
+        rate = rates[slowest]
+        return self.shaped(profile, rate, slowest)
 
     def shaped(self, profile: LinkProfile, rate: float, channel: str) -> LinkProfile:
         """The profile of a link that gets ``rate`` bit/s of a channel."""
-        if profile.rate is not None and profile.rate <= rate:
+        own_rate = profile.rate
+        if own_rate is not None and own_rate <= rate:
             return profile
         shared = self._channels[channel].profile
         rate = max(1.0, rate)
         own_part = HEADROOM * shared.buffer * rate / shared.rate
         part = min(shared.buffer, own_part)  # s at the channel's rate
         buffer = part * shared.rate / rate
-        return replace(profile, rate=rate, buffer=buffer, buffer_bytes=None)
+        return replace(
+            profile,
+            rate=rate,
+            buffer=buffer,
+            buffer_bytes=None,
+        )
 
     def wait(self, crossings: Sequence[Crossing]) -> float:
         """The seconds that the first packet of a link waits behind those of others."""
         now = self.arrivals.loop.time()
-        channels = [self._channels[crossing.channel] for crossing in crossings]
-        return sum(channel.queue(now) for channel in channels)
+        waits = []
+        for crossing in crossings:
+            channel = self._channels[crossing.channel]
+            waits.append(channel.queue(now))
+        return sum(waits)
 
     def note(self, flow: Sharing) -> None:
         """Note that a link starts or stops sending."""
@@ -224,7 +238,8 @@ class SharedMedia:
         overflowed: int = 0,
     ) -> None:
         """Count packets that have left a channel, and the bytes of them."""
-        self._channels[channel].count(member, packets, size, overflowed)
+        state = self._channels[channel]
+        state.count(member, packets, size, overflowed)
 
     def rows(self, now: float) -> list[ChannelRow]:
         """The counters of all channels."""
@@ -284,7 +299,8 @@ class SharedMedia:
         for flow in sending:
             demand, until = flow.demand(now)
             if demand < shares[flow]:
-                limited[flow] = replace(transfers[flow], most=demand)
+                transfer = transfers[flow]
+                limited[flow] = replace(transfer, most=demand)
                 first = flow.crossings[0].channel
                 wakes[first] = min(wakes[first], until)
         if limited == transfers:

@@ -28,7 +28,7 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.tcp.flow import Flow
 from netem.tcp.path import SEGMENT
 from orchestrator.drivers.sim.media.channels import STANDING, Profiles, Senders, SharedMedia
-from orchestrator.drivers.sim.media.links import FIFO_SPREAD, fifo_weight
+from orchestrator.drivers.sim.media.links import FIFO_SPREAD, BothProfiles, fifo_weight
 from orchestrator.scenario.sections.topology import POPULATION
 
 STEP = 1.1
@@ -39,6 +39,9 @@ FASTEST = 1e12  # bit/s; of a link without a rate of its own
 LATER = 1e9  # s; an arrival at a time that is not known yet
 
 TICK = 1e-6  # s; what is sent in less than this counts as sent: virtual times are rounded
+
+
+Phase = tuple[float, float]  # bits, and the most bit/s
 
 
 @dataclass(eq=False)
@@ -57,7 +60,7 @@ class _Part:
     mean: float
     window: float
     behind: float = 0.0
-    phases: deque[tuple[float, float]] = field(default_factory=deque)
+    phases: deque[Phase] = field(default_factory=deque)
     end: float = math.inf
 
     def start(self, own: LinkProfile, round_trip: float, behind: float) -> None:
@@ -65,7 +68,8 @@ class _Part:
         losses there is one, with the mean rate."""
         self.behind = behind
         if _loses(own):
-            self.phases.append((self.bits, self.mean))
+            whole = (self.bits, self.mean)
+            self.phases.append(whole)
             return
         round_trip += behind
         left = self.bits
@@ -114,7 +118,8 @@ class FlowClass:
         bits, _ = part.phases[0]
         part.end = self._given + bits
         number = next(self._numbers)
-        heappush(self._waiting, (part.end, number, part, flow))
+        transfer = (part.end, number, part, flow)
+        heappush(self._waiting, transfer)
         self._resize(1)
 
     def remove(self, part: _Part) -> None:
@@ -170,7 +175,8 @@ class FlowClass:
         if self._waiting and rate > 0:
             end = self._waiting[0][0]
             left = max(0.0, end - self._given)
-            self._media.arrivals.add(now + left / rate, self)
+            sent = now + left / rate
+            self._media.arrivals.add(sent, self)
 
     def count(self, now: float) -> None:
         self._advance()
@@ -222,7 +228,7 @@ class ClientFlow:
         self,
         media: SharedMedia,
         classes: dict[tuple[object, ...], FlowClass],
-        link: tuple[LinkProfile, LinkProfile],
+        link: BothProfiles,
         ways: tuple[Sequence[Crossing], Sequence[Crossing]],
         flow: Flow,
         seed: int,
@@ -234,12 +240,18 @@ class ClientFlow:
         self._moved = moved
         self._link, self._link_back = link
         self._way, self._way_back = ways
-        self._crossings = tuple(crossing._replace(member=POPULATION) for crossing in self._way)
-        self._limited: tuple[LinkProfile, LinkProfile] | None = None  # by the channels, once these have changed
+        crossings = []
+        has_fifo = False
+        for crossing in self._way:
+            crossings.append(crossing._replace(member=POPULATION))
+            channel = media.profile(crossing.channel)
+            if not channel.rule.own_queues:
+                has_fifo = True
+        self._crossings = tuple(crossings)
+        self._limited: BothProfiles | None = None  # by the channels, once these have changed
         self._round_trip = self._link.latency + self._link_back.latency
         self._weight = 1.0
-        channels = [media.profile(crossing.channel) for crossing in self._way]
-        if not all(channel.rule.own_queues for channel in channels):
+        if has_fifo:
             draws = Random(f"{seed} luck")
             luck = round(draws.gauss())  # in steps, so that there are few classes
             factor = math.exp(FIFO_SPREAD * luck)
@@ -265,8 +277,8 @@ class ClientFlow:
         segments = -(-size // SEGMENT) or 1  # rounded up
         headers = segments * (FULL_FRAME - SEGMENT)
         bits = 8 * (size + headers)
-        seconds = max(alone - before - self._link.latency, 1e-6)
-        mean = bits / seconds
+        seconds = alone - before - self._link.latency
+        mean = bits / max(seconds, 1e-6)
         window = math.inf
         if self._round_trip:
             rate, _ = self._flow.demand(now)
@@ -280,8 +292,10 @@ class ClientFlow:
 
     def _crosses(self, channels: Container[str]) -> bool:
         """Whether the link crosses one of these channels, in either direction."""
-        crossings = (*self._way, *self._way_back)
-        return any(crossing.channel in channels for crossing in crossings)
+        for crossing in (*self._way, *self._way_back):
+            if crossing.channel in channels:
+                return True
+        return False
 
     def change(self, now: float, channels: Container[str]) -> None:
         """Take the new profiles of these channels. Their rate limits when messages can arrive, and with losses also the
@@ -317,7 +331,8 @@ class ClientFlow:
         if self._class is not None:
             part = self._parts[0]
             left = self._class.left(part)
-            part.phases = deque([(left, part.mean)])
+            rest = (left, part.mean)
+            part.phases = deque([rest])
             self._class.remove(part)
             self._start()
 
@@ -342,7 +357,8 @@ class ClientFlow:
                 before = self._arrivals[place - 1]
             arrival = now + part.behind + self._link.latency
             self._arrivals[place] = max(arrival, part.alone, before)
-            self._moved(list(self._arrivals))
+            arrivals = list(self._arrivals)
+            self._moved(arrivals)
         if self._parts:
             self._start()
 
@@ -356,7 +372,8 @@ class ClientFlow:
             left = self._class.left(first)
             left += sum(bits for bits, _ in later_phases)
             left += sum(part.bits for part in others)
-        size = min(int(left / 8), counted.delivered_bytes)
+        unsent = int(left / 8)
+        size = min(unsent, counted.delivered_bytes)
         packets = min(size // FULL_FRAME, counted.delivered)
         counted.offered -= packets
         counted.delivered -= packets
@@ -384,7 +401,8 @@ class ClientFlow:
         is_slow = len(part.phases) > 1
         if is_slow and final.rate and final.rate < rate:
             bits = sum(bits for bits, _ in part.phases)
-            part.phases = deque([(bits, final_rate)])
+            whole = (bits, final_rate)
+            part.phases = deque([whole])
             rate = final_rate
         self._class = self._class_of(rate)
         self._class.add(part, self)
@@ -406,5 +424,6 @@ class ClientFlow:
         return flow_class
 
     def _forget(self, now: float) -> None:
-        while self._arrivals and self._arrivals[0] <= now:
-            self._arrivals.popleft()
+        arrivals = self._arrivals
+        while arrivals and arrivals[0] <= now:
+            arrivals.popleft()

@@ -31,8 +31,11 @@ SHORTEST = 0.001  # s; a shorter round trip has the weight of this one
 
 def fifo_weight(forward: LinkProfile, backward: LinkProfile) -> float:
     """The weight of a link in a channel with the rule ``fifo``."""
-    round_trip = max(forward.latency + backward.latency, SHORTEST)
-    return math.pow(round_trip, -FIFO_EXPONENT)
+    round_trip = forward.latency + backward.latency
+    return math.pow(max(round_trip, SHORTEST), -FIFO_EXPONENT)
+
+
+BothProfiles = tuple[LinkProfile, LinkProfile]  # of a link in one direction, and in the other
 
 
 class SharedFlow:
@@ -66,7 +69,7 @@ class SharedFlow:
         draws = Random(f"{seed} luck")
         self._draw = draws.lognormvariate
         alone = media.alone(forward, crossings)
-        self._shaped: tuple[LinkProfile, LinkProfile] | None = (alone, backward)  # of the flow, without silence
+        self._shaped: BothProfiles | None = (alone, backward)  # of the flow, without silence
         self._given = forward
         self._silent_until = -math.inf
         self.flow = flow
@@ -176,7 +179,8 @@ class SharedFlow:
             if profile.rule.own_queues:
                 weight = 1 / links[crossing]
             else:
-                weight = self.luck * fifo_weight(self.forward, self.backward)
+                own_weight = fifo_weight(self.forward, self.backward)
+                weight = self.luck * own_weight
             uses[crossing.channel] = use_of(profile, crossing.member, weight)
         most = self.forward.rate or math.inf
         return Transfer(uses, most)
@@ -197,7 +201,13 @@ class SharedFlow:
         self._before = counted
         for channel, member in self.crossings:
             dropped = overflowed if channel == self.waits_in else 0
-            self._media.count(channel, member, packets, size, dropped)
+            self._media.count(
+                channel,
+                member,
+                packets,
+                size,
+                dropped,
+            )
 
     def queued(self, now: float) -> int:
         """The bytes that wait in ``waits_in``."""

@@ -186,7 +186,7 @@ class Control(Protocol):
     """The orchestrator's side of the control plane."""
 
     def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield each message with the name of its sender, for ever."""
+        """Yield each message with the name of its sender, forever."""
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         """Send a message to a node. A node that does not run misses it."""

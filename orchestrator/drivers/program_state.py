@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.drivers.printed import Lines
 from orchestrator.planning.programs import ProgramPlan
 
-PIECE = 1 << 16  # bytes of a log that are read at once
+PIECE = 1 << 16  # bytes of one read of a log
 
 
 class Phase(Enum):

@@ -31,38 +31,50 @@ from orchestrator.together import Tasks
 LOOK_EVERY = 0.1  # s
 
 
+Message = dict[str, Any]
+Sent = tuple[str, Message]  # with the name of its node
+Hold = tuple[str, NodeHandle | None]
+Ending = tuple[str, str | None]
+
+
 class Programs:
     """See `Control`, and the module's docstring. ``over``: why the run is over, and the error or None."""
 
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[tuple[str, str | None]] = loop.create_future()
+        self.over: asyncio.Future[Ending] = loop.create_future()
         self._driver = driver
         faults_by_round = any(fault.round is not None for fault in plan.faults)
         self._by_rounds = plan.stop.rounds is not None or faults_by_round
-        self._leads = {node.name for node in plan.nodes if node.leads}
-        self._holds: asyncio.Queue[tuple[str, NodeHandle | None]] = asyncio.Queue()
+        self._leads: set[str] = set()
+        self._printed: dict[str, Printed] = {}
+        self._allowances: dict[str, Allowance] = {}
+        for node in plan.nodes:
+            if node.leads:
+                self._leads.add(node.name)
+            self._printed[node.name] = Printed(plan.stop.rounds)
+            self._allowances[node.name] = Allowance(loop.time)
+        self._holds: asyncio.Queue[Hold] = asyncio.Queue()
         self._nodes: dict[str, NodeHandle] = {}  # those that run
         self._started: set[str] = set()  # nodes with programs that may start
         self._stopping: set[str] = set()
-        self._messages: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._messages: asyncio.Queue[Sent] = asyncio.Queue()
         self._programs: dict[str, Program] = {}
         for program in plan.programs:
             log = directory.logs / f"{program.label}.log"
             self._programs[program.label] = Program(program, log)
-        self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
-        self._allowances = {node.name: Allowance(loop.time) for node in plan.nodes}
         self._beat = plan.timeouts.beat
         self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
-        for work in (self._follow_nodes(), self._follow_programs(), self._report_usage()):
-            self._tasks.start(work)
+        self._tasks.start(self._follow_nodes())
+        self._tasks.start(self._follow_programs())
+        self._tasks.start(self._report_usage())
 
     def hold(self, node: str, handle: NodeHandle | None) -> None:
         """Note that a node was started; None: it has ended."""
         self._holds.put_nowait((node, handle))
 
-    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def messages(self) -> AsyncIterator[Sent]:
         while True:
             yield await self._messages.get()
             self._messages.task_done()
@@ -85,7 +97,8 @@ class Programs:
         await self._release_if_idle(node)
         handle = self._nodes.get(node)
         if handle is not None:
-            self._tasks.start(self._kill_late(node, handle))
+            killing = self._kill_late(node, handle)
+            self._tasks.start(killing)
 
     async def _terminate(self, program: Program) -> None:
         await self._driver.signal(program.plan, signal.SIGTERM)
@@ -184,19 +197,26 @@ class Programs:
         program.said_ready = False
 
     def _of(self, node: str) -> list[Program]:
-        return [program for program in self._programs.values() if program.plan.node == node]
+        programs = []
+        for program in self._programs.values():
+            if program.plan.node == node:
+                programs.append(program)
+        return programs
 
     async def _release_if_idle(self, node: str) -> None:
-        if any(program.phase in RUNS for program in self._of(node)):
+        programs = self._of(node)
+        if any(program.phase in RUNS for program in programs):
             return
-        self._tell(node, {"type": "done", "reason": "stopped"})
+        done = {"type": "done", "reason": "stopped"}
+        self._tell(node, done)
         with contextlib.suppress(OrchestratorError):
             await self._driver.release(node)
 
     async def _kill_late(self, node: str, handle: NodeHandle) -> None:
         """Kill the programs of a node that still run when the grace of each is over."""
         running = [program for program in self._of(node) if program.phase in RUNS]
-        grace = max((program.plan.stop_grace for program in running), default=0.0)
+        graces = [program.plan.stop_grace for program in running]
+        grace = max(graces, default=0.0)
         await asyncio.sleep(grace)
         await asyncio.sleep(LOOK_EVERY)  # ends that have arrived while the orchestrator was busy are handled first
         late = [program for program in running if not program.gone]
@@ -204,7 +224,8 @@ class Programs:
             return
         for program in late:
             await self._read_last(program, cut=True)
-        killed = KilledAtEnd(programs=[program.plan.label for program in late], grace=grace)
+        labels = [program.plan.label for program in late]
+        killed = KilledAtEnd(programs=labels, grace=grace)
         self._tell(node, killed.to_message())
         with contextlib.suppress(OrchestratorError):
             await self._driver.release(node)
@@ -215,16 +236,21 @@ class Programs:
         for program in self._programs.values():
             if self._can_start(program):
                 program.phase = Phase.RUNNING
-                program.life = self._tasks.start(self._live(program))
+                life = self._live(program)
+                program.life = self._tasks.start(life)
 
     def _can_start(self, program: Program) -> bool:
         plan = program.plan
         if program.phase is not Phase.WAITING:
             return False
-        if plan.node not in self._started or plan.node in self._stopping:
+        if plan.node not in self._started:
             return False
-        awaited_programs = [self._programs[label] for label in plan.after]
-        return all(self._is_ready(other) for other in awaited_programs)
+        if plan.node in self._stopping:
+            return False
+        for label in plan.after:
+            if not self._is_ready(self._programs[label]):
+                return False
+        return True
 
     @staticmethod
     def _is_ready(program: Program) -> bool:
@@ -292,7 +318,8 @@ class Programs:
         error = f"{shown(program)}: {why}"
         if plan.label != plan.node:
             error += f" (its log is `{plan.label}`)"
-        self._tell(plan.node, {"type": "failed", "error": error, "lasting": True})
+        failure = {"type": "failed", "error": error, "lasting": True}
+        self._tell(plan.node, failure)
 
     # Output
 
@@ -329,7 +356,8 @@ class Programs:
 
     def _report_dropped(self, node: str, lines: int) -> None:
         if lines:
-            self._tell(node, LinesDropped(lines).to_message())
+            dropped = LinesDropped(lines)
+            self._tell(node, dropped.to_message())
 
     async def _read_last(self, program: Program, *, cut: bool) -> None:
         """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
@@ -337,7 +365,8 @@ class Programs:
             return
         node = program.plan.node
         await self._read(program)
-        self._take(program, program.lines.end(), cut=cut)
+        rest = program.lines.end()
+        self._take(program, rest, cut=cut)
         dropped = self._allowances[node].due(last=True)
         self._report_dropped(node, dropped)
 
@@ -402,8 +431,11 @@ class Programs:
         if plan.ends_the_run:
             self._finish("failed", error)
             return
-        self._tell(node, {"type": "failed", "error": error, "lasting": False})
-        code = end.code if end.code > 0 else SIGNALLED - end.code
+        failure = {"type": "failed", "error": error, "lasting": False}
+        self._tell(node, failure)
+        code = end.code
+        if code < 0:  # a signal
+            code = SIGNALLED - code
         with contextlib.suppress(OrchestratorError):
             await self._driver.release(node, code)
 
@@ -434,5 +466,5 @@ class Programs:
         if not self.over.done():
             self.over.set_result((reason, error))
 
-    def _tell(self, node: str, message: dict[str, Any]) -> None:
+    def _tell(self, node: str, message: Message) -> None:
         self._messages.put_nowait((node, message))

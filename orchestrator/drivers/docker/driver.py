@@ -96,7 +96,8 @@ class DockerDriver:
     async def open(self) -> None:
         """Check the Engine and the images, and start to receive the events of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
-        error = unfit(facts, os.uname().release)
+        release = os.uname().release
+        error = unfit(facts, release)
         if error is not None:
             raise error
         self._limits = Limits.of(facts)
@@ -105,7 +106,8 @@ class DockerDriver:
         await self._admit_images(facts["Architecture"])
         for accelerated in self._accelerated:
             await asyncio.to_thread(self._try_accelerator, accelerated)
-        self._events = await asyncio.to_thread(self._engine.events, self._directory.run, EVENTS)
+        run = self._directory.run
+        self._events = await asyncio.to_thread(self._engine.events, run, EVENTS)
         loop = asyncio.get_running_loop()
         self._spawn(self._listen, self._events, loop)
 
@@ -177,7 +179,9 @@ class DockerDriver:
             if error is not None:
                 raise error
             assert image is not None
-            uid, gid = node_image.user_of(image, os.geteuid(), os.getegid())
+            own_uid = os.geteuid()
+            own_gid = os.getegid()
+            uid, gid = node_image.user_of(image, own_uid, own_gid)
             self._users[name] = User(uid, gid)
             for note in (
                 node_image.version_note(name, image, version),
@@ -193,9 +197,15 @@ class DockerDriver:
         image = requested.image or self.image
         devices = {requested.device: requested.nodes}
         user = self._users[image]
-        options_of_trial = trial_options(self._directory.run, self._directory.path, user, self._runtimes)
+        arguments = trial_options(
+            self._directory.run,
+            self._directory.path,
+            user,
+            self._runtimes,
+        )
+        command = ["--try", requested.device]
         try:
-            output, errors = self._engine.tried(image, ["--try", requested.device], options_of_trial)
+            output, errors = self._engine.tried(image, command, arguments)
         except DriverError as error:
             raise HostError(
                 f"{some(requested.nodes)} cannot train on {requested.device}: {error}",
@@ -245,7 +255,14 @@ class DockerDriver:
         image = node.image or self.image
         user = self._users[image]
         group = self._users[self.image].gid
-        mounts = lay_out(self._directory, node.name, assignment, self._data, user, group)
+        mounts = lay_out(
+            self._directory,
+            node.name,
+            assignment,
+            self._data,
+            user,
+            group,
+        )
         arguments = options(
             node,
             self._directory.run,
@@ -306,7 +323,8 @@ class DockerDriver:
         explained = node in self._out_of_memory or node in self._killed
         if code == KILLED and not explained:
             self._unexplained[container] = (node, code)
-            asyncio.get_running_loop().call_later(OOM_NOTICE, self._explained, container)
+            loop = asyncio.get_running_loop()
+            loop.call_later(OOM_NOTICE, self._explained, container)
         else:
             self._ended(container, code)
 
@@ -327,7 +345,8 @@ class DockerDriver:
             self._early[container] = code
             return
         node, pid = self._processes.pop(container)
-        if str(self._containers[node].id) == container:
+        latest = str(self._containers[node].id)
+        if latest == container:
             del self._containers[node]
         handle = NodeHandle(pid)
         out_of_memory = code != 0 and node in self._out_of_memory

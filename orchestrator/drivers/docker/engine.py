@@ -98,8 +98,10 @@ class Engine:
             with plain_words(f"starting {container.name}"):
                 container.start()
                 container.wait(timeout=TIMEOUT)
-                output = container.logs(stdout=True, stderr=False).decode(errors="replace")
-                errors = container.logs(stdout=False, stderr=True).decode(errors="replace")
+                stdout = container.logs(stdout=True, stderr=False)
+                stderr = container.logs(stdout=False, stderr=True)
+                output = stdout.decode(errors="replace")
+                errors = stderr.decode(errors="replace")
         finally:
             with contextlib.suppress(DriverError), plain_words(f"removing {container.name}"):
                 container.remove(force=True, v=True)
@@ -128,7 +130,11 @@ class Engine:
         """The containers of one run, or of all runs, in any state."""
         label = RUN if run is None else f"{RUN}={run}"
         with plain_words("looking for containers"):
-            containers = self.client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+            containers = self.client.containers.list(
+                all=True,
+                filters={"label": label},
+                ignore_removed=True,
+            )
         return [_described(container) for container in containers]
 
     def remove(self, containers: Iterable[NodeContainer]) -> list[NodeContainer]:

@@ -31,7 +31,7 @@ class MemoryWatch:
         self._watched: dict[str, _Watched] = {}  # by container
 
     def watch(self, container: str, node: str, pid: int) -> None:
-        """Read the count when the process ends. Does nothing if the process is gone, or its group is not to be seen."""
+        """Read the count when the process ends. Does nothing if the process is gone, or its group is not visible."""
         group = memory_group(pid, container)
         if group is None:
             return

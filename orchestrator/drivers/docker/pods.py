@@ -117,7 +117,8 @@ class PodsDriver(NodesHere, DockerDriver):
         held = self._find(node)
         self._killed.add(node)
         for running in self._of(node):
-            del self._running[str(running.container.id)]
+            container = str(running.container.id)
+            del self._running[container]
         await asyncio.to_thread(self._signal, held, "SIGKILL")
 
     async def pause(self, node: str) -> None:
@@ -141,7 +142,11 @@ class PodsDriver(NodesHere, DockerDriver):
             await asyncio.to_thread(remove_rights, folder)
 
     def _of(self, node: str) -> list[_Running]:
-        return [running for running in self._running.values() if running.program.node == node]
+        programs = []
+        for running in self._running.values():
+            if running.program.node == node:
+                programs.append(running)
+        return programs
 
     async def _admit_images(self, machine: str) -> None:
         """Check that the Engine has the programs' images, for this host's processor. HostError with the remedy."""
@@ -183,7 +188,8 @@ class PodsDriver(NodesHere, DockerDriver):
     def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
         directory = self._directory
         hardware = self._hardware[program.node]
-        limits = self._limits.of_hardware(replace(hardware, cores=hardware.quota))
+        as_quota = replace(hardware, cores=hardware.quota)
+        limits = self._limits.of_hardware(as_quota)
         self._runs[program.label] += 1
         number = self._runs[program.label]
         name = f"{directory.run}-{program.label}-{number}-program"
@@ -207,8 +213,10 @@ class PodsDriver(NodesHere, DockerDriver):
             "working_dir": SCENARIO,
             **limits,
         }
+        image = str(program.image)
+        command = list(placed.command)
         try:
-            container = self._engine.create(str(program.image), list(placed.command), options)
+            container = self._engine.create(image, command, options)
             with plain_words(f"starting {program.label}"):
                 output = self._engine.output(container)
                 copier = self._spawn(copy_output, output, log)
@@ -231,7 +239,8 @@ class PodsDriver(NodesHere, DockerDriver):
         return Path(HOLDER), self._directory.nodes / "holder"
 
     def _common(self, node: str, name: str) -> dict[str, Any]:
-        of_run = {RUN: self._directory.run, NODE: node, DIRECTORY: str(self._directory.path)}
+        directory = self._directory
+        of_run = {RUN: directory.run, NODE: node, DIRECTORY: str(directory.path)}
         return {
             "name": name,
             "labels": of_run,

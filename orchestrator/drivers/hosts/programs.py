@@ -24,6 +24,7 @@ from orchestrator.planning.programs import ProgramPlan
 from orchestrator.record.directory import RunDirectory
 
 Handles = Mapping[str, NodeHandle]  # by node
+HandlesOfHost = dict[str, NodeHandle]
 
 
 class HostsProgramsDriver(HostsDriver):
@@ -66,7 +67,7 @@ class HostsProgramsDriver(HostsDriver):
 
     async def usage(self, nodes: Handles) -> dict[str, ProcessUsage]:
         usages: dict[str, ProcessUsage] = {}
-        by_host: defaultdict[str, dict[str, NodeHandle]] = defaultdict(dict)
+        by_host: defaultdict[str, HandlesOfHost] = defaultdict(dict)
         for node, handle in nodes.items():
             by_host[handle.host][node] = handle
 
@@ -83,7 +84,9 @@ class HostsProgramsDriver(HostsDriver):
         match event:
             case {"name": "program", "label": str(label), "code": int(code)}:
                 program = self._programs.get(label)
-                if program is None or self.homes[program.node] != host:
+                if program is None:
+                    return
+                if self.homes[program.node] != host:
                     return
                 out_of_memory = event.get("out_of_memory") is True
                 end = ProgramEnd(program, code, out_of_memory)

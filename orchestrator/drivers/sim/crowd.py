@@ -386,7 +386,7 @@ class Crowd:
         await self._end(over)
 
     async def _end_round(self) -> None:
-        """End the parts that are over, record them, and note what the cloud has seen of the clients in this round."""
+        """End the parts that are over, record them, and note what the cloud has observed of clients in this round."""
         await self._end_those_over()
         ended = [part for part in self._parts.values() if part.ended]
         self._record(ended)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from node.runtime.compute import Mode
 
-INTERRUPTED_STEP = 0.5  # s of virtual time between two looks at a result, when a signal has asked the run to end
+INTERRUPTED_STEP = 0.5  # s of virtual time between two looks at a result, after a signal to end the run
 
 CostFunction = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
 

@@ -167,7 +167,7 @@ class ModelFabric:
         return Counted(links=rows, channels=channels)
 
     async def watch(self) -> None:
-        """Wait for ever: nothing can break."""
+        """Wait forever: nothing can break."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:

@@ -131,7 +131,7 @@ class _Worker:
             self.socket.sendall(token)
 
     def collect(self) -> bool:
-        """Read the result of a step that is done. Returns whether the process lives."""
+        """Read the result of a step that is done. Returns whether the process is alive."""
         token = b""
         with contextlib.suppress(ConnectionError):
             token = self.socket.recv(_TOKEN.size, socket.MSG_WAITALL)
@@ -190,8 +190,8 @@ class Workers:
     def collect(self, wait: float = 0.0) -> None:
         """Read the results that are ready, and give the workers more steps. ``wait``: seconds to wait for a result."""
         for key, _ in self._selector.select(wait):
-            lives = key.data.collect()
-            if not lives:
+            is_alive = key.data.collect()
+            if not is_alive:
                 self._selector.unregister(key.fileobj)
                 self._broken = True
         if self._broken:

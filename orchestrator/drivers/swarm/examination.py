@@ -35,6 +35,9 @@ SMALL = 100  # bytes of a packet that passes everywhere
 AT_ONCE = 4  # tries of the trunk; each starts two processes
 
 
+HostPair = tuple[str, str]
+
+
 @dataclass
 class Examination:
     """Results, by host: the ``facts``, or why a host is ``silent``. By two hosts, in both orders: the
@@ -43,9 +46,9 @@ class Examination:
 
     facts: dict[str, HostState] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
-    underlay: dict[tuple[str, str], Underlay] = field(default_factory=dict)
-    unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
-    cut: dict[tuple[str, str], str] = field(default_factory=dict)
+    underlay: dict[HostPair, Underlay] = field(default_factory=dict)
+    unmeasured: dict[HostPair, str] = field(default_factory=dict)
+    cut: dict[HostPair, str] = field(default_factory=dict)
     busy: tuple[str, ...] = ()
 
 
@@ -69,7 +72,16 @@ async def examine(
             run = directory.run
             names = [host.name for host in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
-            await start_agents(cluster, agents, run, directory.path, agent_image, names, access, stack)
+            await start_agents(
+                cluster,
+                agents,
+                run,
+                directory.path,
+                agent_image,
+                names,
+                access,
+                stack,
+            )
             result.silent |= await wait_for_each(cluster, agents, run, names)
             ends = _ends(agents, hosts, result)
             mtu = MTU
@@ -86,8 +98,9 @@ async def examine(
             if len(hubs) > 1:
                 tell(f"measuring between {count(len(hubs), 'host')}")
                 ends_of_hubs = [ends[name] for name in hubs]
+                ends_of_trunk = list(hubs.values())
                 await _measure_delays(agents, ends_of_hubs, result)
-                await _try_trunk(agents, list(hubs.values()), result)
+                await _try_trunk(agents, ends_of_trunk, result)
                 await _measure_rates(agents, ends_of_hubs, result, other_runs, tell)
             tell("removing the agents")
     return result
@@ -107,11 +120,14 @@ async def _ask(
         try:
             facts, pid = await agents.call(name, Host.facts, own_setup)
             result.facts[name] = facts
-            hubs[name] = HostEnd(name, address_of(number), pid, mtu_of(setup.mtu))
+            address = address_of(number)
+            mtu = mtu_of(setup.mtu)
+            hubs[name] = HostEnd(name, address, pid, mtu)
         except (DriverError, HostError) as error:
             result.silent[name] = str(error).removeprefix(f"{name}: ")
 
-    await asyncio.gather(*(ask(number, name) for number, name in enumerate(ends)))
+    calls = [ask(number, name) for number, name in enumerate(ends)]
+    await asyncio.gather(*calls)
     return {name: hubs[name] for name in ends if name in hubs}
 
 
@@ -131,7 +147,8 @@ async def _measure_delays(agents: Agents, ends: Sequence[HostEnd], result: Exami
                 result.underlay[pair] = measured
                 result.underlay[other.name, one.name] = measured
 
-    await asyncio.gather(*(measure(one, other) for one, other in combinations(ends, 2)))
+    measurements = [measure(one, other) for one, other in combinations(ends, 2)]
+    await asyncio.gather(*measurements)
 
 
 async def _measure_rates(
@@ -144,16 +161,17 @@ async def _measure_rates(
     """One pair of hosts at a time, because pairs may share a wire. ``others`` returns the other runs in the swarm: with
     one, a rate would be what it leaves, and it would be disturbed."""
     prober = HostsProber(agents, MTU)
-    rates = dict[tuple[str, str], float | None]()
+    rates: dict[HostPair, float | None] = {}
     result.busy = await asyncio.to_thread(others)
     for one, other in combinations(ends, 2):
-        measured = result.underlay.get((one.name, other.name))
+        pair = (one.name, other.name)
+        measured = result.underlay.get(pair)
         if measured is None or result.busy:
             continue
         tell(f"measuring the rate between {one.name} and {other.name}")
         with contextlib.suppress(OrchestratorError):  # it stays unknown
             forward, backward = await rates_between(one, other, measured.delay, prober)
-            rates[one.name, other.name] = forward
+            rates[pair] = forward
             rates[other.name, one.name] = backward
         result.busy = await asyncio.to_thread(others)
     if not result.busy:
@@ -178,7 +196,11 @@ async def _try_trunk(agents: Agents, hubs: Sequence[HostEnd], result: Examinatio
         if lost is not None:
             result.cut[pair] = f"packets of {lost} bytes"
 
-    with_trunk = [hub for hub in hubs if not result.facts[hub.name].trunk]
+    with_trunk = []
+    for hub in hubs:
+        facts = result.facts[hub.name]
+        if not facts.trunk:  # which says why it does not work
+            with_trunk.append(hub)
     attempts = []
     for one, other in combinations(with_trunk, 2):
         if (one.name, other.name) in result.underlay:
@@ -212,5 +234,6 @@ def _ends(agents: Agents, hosts: Sequence[SwarmHost], result: Examination) -> di
             continue
         pid = int(hello["pid"])
         mtu = int(hello["mtu"])
-        ends[host.name] = HostEnd(host.name, host.address, pid, mtu)
+        name = host.name
+        ends[name] = HostEnd(name, host.address, pid, mtu)
     return ends

@@ -1,4 +1,4 @@
-"""What keeps runs from using a host of the swarm, and what spoils their results there, with the remedy. Pure."""
+"""What keeps runs from using a host of the swarm, and what distorts their results on it, with the remedy. Pure."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ From an agent:
     connected {}                                    after each connection: the orchestrator repeats what was lost
 To an agent:
     request {id, call, arguments}                   see orchestrator.drivers.hosts.agents.calls
-    notice {name, ...}                              asks for no answer; notices arrive in order
+    notice {name, ...}                              needs no answer; notices arrive in order
     beat {}                                         an agent that receives none for its lease removes what it made
 
 Replies, events, requests and notices are numbered from the agent's hello on. Each arrives once and in order, also if

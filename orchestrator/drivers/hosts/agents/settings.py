@@ -18,7 +18,7 @@ FOLDER = "EDGEBED_AGENT_FOLDER"
 """The variable of the container that does the work: the folder of its files, which has the same path on the host."""
 
 DATASETS = "EDGEBED_DATASETS"
-"""The variable of this container: the folder of the data sets that the host keeps, which has the same path there."""
+"""The variable of this container: the folder of the data sets that the host keeps, with the same path on the host."""
 
 ORPHANED = 3  # the exit code of the container after a silence of the orchestrator
 SCENARIO = "scenario.tar"  # in the directory of a run of programs on each host: the folder of the scenario

@@ -33,13 +33,20 @@ def assignments(
     address: str,
 ) -> dict[str, Assignment]:
     """The assignment of every node, by name. ``address``: the ZeroMQ endpoint of the control plane."""
-    return {node.name: _assignment(plan, node, directory, keys, address) for node in plan.nodes}
+    by_name = {}
+    for node in plan.nodes:
+        by_name[node.name] = _assignment(plan, node, directory, keys, address)
+    return by_name
 
 
 def seen_from_inside(assignment: Assignment) -> Assignment:
     """The assignment with its paths as seen by a node that has a file tree of its own."""
     socket = Path(assignment.control_endpoint).name
-    data = replace(assignment.data, directory=str(PLACE / "data"), shards=str(PLACE / "shards.npz"))
+    data = replace(
+        assignment.data,
+        directory=str(PLACE / "data"),
+        shards=str(PLACE / "shards.npz"),
+    )
     return replace(
         assignment,
         control_endpoint=f"ipc://{PLACE / 'control' / socket}",

@@ -3,7 +3,7 @@ has them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from orchestrator.scenario.media.validation import beyond_kernel
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.topology import Ends
 
+_Way = tuple[Crossing, ...]  # the channels that a direction of a link crosses
 _OTHERS = "\0"  # stands for cross traffic among the members of a channel
 
 
@@ -30,18 +31,27 @@ def plan_media(scenario: Scenario) -> tuple[MediumPlan, ...]:
     media = scenario.resolved_media
     planned = []
     for name, spec in scenario.shared.items():
-        planned.append(MediumPlan(name, media.channels[name], media.members[name], spec.schedules(name)))
+        planned.append(
+            MediumPlan(
+                name=name,
+                channels=media.channels[name],
+                members=media.members[name],
+                schedules=spec.schedules(name),
+            )
+        )
     return tuple(planned)
 
 
 def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
     """The cross traffic on each channel. Its seed depends on the channel and on how much there is on it before."""
+    media = scenario.resolved_media
     planned: list[CrossTrafficPlan] = []
-    count: defaultdict[str, int] = defaultdict(int)
+    counts: Counter[str] = Counter()
     for spec in scenario.cross_traffic:
-        for channel in scenario.resolved_media.on(spec.on, spec.direction):
-            count[channel] += 1
-            seed = derive_seed(scenario.seed, "cross traffic", channel, str(count[channel]))
+        for channel in media.on(spec.on, spec.direction):
+            counts[channel] += 1
+            number = str(counts[channel])
+            seed = derive_seed(scenario.seed, "cross traffic", channel, number)
             planned.append(
                 CrossTrafficPlan(
                     channel,
@@ -56,11 +66,14 @@ def plan_cross_traffic(scenario: Scenario) -> tuple[CrossTrafficPlan, ...]:
 
 
 def media_of(plan: Plan) -> ResolvedMedia:
-    return ResolvedMedia(
-        channels={medium.name: dict(medium.channels) for medium in plan.media},
-        members={medium.name: medium.members for medium in plan.media},
-        crossings={(link.source, link.target): link.crossings for link in plan.links if link.crossings},
-    )
+    media = ResolvedMedia()
+    for medium in plan.media:
+        media.channels[medium.name] = dict(medium.channels)
+        media.members[medium.name] = medium.members
+    for link in plan.links:
+        if link.crossings:
+            media.crossings[link.source, link.target] = link.crossings
+    return media
 
 
 def at_worst(
@@ -73,49 +86,68 @@ def at_worst(
     channel that it has if all members send at the same time, and with the delay of the channels' full queues. A node
     that may be handed over counts as a member of both media. Cross traffic counts with its rate, that of a trace with
     its mean. It has no more than its share as a member, except with ``fifo``."""
-    channels = {}
-    for medium in media:
-        for name, channel in medium.channels.items():
-            channels[name] = slowest(channel, medium.schedules.get(name))
     links = list(links)
-    ways = [(link.source, link.target, link.crossings) for link in links]
-    for fault in faults:
-        ways.extend(fault.crossings)
-    ways_by_ends: defaultdict[Ends, dict[tuple[Crossing, ...], None]] = defaultdict(dict)  # without repetition
-    members: defaultdict[str, set[str]] = defaultdict(set)
-    for source, target, way in ways:
-        ways_by_ends[source, target][way] = None
-        for crossing in way:
-            members[crossing.channel].add(crossing.member)
-    others: defaultdict[str, float] = defaultdict(float)
-    for traffic in cross_traffic:
-        others[traffic.channel] = max(others[traffic.channel], _rate(traffic.traffic))
-    rates: dict[str, dict[str, float]] = {}  # bit/s by channel and member
-    delays: dict[str, dict[str, float]] = {}  # seconds
-    for name, on_channel in members.items():
-        channel = channels[name]
-        rates[name] = _shares(channel, sorted(on_channel), others[name])
-        delays[name] = _full_queues(channel, rates[name])
+    ways = _ways(links, faults)
+    rates, delays = _channels_at_worst(ways, media, cross_traffic)
     worst = {}
     for link in links:
         ends = (link.source, link.target)
         slowed = []
-        for way in ways_by_ends[ends]:
-            way_rates = [rates[crossing.channel][crossing.member] for crossing in way]
-            way_delay = sum(delays[crossing.channel][crossing.member] for crossing in way)
+        for way in ways[ends]:
+            way_rates = [rates[crossing] for crossing in way]
+            way_delay = sum(delays[crossing] for crossing in way)
             for profile in link.extremes:
                 slowed.append(_slowed(profile, way_rates, way_delay))
         worst[ends] = slowed
     return worst
 
 
-def _full_queues(channel: ChannelProfile, rates: Mapping[str, float]) -> dict[str, float]:
-    """The seconds that each member's full queue takes at these rates; each has an equal part of the buffer."""
-    return {member: 8 * channel.buffer_bytes / (len(rates) * rate) for member, rate in rates.items()}
+def _ways(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Mapping[Ends, Iterable[_Way]]:
+    """The different ways of each direction: as planned, and after handovers."""
+    ways: defaultdict[Ends, dict[_Way, None]] = defaultdict(dict)
+    for link in links:
+        ways[link.source, link.target][link.crossings] = None
+    for fault in faults:
+        for source, target, way in fault.crossings:
+            ways[source, target][way] = None
+    return ways
+
+
+def _channels_at_worst(
+    ways: Mapping[Ends, Iterable[_Way]],
+    media: Sequence[MediumPlan],
+    cross_traffic: Iterable[CrossTrafficPlan],
+) -> tuple[dict[Crossing, float], dict[Crossing, float]]:
+    """The rate in bit/s of each member of a channel, and the seconds that its full queue takes."""
+    channels = {}
+    for medium in media:
+        for name, channel in medium.channels.items():
+            channels[name] = slowest(channel, medium.schedules.get(name))
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for ways_of_link in ways.values():
+        for way in ways_of_link:
+            for crossing in way:
+                members[crossing.channel].add(crossing.member)
+    others: defaultdict[str, float] = defaultdict(float)
+    for planned in cross_traffic:
+        rate = _rate(planned.traffic)
+        others[planned.channel] = max(others[planned.channel], rate)
+    rates: dict[Crossing, float] = {}
+    delays: dict[Crossing, float] = {}
+    for name, on_channel in members.items():
+        channel = channels[name]
+        shares_of_members = _shares(channel, sorted(on_channel), others[name])
+        for member, rate in shares_of_members.items():
+            crossing = Crossing(name, member)
+            rates[crossing] = rate
+            delays[crossing] = 8 * channel.buffer_bytes / (len(on_channel) * rate)  # an equal part of the buffer
+    return rates, delays
 
 
 def clients_at_worst(
-    population: Population, media: Sequence[MediumPlan], cross_traffic: Iterable[CrossTrafficPlan]
+    population: Population,
+    media: Sequence[MediumPlan],
+    cross_traffic: Iterable[CrossTrafficPlan],
 ) -> tuple[list[LinkProfile], list[LinkProfile]]:
     """The profiles of clients to plan with, up and down: as if all those of a round sent at the same time."""
     ups = [link.up for link in population.links]
@@ -129,15 +161,17 @@ def clients_at_worst(
         name = client_name(client)
         place = number % len(ups)
         way_up, way_down = population.crossings(name)
-        links.append(LinkPlan(name, "cloud", "", ups[place], 0, crossings=way_up))
-        links.append(LinkPlan("cloud", name, "", downs[place], 0, crossings=way_down))
+        up = LinkPlan(name, "cloud", "", ups[place], 0, crossings=way_up)
+        down = LinkPlan("cloud", name, "", downs[place], 0, crossings=way_down)
+        links += [up, down]
+    worst = at_worst(links, media, cross_traffic, ())
     slowed_up: dict[LinkProfile, None] = {}
     slowed_down: dict[LinkProfile, None] = {}
-    for (_, target), profiles in at_worst(links, media, cross_traffic, ()).items():
+    for (_, target), profiles in worst.items():
         if target == "cloud":
-            slowed_up.update(dict.fromkeys(profiles))
+            slowed_up |= dict.fromkeys(profiles)
         else:
-            slowed_down.update(dict.fromkeys(profiles))
+            slowed_down |= dict.fromkeys(profiles)
     return list(slowed_up), list(slowed_down)
 
 
@@ -149,7 +183,11 @@ def _rate(traffic: CrossTraffic) -> float:
     return max(mean, last_rate)
 
 
-def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[str, float]:
+def _shares(
+    channel: ChannelProfile,
+    members: list[str],
+    others: float,
+) -> dict[str, float]:
     """What each member gets if all send."""
     alone = shares(channel, members)
     if not others:
@@ -159,7 +197,10 @@ def _shares(channel: ChannelProfile, members: list[str], others: float) -> dict[
     if not channel.rule.own_queues:
         return left
     together = shares(channel, [*members, _OTHERS])
-    return {member: max(left[member], together[member]) for member in members}
+    largest = {}
+    for member in members:
+        largest[member] = max(left[member], together[member])
+    return largest
 
 
 def _slowed(profile: LinkProfile, rates: Sequence[float], delay: float) -> LinkProfile:
@@ -185,9 +226,12 @@ def media_beyond_kernel(plan: Plan) -> str:
     if any(link.nat_timeout is not None for link in plan.links):
         return "it has no NAT"
     channels = channels_of(plan.media)
-    ways = [(link.source, link.target, link.profile, link.crossings) for link in plan.links]
+    ways = []
+    for link in plan.links:
+        ways.append((link.source, link.target, link.profile, link.crossings))
     with_traffic = [traffic.channel for traffic in plan.cross_traffic]
-    return beyond_kernel(channels, ways, with_traffic, several_hosts=bool(plan.hosts))
+    several_hosts = bool(plan.hosts)
+    return beyond_kernel(channels, ways, with_traffic, several_hosts=several_hosts)
 
 
 def seen_alone(plan: Plan, engine: str) -> dict[str, ChannelProfile]:

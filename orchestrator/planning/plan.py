@@ -26,6 +26,17 @@ from orchestrator.population.population import Population
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.hardware import HardwareClass
 
+_NOT_IN_JSON = (
+    "params",
+    "shards",
+    "data_directory",
+    "folder",
+    "placement",
+    "training_bytes",
+    "scenario_notes",  # they are in the notes
+)
+_OPTIONAL = ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision")
+
 
 @dataclass(frozen=True)
 class NodePlan:
@@ -65,7 +76,12 @@ class NodePlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; without the host if it is this one, the device if it is the processor, and an empty stack."""
-        usual = {"host": "", "device": PROCESSOR, "stack": {}, "visits": ()}
+        usual = {
+            "host": "",
+            "device": PROCESSOR,
+            "stack": {},
+            "visits": (),
+        }
         data = {}
         for key, value in asdict(self).items():
             if usual.get(key) != value:
@@ -131,8 +147,12 @@ class MediumPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, schedules as they were written."""
-        channels = {name: profile.to_mapping() for name, profile in self.channels.items()}
-        schedules = {name: schedule.to_mapping() for name, schedule in self.schedules.items()}
+        channels = {}
+        for name, profile in self.channels.items():
+            channels[name] = profile.to_mapping()
+        schedules = {}
+        for name, schedule in self.schedules.items():
+            schedules[name] = schedule.to_mapping()
         data = {"name": self.name, "channels": channels, "members": self.members}
         if schedules:
             data["schedules"] = schedules
@@ -227,7 +247,8 @@ class StopPlan:
     @property
     def of_nodes(self) -> Stop:
         """The conditions without the time, as nodes have them."""
-        return Stop(rounds=self.rounds or 0, accuracy=self.accuracy, target=self.target)
+        rounds = self.rounds or 0
+        return Stop(rounds=rounds, accuracy=self.accuracy, target=self.target)
 
     @property
     def without_goals(self) -> Stop:
@@ -306,16 +327,21 @@ class Plan:
 
     def accelerated(self, host: str = "") -> list[Accelerated]:
         """The nodes of a host that train on accelerators, by image and device."""
-        names: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
+        groups: dict[tuple[str | None, str], Accelerated] = {}
         for node in self.nodes_on(host):
-            if node.device != PROCESSOR:
-                names[node.image, node.device].append(node.name)
-        return [Accelerated(image, device, nodes) for (image, device), nodes in names.items()]
+            if node.device == PROCESSOR:
+                continue
+            key = (node.image, node.device)
+            if key not in groups:
+                groups[key] = Accelerated(node.image, node.device, [])
+            groups[key].nodes.append(node.name)
+        return list(groups.values())
 
     @property
     def images(self) -> list[str]:
         """The images that are set for single nodes, without the run's image."""
-        return sorted({node.image for node in self.nodes if node.image is not None})
+        images = {node.image for node in self.nodes if node.image is not None}
+        return sorted(images)
 
     def nodes_on(self, host: str) -> list[NodePlan]:
         """The nodes that run on a host."""
@@ -334,9 +360,14 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Notes for the record: facts about the plan that a reader of the results must know."""
-        empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
+        empty = []
+        for node in self.nodes:
+            if node.label_counts and not node.samples:
+                empty.append(node.name)
         with_mtu = [link for link in self.links if link.mtu is not None]
-        notes = [*self.data.notes, *of_data(self.data.unheld, empty), *self.scenario_notes]
+        notes = list(self.data.notes)
+        notes += of_data(self.data.unheld, empty)
+        notes += self.scenario_notes
         notes += of_images(self.images, self.driver)
         notes += of_files(self.clients)
         notes += of_memory(self.nodes, self.training_bytes, self.driver)
@@ -349,7 +380,9 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
         population = None if self.population is None else self.population.to_json()
-        data = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        data: dict[str, Any] = {}
+        for entry in fields(self):
+            data[entry.name] = getattr(self, entry.name)
         data |= {
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
             "nodes": [node.to_json() for node in self.nodes],
@@ -365,10 +398,9 @@ class Plan:
         }
         for name in ("data", "gathering", "timeouts", "stop"):
             data[name] = asdict(data[name])
-        for name in ("params", "shards", "data_directory", "folder", "placement", "training_bytes"):
+        for name in _NOT_IN_JSON:
             del data[name]
-        del data["scenario_notes"]  # they are in the notes
-        for name in ("programs", "hosts", "population", "clients", "media", "cross_traffic", "precision"):
+        for name in _OPTIONAL:
             if not data[name]:
                 del data[name]
         if self.clients_at_once == 1:
@@ -378,5 +410,6 @@ class Plan:
     @property
     def recorded(self) -> dict[str, Any]:
         """The content of plan.json as it is after reading the file back."""
-        read: dict[str, Any] = json.loads(json.dumps(self.to_json()))
+        written = json.dumps(self.to_json())
+        read: dict[str, Any] = json.loads(written)
         return read

@@ -23,7 +23,7 @@ from orchestrator.scenario.sections.programs import (
 @dataclass(frozen=True)
 class Readiness:
     """When a program is ready: it listens on a TCP ``port``, it has printed a ``line`` with this text, or ``delay``
-    seconds have passed. With none of them it is ready at once. ``within``: seconds until the run fails."""
+    seconds have passed. With none of them it is ready immediately. ``within``: seconds until the run fails."""
 
     port: int | None
     line: str | None

@@ -89,7 +89,7 @@ def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
 
 
 class Named(Strict):
-    """A catalogue entry by name, with its parameters beside the name: ``{name: hierfavg, kappa2: 3}``."""
+    """A catalogue entry by name, with its parameters next to the name: ``{name: hierfavg, kappa2: 3}``."""
 
     model_config = ConfigDict(extra="allow")
     short: ClassVar[str | None] = "name"

@@ -1,7 +1,7 @@
 """The folder of a scenario, as an archive that goes to the hosts on which the scenario's programs run.
 
-What no program reads, and is often large, stays: directories of runs, `__pycache__`, and folders whose names begin
-with a dot, such as `.git`.
+What no program reads, and is often large, is left out: directories of runs, `__pycache__`, and folders with a dot at
+the start of their names, such as `.git`.
 """
 
 from __future__ import annotations

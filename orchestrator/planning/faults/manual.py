@@ -52,14 +52,16 @@ def faults_by_hand(
             raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")
     spec = _read({**written, "at": format_duration(at)})
     topology = topology_of(plan.nodes)
-    links = {(link.source, link.target): link.extremes for link in plan.links}
     media = media_of(plan)
-    _check(spec, plan, topology, links, media)
+    profiles = {}
+    for link in plan.links:
+        profiles[link.source, link.target] = link.extremes
+    _check(spec, plan, topology, profiles, media)
     try:
         faults = expand(
             [spec],
             topology,
-            list(links),
+            list(profiles),
             seed=plan.seed,
             rounds=0,
             after=None,
@@ -67,12 +69,14 @@ def faults_by_hand(
         )
     except PlanError as error:
         raise ValueError(error.message) from None
-    without_target = {key: value for key, value in written.items() if key not in _WHOM}
+    settings = {key: value for key, value in written.items() if key not in _WHOM}
     manual = []
     for number, fault in enumerate(faults, start=first):
-        target = {} if fault.node is None else {"node": fault.node}
+        target = {}
+        if fault.node is not None:
+            target["node"] = fault.node
         numbered = replace(fault, id=number)
-        manual.append(ByHand(numbered, {**target, **without_target}))
+        manual.append(ByHand(numbered, {**target, **settings}))
     return manual
 
 
@@ -101,12 +105,18 @@ def _check(
 
 def topology_of(nodes: Iterable[NodePlan]) -> Topology:
     """The topology of planned nodes."""
-    nodes = list(nodes)
-    if any(node.name == POPULATION for node in nodes):
-        return Topology(population=1, selected=1)
-    devices = Counter(node.parent for node in nodes if node.tier == "device")
-    edges = [node.name for node in nodes if node.tier == "edge"]
-    cloud = any(node.tier == "cloud" for node in nodes)
+    devices: Counter[str | None] = Counter()  # by the node above them
+    edges = []
+    cloud = False
+    for node in nodes:
+        if node.name == POPULATION:
+            return Topology(population=1, selected=1)
+        if node.tier == "device":
+            devices[node.parent] += 1
+        elif node.tier == "edge":
+            edges.append(node.name)
+        else:
+            cloud = True
     if not edges:
         return Topology(cloud=cloud, devices=devices.total())
     devices_per_edge = [devices[edge] for edge in edges]

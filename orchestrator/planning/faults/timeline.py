@@ -36,7 +36,16 @@ from orchestrator.scenario.sections.faults import (
 )
 from orchestrator.scenario.sections.topology import Ends, Topology
 
-_IF_USED = ("medium", "channels", "to", "crossings", "direction", "upward", "profile_up", "program")
+_IF_USED = (
+    "medium",
+    "channels",
+    "to",
+    "crossings",
+    "direction",
+    "upward",
+    "profile_up",
+    "program",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Fault:
     none for disconnect, which cuts the links that cross the channel at that time (``links``: those of the plan).
     ``crossings`` (handover): the source, the target and the crossings of each direction of the node's links from then
     on. ``to``: the medium that the node is handed over to. When a handover ends, the node is back in the medium of the
-    plan, or in that of another handover that goes on. ``to`` of a move: the edge that the device goes to.
+    plan, or in that of another handover that continues. ``to`` of a move: the edge that the device goes to.
     """
 
     id: int
@@ -89,7 +98,11 @@ class Fault:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the fault's entry in plan.json. What few faults have is left out if it is empty."""
-        return {key: value for key, value in vars(self).items() if value or key not in _IF_USED}
+        data = {}
+        for key, value in vars(self).items():
+            if value or key not in _IF_USED:
+                data[key] = value
+        return data
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Fault:
@@ -99,12 +112,15 @@ class Fault:
             read["between"] = (tuple(sides[0]), tuple(sides[1]))
         read["links"] = _read_links(written["links"])
         read["upward"] = _read_links(written.get("upward", ()))
-        read["crossings"] = tuple(_read_way(way) for way in written.get("crossings", ()))
+        ways = written.get("crossings", ())
+        read["crossings"] = tuple(_read_way(way) for way in ways)
         return cls(**read)
 
     def changes_by_link(self) -> dict[Ends, Mapping[str, Any]]:
         """By direction of a link: the keys that a degrade merges into its profile."""
-        changes: dict[Ends, Mapping[str, Any]] = dict.fromkeys(self.links, self.profile or {})
+        changes: dict[Ends, Mapping[str, Any]] = {}
+        for link in self.links:
+            changes[link] = self.profile or {}
         for link in self.upward:
             changes[link] = self.profile_up or {}
         return changes
@@ -148,14 +164,16 @@ def expand(
     """
     named: list[Fault] = []
     drawn: list[Fault] = []
+    shared = media or ResolvedMedia()
     touching = links_by_node(links)
     repetitions: Counter[str] = Counter()
     for spec in specs:
         content = _content(spec)
         repetitions[content] += 1
-        rule_seed = derive_seed(seed, "fault", content, str(repetitions[content]))
+        repetition = str(repetitions[content])
+        rule_seed = derive_seed(seed, "fault", content, repetition)
         random = np.random.default_rng(rule_seed)
-        targets = _targets(spec, topology, links, touching, media or ResolvedMedia())
+        targets = _targets(spec, topology, links, touching, shared)
         planned = _expand_one(spec, targets, random, rounds, after)
         if spec.of is None or spec.action == "join":
             named.extend(planned)
@@ -164,9 +182,15 @@ def expand(
     join_times = joins(named)
     named_too_early = [fault for fault in named if _is_absent(fault, join_times)]
     _check_members([*named, *drawn], named_too_early)
-    faults = named + [fault for fault in drawn if not _is_absent(fault, join_times)]
+    faults = list(named)
+    for fault in drawn:
+        if not _is_absent(fault, join_times):
+            faults.append(fault)
     faults.sort(key=_order)
-    return tuple(replace(fault, id=number) for number, fault in enumerate(faults, start=1))
+    numbered = []
+    for number, fault in enumerate(faults, start=1):
+        numbered.append(replace(fault, id=number))
+    return tuple(numbered)
 
 
 def _order(fault: Fault) -> tuple[bool, float]:
@@ -220,9 +244,11 @@ class _Targets:
         node = self.nodes[position]
         fault = replace(self.like, node=node)
         if fault.to is not None and fault.action == HANDOVER:
-            return replace(fault, crossings=self.media.handed_over(node, fault.to))
+            crossings = self.media.handed_over(node, fault.to)
+            return replace(fault, crossings=crossings)
         if self.spec.program is not None:
-            return replace(fault, program=program_label(node, self.spec.program))
+            label = program_label(node, self.spec.program)
+            return replace(fault, program=label)
         if fault.action not in (*ON_LINKS, POWER_OFF):
             return fault
         links_of_node = self.touching.get(node, ())
@@ -255,7 +281,8 @@ def _targets(
     else:
         a, b = (tuple(topology.expand(side)) for side in spec.between)
         between = links_between(set(a), set(b), links)
-        fault = _on_links(replace(fault, between=(a, b)), spec, topology, between)
+        fault = replace(fault, between=(a, b))
+        fault = _on_links(fault, spec, topology, between)
     return _Targets(fault, nodes, spec, topology, touching, media)
 
 
@@ -275,7 +302,8 @@ def _on_links(
     fault = replace(fault, profile=profile)
     if profile_up == profile:
         return fault
-    return replace(fault, upward=upward(links, topology), profile_up=profile_up)
+    links_up = upward(links, topology)
+    return replace(fault, upward=links_up, profile_up=profile_up)
 
 
 def _on_medium(
@@ -286,13 +314,16 @@ def _on_medium(
 ) -> Fault:
     channels = media.on(medium, spec.direction)
     place = medium if spec.direction is None else channels[0]
+    links: tuple[Ends, ...] = ()
     changes: dict[str, Mapping[str, Any]] = {}
-    if spec.action == "disconnect":
-        changes = {channel: {} for channel in channels}
-        return replace(fault, medium=place, channels=changes, links=media.crossing(channels))
     for channel in channels:
-        changes[channel] = media.changed(channel, medium, spec.changes())
-    return replace(fault, medium=place, channels=changes)
+        if spec.action == "disconnect":
+            changes[channel] = {}
+        else:
+            changes[channel] = media.changed(channel, medium, spec.changes())
+    if spec.action == "disconnect":
+        links = media.crossing(channels)
+    return replace(fault, medium=place, channels=changes, links=links)
 
 
 def _expand_one(
@@ -304,31 +335,39 @@ def _expand_one(
 ) -> Iterator[Fault]:
     """The faults of one rule."""
     if spec.random is not None:
+        mean = spec.random.mean
         until = after if spec.random.until is None else spec.random.until
         assert until is not None
-        yield from _poisson(spec, targets, spec.random.mean, until, random)
+        yield from _poisson(spec, targets, mean, until, random)
     elif spec.every_round is not None:
-        mean = round(spec.every_round * len(targets), 9)
+        lasts_a_round = spec.for_ is None
+        expected = round(spec.every_round * len(targets), 9)
         for number in range(1, rounds + 1):
-            amount = math.floor(mean + random.random())
+            amount = math.floor(expected + random.random())
             for target in _draw(targets, amount, random):
-                yield replace(target, round=number, lasts_a_round=spec.for_ is None)
+                yield replace(target, round=number, lasts_a_round=lasts_a_round)
     else:
         amount = _amount(spec, len(targets))
         yield from _draw(targets, amount, random)
 
 
 def _amount(spec: FaultSpec, size: int) -> int:
-    if spec.fraction is not None:
-        return max(1, math.floor(spec.fraction * size + 0.5))
-    return spec.count or size
+    if spec.fraction is None:
+        return spec.count or size
+    rounded = math.floor(spec.fraction * size + 0.5)
+    return max(1, rounded)
 
 
-def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[Fault]:
+def _draw(
+    targets: _Targets,
+    amount: int,
+    random: np.random.Generator,
+) -> list[Fault]:
     """Draw ``amount`` of the targets without replacement; returns them in their order."""
-    positions: Sequence[int] = range(len(targets))
-    if amount < len(targets):
-        positions = sorted(random.choice(len(targets), amount, replace=False))
+    size = len(targets)
+    positions: Sequence[int] = range(size)
+    if amount < size:
+        positions = sorted(random.choice(size, amount, replace=False))
     return [targets[position] for position in positions]
 
 
@@ -339,9 +378,10 @@ def _poisson(
     until: float,
     random: np.random.Generator,
 ) -> Iterator[Fault]:
-    """Draw events at exponential intervals. An event hits only targets whose earlier faults of this rule are over."""
+    """Draw events at exponential intervals. An event hits only targets that have no other fault of this rule then."""
     busy_until = [0.0] * len(targets)
     to_the_end = spec.for_ is None and spec.action != NEW_ADDRESS  # a new address takes no time
+    duration = spec.for_ or 0.0
     if spec.of is not None and spec.fraction is None:
         amount = spec.count or 1
     else:
@@ -355,8 +395,9 @@ def _poisson(
             if to_the_end:
                 busy_until[position] = math.inf
             else:
-                busy_until[position] = time + (spec.for_ or 0.0)
-            yield replace(targets[position], at=round(time, 3))
+                busy_until[position] = time + duration
+            at = round(time, 3)
+            yield replace(targets[position], at=at)
         time += random.exponential(mean)
 
 
@@ -375,9 +416,10 @@ def _is_absent(fault: Fault, joined: Mapping[str, FaultTime]) -> bool:
 def _check_members(faults: Sequence[Fault], absent: Sequence[Fault]) -> None:
     """Check that a node joins at most once, leaves at most once, and has no named fault before it joins."""
     for action in ("join", "leave"):
-        times_by_node = Counter(fault.node for fault in faults if fault.action == action)
-        for node, times in times_by_node.items():
+        nodes = [fault.node for fault in faults if fault.action == action]
+        for node, times in Counter(nodes).items():
             if times > 1:
                 raise PlanError(("faults",), f"{node} would {action} twice")
     if absent:
-        raise PlanError(("faults",), f"{absent[0].action} of {absent[0].node} comes before it joins")
+        first = absent[0]
+        raise PlanError(("faults",), f"{first.action} of {first.node} comes before it joins")

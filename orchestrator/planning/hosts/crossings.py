@@ -99,7 +99,7 @@ def crossings(
     inventory: Inventory,
 ) -> tuple[HostCrossing, ...]:
     """The crossings between ``hosts``, by name. PlanError if a link has less delay than the underlay."""
-    between: defaultdict[tuple[str, str], list[AskedLink]] = defaultdict(list)
+    between: defaultdict[Ends, list[AskedLink]] = defaultdict(list)
     for link in links:
         source = hosts[link.source]
         target = hosts[link.target]
@@ -108,33 +108,40 @@ def crossings(
     _refuse_short(between, inventory)
     host_crossings = []
     for (source, target), crossing in sorted(between.items()):
-        rates = [link.rate for link in crossing if not link.real]
+        emulated = [link for link in crossing if not link.real]
         host_crossings.append(
             HostCrossing(
                 source,
                 target,
                 links=len(crossing),
-                rate=_total(rates),
+                rate=_total_rate(emulated),
                 underlay=inventory.underlay.get((source, target)),
-                real=len(crossing) - len(rates),
+                real=len(crossing) - len(emulated),
             )
         )
     return tuple(host_crossings)
 
 
-def _total(rates: Sequence[float | None]) -> float | None:
+def _total_rate(links: Iterable[AskedLink]) -> float | None:
     """The sum in bit/s; None if one is not limited."""
-    limited = [rate for rate in rates if rate is not None]
-    if len(limited) < len(rates):
-        return None
-    return sum(limited)
+    rates = []
+    for link in links:
+        if link.rate is None:
+            return None
+        rates.append(link.rate)
+    return sum(rates)
 
 
 def refuse_real_within_hosts(
-    links: Iterable[AskedLink], hosts: Mapping[str, str], entries: Mapping[Ends, KeyPath]
+    links: Iterable[AskedLink],
+    hosts: Mapping[str, str],
+    entries: Mapping[Ends, KeyPath],
 ) -> None:
     """PlanError if a real link joins two nodes of one of the ``hosts``. ``entries``: what made the links real."""
-    within = [link for link in links if link.real and hosts[link.source] == hosts[link.target]]
+    within = []
+    for link in links:
+        if link.real and hosts[link.source] == hosts[link.target]:
+            within.append(link)
     if within:
         link = within[0]
         raise PlanError(
@@ -145,7 +152,7 @@ def refuse_real_within_hosts(
 
 
 def _others(links: Sequence[object]) -> str:
-    """How many links there are besides the one that a message names."""
+    """The number of links other than the one that a message names."""
     if len(links) == 1:
         return ""
     more = len(links) - 1

@@ -84,9 +84,9 @@ class Inventory:
     def __post_init__(self) -> None:
         names = [host.name for host in self.hosts]
         counted = Counter([*names, *self.left_out])
-        twice = [name for name, number in counted.items() if number > 1]
-        if twice:
-            raise InventoryError(f"hosts: {twice[0]} is there twice: give every host a name of its own")
+        for name, number in counted.items():
+            if number > 1:
+                raise InventoryError(f"hosts: {name} is there twice: give every host a name of its own")
         for pair in self.underlay:
             for name in pair:
                 if name not in counted:
@@ -201,7 +201,7 @@ class _Findings(Strict):
 
 _USABLE = {"state": "ready", "availability": "active"}
 _PASSING = (*_USABLE, "engine", "facts", "findings")
-"""What `hosts --json` and `hosts doctor --json` say besides: it may change from one moment to the next."""
+"""Further keys of `hosts --json` and `hosts doctor --json`: their values may change from one moment to the next."""
 
 
 def _hindrance(host: Any, where: str) -> str:
@@ -211,8 +211,10 @@ def _hindrance(host: Any, where: str) -> str:
     written = {}
     if "findings" in host:
         written["findings"] = host["findings"]
-    findings = _read(_Findings, written, where).findings
-    reasons = [finding.what for finding in findings if finding.severity == UNUSABLE]
+    reasons = []
+    for finding in _read(_Findings, written, where).findings:
+        if finding.severity == UNUSABLE:
+            reasons.append(finding.what)
     if not reasons:  # the findings of `hosts doctor` include the states
         for key, usable in _USABLE.items():
             if host.get(key, usable) != usable:
@@ -221,6 +223,9 @@ def _hindrance(host: Any, where: str) -> str:
 
 
 def _lasting(host: Any) -> Any:
-    if isinstance(host, dict):
-        return {key: value for key, value in host.items() if key not in _PASSING}
-    return host
+    if not isinstance(host, dict):
+        return host
+    facts = dict(host)
+    for key in _PASSING:
+        facts.pop(key, None)
+    return facts

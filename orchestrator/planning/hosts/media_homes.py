@@ -37,8 +37,11 @@ class _Group(NamedTuple):
 
     def common(self, hosts: Mapping[str, str]) -> set[str]:
         """The hosts that all links pass."""
-        passed = [{hosts[source], hosts[target]} for source, target in self.links]
-        return set.intersection(*passed)
+        source, target = self.links[0]
+        common = {hosts[source], hosts[target]}
+        for source, target in self.links[1:]:
+            common &= {hosts[source], hosts[target]}
+        return common
 
 
 def ways(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> list[Way]:
@@ -59,17 +62,25 @@ def media_homes(
 ) -> dict[str, str]:
     """The home of each medium that links cross; a medium without a possible home is missing. ``hosts``: of the nodes; a
     link of another node does not count. ``before``: homes that stay if they can."""
-    earlier = before or {}
     homes: dict[str, str] = {}
     for group in _groups(ways, hosts):
-        common = group.common(hosts)
-        source, target = group.links[0]
-        preferred = [earlier[medium] for medium in group.media if medium in earlier]
-        preferred += [hosts[target], hosts[source]]
-        possible = [host for host in preferred if host in common]
-        if possible:
-            homes |= dict.fromkeys(group.media, possible[0])
+        home = _home(group, hosts, before or {})
+        if home is not None:
+            homes |= dict.fromkeys(group.media, home)
     return homes
+
+
+def _home(group: _Group, hosts: Mapping[str, str], before: Mapping[str, str]) -> str | None:
+    """An earlier home if it is still possible, else the host of an upper node, else that of a lower one."""
+    common = group.common(hosts)
+    for medium in group.media:
+        if medium in before and before[medium] in common:
+            return before[medium]
+    source, target = group.links[0]
+    for node in (target, source):
+        if hosts[node] in common:
+            return hosts[node]
+    return None
 
 
 def without_home(
@@ -79,10 +90,11 @@ def without_home(
 ) -> PlanError | None:
     """The error for media that have no home. ``node``: only those that its links cross."""
     for group in _groups(ways, hosts):
-        if node is not None and not any(node in link for link in group.links):
-            continue
-        if not group.common(hosts):
-            one, other = (_on_their_hosts(link, hosts) for link in _apart(group, hosts))
+        concerned = node is None or any(node in link for link in group.links)
+        if concerned and not group.common(hosts):
+            first, second = _apart(group, hosts)
+            one = _on_their_hosts(first, hosts)
+            other = _on_their_hosts(second, hosts)
             medium = next(iter(group.media))
             return PlanError(
                 ("shared", medium),
@@ -128,11 +140,11 @@ def _groups(ways: Iterable[Way], nodes: Mapping[str, object]) -> list[_Group]:
     groups: list[_Group] = []
     for link, media in media_by_link.items():
         merged = _Group({}, [])
-        overlapping = [group for group in groups if group.media.keys() & media.keys()]
-        for group in overlapping:
-            groups.remove(group)
-            merged.media.update(group.media)
-            merged.links.extend(group.links)
+        for group in list(groups):
+            if group.media.keys() & media.keys():
+                groups.remove(group)
+                merged.media.update(group.media)
+                merged.links.extend(group.links)
         merged.media.update(media)
         merged.links.append(link)
         groups.append(merged)

@@ -45,10 +45,12 @@ def moves(
 ) -> Moves:
     """Find new hosts for ``nodes`` of a lost host among ``hosts``. ``homes``: the hosts of nodes until now."""
     leaving = set(nodes)
-    general = [host for host in plan.hosts if host.hardware is None]
-    candidates = [Candidate(host) for host in general if host.name in hosts]
-    for candidate in candidates:
-        _take_present(plan, homes, leaving, candidate)
+    candidates = []
+    for host in plan.hosts:
+        if host.name in hosts and host.hardware is None:
+            candidate = Candidate(host)
+            _take_present(plan, homes, leaving, candidate)
+            candidates.append(candidate)
     requests = []
     staying = {}
     for node in plan.nodes:
@@ -61,15 +63,22 @@ def moves(
     links = _by_node(plan)
     waiting = {request.name for request in requests}
 
-    def refused(request: Request, candidate: Candidate, group: Sequence[Request]) -> str | None:
+    def refused(
+        request: Request,
+        candidate: Candidate,
+        group: Sequence[Request],
+    ) -> str | None:
         """See `_hindrance`. Nodes without a host as yet look at their links when they get one."""
-        host_by_node = {name: host for name, host in homes.items() if name not in waiting}
+        host_by_node = dict(homes)
+        for name in waiting:
+            host_by_node.pop(name, None)
         for other in candidates:
             for taken in other.taken:
                 host_by_node[taken.name] = other.host.name
         for member in group:
             host_by_node[member.name] = candidate.host.name
-        return _hindrance(plan, request.name, links[request.name], host_by_node, between)
+        own_links = links[request.name]
+        return _hindrance(plan, request.name, own_links, host_by_node, between)
 
     def suits(group: Sequence[Request], candidate: Candidate) -> bool:
         return all(refused(request, candidate, group) is None for request in group)
@@ -78,9 +87,10 @@ def moves(
         reasons = []
         for candidate in request.general:
             if request.memory > candidate.memory:
-                reasons.append(_lacks_memory(request, candidate))
+                reason = _lacks_memory(request, candidate)
             else:
-                reasons.append(str(refused(request, candidate, [request])))
+                reason = str(refused(request, candidate, [request]))
+            reasons.append(reason)
         staying[request.name] = f"no other host can take it: {'; '.join(reasons)}"
     new_hosts = {}
     new_reasons = {}
@@ -116,7 +126,8 @@ def kept_apart(
     between: Between,
 ) -> str | None:
     """Why a node cannot run on its host, now that others have moved. None if it can."""
-    return _hindrance(plan, node, _by_node(plan)[node], homes, between)
+    links = _by_node(plan)[node]
+    return _hindrance(plan, node, links, homes, between)
 
 
 def _allowed(

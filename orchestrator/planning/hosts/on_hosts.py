@@ -29,9 +29,13 @@ def on_hosts(
 ) -> tuple[tuple[NodePlan, ...], tuple[HostFacts, ...], Placement]:
     """The nodes with their hosts, these hosts, and the placement. A node on a board has its hardware, not emulated.
     PlanError as `place`, for a real link within a host, or a medium without a home."""
-    hardware = {node.name: node.hardware for node in nodes}
+    hardware = {}
+    devices = {}
+    for node in nodes:
+        hardware[node.name] = node.hardware
+        if node.device != PROCESSOR:
+            devices[node.name] = node.device
     requests = list(requested_links(links, faults))
-    devices = {node.name: node.device for node in nodes if node.device != PROCESSOR}
     over_media = ways(links, faults)
     placement = place(
         scenario.members,
@@ -46,12 +50,14 @@ def on_hosts(
     error = without_home(over_media, placement.hosts)
     if error is not None:
         raise error
-    placement = replace(placement, media=media_homes(over_media, placement.hosts))
+    homes = media_homes(over_media, placement.hosts)
+    placement = replace(placement, media=homes)
     placed = []
     for node in nodes:
+        host = placement.hosts[node.name]
         board = placement.boards.get(node.name)
         own = node.hardware if board is None else HardwareClass(board)
-        placed.append(replace(node, host=placement.hosts[node.name], hardware=own))
+        placed.append(replace(node, host=host, hardware=own))
     names = set(placement.hosts.values())
     used = [host for host in inventory.hosts if host.name in names]
     used.sort(key=lambda host: host.name)

@@ -12,7 +12,7 @@ is.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator import text
@@ -62,8 +62,7 @@ class Candidate:
         memory = sum(request.memory for request in requests)
         if memory > self.memory:
             return False
-        cores = sum(request.cores for request in requests)
-        return cores <= self.free + self.slack
+        return _cores(requests) <= self.free + self.slack
 
     def take(self, request: Request, reason: str) -> None:
         """Let a node run here. Raises PlanError if there is no memory for it."""
@@ -76,6 +75,11 @@ class Candidate:
         self.groups[request.group] += 1
         self.used += request.cores
         self.memory -= needed
+
+
+def _cores(requests: Iterable[Request]) -> float:
+    """The cores that nodes need together."""
+    return sum(request.cores for request in requests)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +126,7 @@ class Request:
         )
 
 
+_GroupOnHosts = tuple[str, tuple[str, ...]]  # a group, and the general hosts of its nodes
 Suits = Callable[[Sequence[Request], Candidate], bool]  # whether nodes may run on a host, apart from room
 
 
@@ -132,7 +137,7 @@ def pack(
 ) -> Iterator[Request]:
     """Place nodes on general hosts: the cloud first, then the groups that stay together, the largest first. Yields each
     node for which there is no host, when all before it are placed."""
-    groups: defaultdict[tuple[str, tuple[str, ...]], list[Request]] = defaultdict(list)
+    groups: defaultdict[_GroupOnHosts, list[Request]] = defaultdict(list)
     for request in requests:
         hosts = tuple(candidate.host.name for candidate in request.general)
         groups[request.group, hosts].append(request)
@@ -146,8 +151,9 @@ def _share_cores(requests: Sequence[Request], general: Sequence[Candidate]) -> N
     """If nodes need more cores than the hosts have, let each host count as so much larger."""
     if not general:
         return
-    needed = sum(request.cores for request in requests) + sum(candidate.used for candidate in general)
-    share = needed / sum(candidate.cores for candidate in general)
+    used = sum(candidate.used for candidate in general)
+    available = sum(candidate.cores for candidate in general)
+    share = (_cores(requests) + used) / available
     if share > 1:
         for candidate in general:
             candidate.cores *= share
@@ -156,15 +162,18 @@ def _share_cores(requests: Sequence[Request], general: Sequence[Candidate]) -> N
 
 def _urgency(group: Sequence[Request]) -> tuple[bool, float, int]:
     """The cloud first, then the groups with most cores, then those with most memory."""
-    cores = sum(request.cores for request in group)
+    is_below_cloud = group[0].tier != "cloud"
     memory = sum(request.memory for request in group)
-    return group[0].tier != "cloud", -cores, -memory
+    return is_below_cloud, -_cores(group), -memory
 
 
 def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
     """Place nodes together if a host has room for all, else one by one. They may run on the same hosts."""
     first = group[0]
-    fitting = [candidate for candidate in first.general if candidate.fits(group) and suits(group, candidate)]
+    fitting = []
+    for candidate in first.general:
+        if candidate.fits(group) and suits(group, candidate):
+            fitting.append(candidate)
     if fitting:
         best = max(fitting, key=lambda candidate: _preference(first, candidate))
         for request in group:
@@ -173,7 +182,8 @@ def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
     for request in group:
         fitting = []
         for candidate in request.general:
-            if request.memory <= candidate.memory and suits([request], candidate):
+            has_memory = request.memory <= candidate.memory
+            if has_memory and suits([request], candidate):
                 fitting.append(candidate)
         if not fitting:
             yield request

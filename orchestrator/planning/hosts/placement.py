@@ -74,11 +74,16 @@ def place(
     groups: Mapping[str, str] | None = None,
 ) -> Placement:
     """Place the nodes. ``hardware``: by node. ``pins``: the scenario's `hosts`. ``devices``: the accelerators of nodes
-    that train on one. ``groups``: of nodes with a common medium, each with the node whose group it joins. Raises
+    that train on one. ``groups``: of nodes with a common medium, each with the node of the group that it joins. Raises
     PlanError if a node can run on no host, if memory does not suffice, or if a link has less delay than the network
     between two hosts."""
-    by_name = sorted(inventory.hosts, key=lambda host: host.name)
-    candidates = [Candidate(host) for host in by_name]
+    candidates = []
+    general = []
+    for host in sorted(inventory.hosts, key=lambda host: host.name):
+        candidate = Candidate(host)
+        candidates.append(candidate)
+        if candidate.board is None:
+            general.append(candidate)
     if not candidates and inventory.left_out:
         raise PlanError(("hosts",), f"no host can be used: {_listed(inventory.left_out)}")
     requests = _requests(
@@ -90,7 +95,6 @@ def place(
         devices or {},
         groups or {},
     )
-    general = [candidate for candidate in candidates if candidate.board is None]
     without_choice = _on_the_only_host(requests)
     _in_groups(_on_boards(without_choice), general)
     chosen = {}
@@ -108,14 +112,16 @@ def place(
             boards[member.name] = candidate.board
     allowed = {}
     for request in requests:
-        allowed[request.name] = tuple(candidate.host.name for candidate in request.general)
+        names = [candidate.host.name for candidate in request.general]
+        allowed[request.name] = tuple(names)
+    notes = [*_left_out(inventory.left_out), *_notes(candidates)]
     return Placement(
         hosts=hosts,
         reasons=reasons,
         boards=boards,
         allowed=allowed,
         crossings=crossings(links, hosts, inventory),
-        notes=(*_left_out(inventory.left_out), *_notes(candidates)),
+        notes=tuple(notes),
     )
 
 
@@ -191,8 +197,15 @@ def _allowed(
     left_out: Mapping[str, str],
 ) -> Sequence[Candidate]:
     """The hosts that an entry of `hosts` means. Raises PlanError if there is none."""
-    hosts = [candidate.host for candidate in candidates]
-    allowed = [candidate for candidate in candidates if choice.takes(candidate.host.name, candidate.host.labels)]
+    names = []
+    descriptions = []
+    allowed = []
+    for candidate in candidates:
+        host = candidate.host
+        names.append(host.name)
+        descriptions.append(_described(host))
+        if choice.takes(host.name, host.labels):
+            allowed.append(candidate)
     if allowed:
         return allowed
     if choice.value is not None:
@@ -200,9 +213,7 @@ def _allowed(
     elif choice.name in left_out:
         what = f"the host {choice} cannot be used: {left_out[choice.name]}"
     else:
-        similar = nearest(choice.name, (host.name for host in hosts))
-        what = f"there is no host '{choice}'{similar}"
-    descriptions = (_described(host) for host in hosts)
+        what = f"there is no host '{choice}'{nearest(choice.name, names)}"
     available = text.some(descriptions, limit=20) or "none"
     raise PlanError(("hosts", key), f"{what} (hosts: {available})")
 
@@ -307,7 +318,13 @@ def _board_notes(
     general: Sequence[Candidate],
 ) -> Iterator[str]:
     """Notes on a class of boards."""
-    real = [request for candidate in boards for request in candidate.taken]
+    real = []
+    strangers = []
+    for candidate in boards:
+        for request in candidate.taken:
+            real.append(request)
+            if request.hardware.name not in (board, "host"):
+                strangers.append(request)
     emulated = []
     for candidate in general:
         for request in candidate.taken:
@@ -315,7 +332,6 @@ def _board_notes(
                 emulated.append(request)
     if real and emulated:
         yield f"{_names(real)}: real {board}; {_names(emulated)}: emulated ones"
-    strangers = [request for request in real if request.hardware.name not in (board, "host")]
     if strangers:
         classes = dict.fromkeys(request.hardware.name for request in strangers)
         yield f"{_names(strangers)} on real boards have the speed of {board}, not that of {text.some(classes)}"

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
+from node.algorithms.registry import Algorithm
 from node.assignment import PluginSource
 from node.catalogue.datasets import WITHOUT_CLASSES, Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
@@ -110,20 +111,15 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
     size = largest(sizes)
     entry = MODELS.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:
+        own = text.size(size.bytes)
         most = text.size(LIMITS.body)
-        raise PlanError(
-            MODEL, f"{name} has {text.size(size.bytes)}, and a message carries at most {most}: take a smaller model"
-        )
+        raise PlanError(MODEL, f"{name} has {own}, and a message carries at most {most}: take a smaller model")
     if entry is not None and _of_plugin(entry) and not size.partial:
         size = _measured(scenario, entry, form)  # its closed form may not know this
-    demands: tuple[tuple[bool, str, Callable[[Size], bool]], ...] = (
-        (algorithm.featured, FEATURES, _has_features),
-        (algorithm.linear, "a classifier of one linear layer", _has_linear_classifier),
-        (algorithm.whole, "all weights in messages", _is_whole),
-    )
-    for needed, what, has in demands:
-        if needed and not has(size):
-            others = [other.name for other in MODELS.values() if has(_closed(other, form))]
+    demands = _demands(algorithm)
+    for what, has in demands.items():
+        if not has(size):
+            others = _models_with(has, form)
             remedy = f": take {', '.join(others)}" if others else ""
             raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks{remedy}")
     if algorithm.aligned and name in MODEL_GROUPS:
@@ -134,6 +130,27 @@ def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
                 f"the models of {name} have {', '.join(map(str, widths))} features, and {algorithm.name}"
                 f" needs one number for all: write model: {{name: {name}, features: 64}}",
             )
+
+
+def _demands(algorithm: Algorithm) -> dict[str, Callable[[Size], bool]]:
+    """What an algorithm needs of a model, in words, and whether a model of some size has it."""
+    demands: dict[str, Callable[[Size], bool]] = {}
+    if algorithm.featured:
+        demands[FEATURES] = _has_features
+    if algorithm.linear:
+        demands["a classifier of one linear layer"] = _has_linear_classifier
+    if algorithm.whole:
+        demands["all weights in messages"] = _is_whole
+    return demands
+
+
+def _models_with(has: Callable[[Size], bool], form: Form) -> list[str]:
+    """The models of the catalogue that meet a demand."""
+    names = []
+    for entry in MODELS.values():
+        if has(_closed(entry, form)):
+            names.append(entry.name)
+    return names
 
 
 def _has_features(size: Size) -> bool:

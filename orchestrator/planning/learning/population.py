@@ -70,15 +70,20 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
     return population
 
 
-def _refuse_too_many_samples(population: Population, spec: ClientsSpec, data: PreparedLabels) -> None:
+def _refuse_too_many_samples(
+    population: Population,
+    spec: ClientsSpec,
+    data: PreparedLabels,
+) -> None:
+    available = len(data.train)
     most = int(population.sample_counts.max())
-    if most <= len(data.train):
+    if most <= available:
         return
     if spec.samples is None:
         where = ("data", "samples_per_client")
     else:
         where = ("clients", "samples")
-    raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
+    raise PlanError(where, f"a client would draw {most} samples of {available}: lower it, or set `high`")
 
 
 def plan_clients(scenario: Scenario) -> dict[str, Any]:
@@ -155,7 +160,8 @@ def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
         return [HardwareShare(tier.name, 1.0, tier.expected_speed)]
     shares = []
     for name, share in spec.hardware.items():
-        shares.append(HardwareShare(name, share, HARDWARE[name].expected_speed))
+        speed = HARDWARE[name].expected_speed
+        shares.append(HardwareShare(name, share, speed))
     return shares
 
 
@@ -172,16 +178,19 @@ def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
 
 
 def _of_rows(
-    settings: ClientSettings, scenario: Scenario, usual: LinkShare
+    settings: ClientSettings,
+    scenario: Scenario,
+    usual: LinkShare,
 ) -> tuple[list[HardwareShare], list[LinkShare]]:
     """The hardware and the links in a file, of which each client draws a row. PlanError names a bad row."""
     share = 1 / len(settings.rows)
-    tier = scenario.hardware_of(POPULATION, "device").model_dump(exclude_unset=True, by_alias=True)
+    tier = scenario.hardware_of(POPULATION, "device")
+    of_tier = tier.model_dump(exclude_unset=True, by_alias=True)
     hardware = []
     links = []
     for row in settings.rows:
         try:
-            chosen = HardwareSpec.model_validate(over(tier, row.hardware))
+            spec = HardwareSpec.model_validate(over(of_tier, row.hardware))
             link = _link_of_row(row, usual, share)
         except ValidationError as error:
             path, message = reworded(error, HardwareSpec)[0]
@@ -189,7 +198,7 @@ def _of_rows(
             raise PlanError(("clients", "file"), str(problem)) from None
         except NetemError as error:
             raise PlanError(("clients", "file"), f"{row.place}: {error}") from None
-        resolved = chosen.resolve()
+        resolved = spec.resolve()
         hardware.append(HardwareShare(resolved.name, share, resolved.expected_speed))
         links.append(link)
     return hardware, links
@@ -197,7 +206,9 @@ def _of_rows(
 
 def _link_of_row(row: ClientRow, usual: LinkShare, share: float) -> LinkShare:
     """The usual link, with the settings of the row for both directions and then for each."""
-    keys = {side: LinkKeys.model_validate(written) for side, written in row.links.items()}
+    keys = {}
+    for side, written in row.links.items():
+        keys[side] = LinkKeys.model_validate(written)
     both = keys.get("", LinkKeys())
     up = usual.up.merged(both.changes(upward=True))
     if "up" in keys:
@@ -205,7 +216,8 @@ def _link_of_row(row: ClientRow, usual: LinkShare, share: float) -> LinkShare:
     down = usual.down.merged(both.changes())
     if "down" in keys:
         down = down.merged(keys["down"].changes())
-    return LinkShare(both.profile or usual.name, share, up, down)
+    name = both.profile or usual.name
+    return LinkShare(name, share, up, down)
 
 
 def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from node.assignment import derive_seed
+from node.assignment import Tier, derive_seed
 from node.catalogue.datasets import IGNORED, WITHOUT_CLASSES, Form
 from node.catalogue.partitions import PARTITIONS
 from node.learning.data.datasets import Prepared
@@ -34,8 +34,8 @@ class PreparedLabels:
     """The labels of a prepared data set. ``directory``: its folder here. ``sha256``: of all its arrays.
     ``test_tokens``: the labels of all tokens of each test sequence, of which ``test`` has the last. ``sample_bytes``:
     of a sample as stored. ``guess``: the main metric of the best constant prediction on the test part, and its standard
-    error; None for classes, by whose counts it is known. ``unlabelled``, ``columns``:
-    as in `Prepared`."""
+    error; None for classes, since their counts give it. ``unlabelled``, ``columns``: as in
+    `Prepared`."""
 
     name: str
     directory: str
@@ -95,13 +95,15 @@ def _guess(prepared: Prepared) -> tuple[float, float] | None:
         return None
     y_train = prepared.array("y_train")
     y_test = prepared.array("y_test")
+    samples = len(y_test)
     if prepared.task == "regression":
         medians = np.median(y_train, axis=0)
         errors = np.abs(y_test - medians).mean(axis=1)
-        return float(errors.mean()), float(errors.std() / math.sqrt(len(errors)))
+        standard_error = errors.std() / math.sqrt(samples)
+        return float(errors.mean()), float(standard_error)
     _, counts = np.unique(y_test, axis=0, return_counts=True)
-    share = float(counts.max() / len(y_test))
-    variance = share * (1 - share) / len(y_test)
+    share = float(counts.max() / samples)
+    variance = share * (1 - share) / samples
     return share, math.sqrt(variance)
 
 
@@ -138,10 +140,11 @@ class Shards:
 
     @property
     def _kinds(self) -> dict[str, tuple[str, Mapping[str, Indices]]]:
-        train = ("train", self.train)
-        own_test = ("test", self.own_test)
-        personal = ("personal", self.personal)
-        return {"train_key": train, "own_test_key": own_test, "personal_key": personal}
+        return {
+            "train_key": ("train", self.train),
+            "own_test_key": ("test", self.own_test),
+            "personal_key": ("personal", self.personal),
+        }
 
     def write(self, path: Path) -> None:
         """Write the arrays as npz; equal shards give equal bytes."""
@@ -161,12 +164,11 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         )
     if scenario.population is not None:
         return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`
-    members = scenario.members
-    holders = [member for member in members if member.tier == "device"]
-    holders = holders or [member for member in members if member.tier == "edge"]
+    holders = _of_tier(scenario, "device") or _of_tier(scenario, "edge")
     names = [member.name for member in holders]
     partition, listed_tests = _divide(scenario, data, holders)
-    counts = _counts(holders, partition.label_counts(data.train, data.counted))
+    label_counts = partition.label_counts(data.train, data.counted)
+    counts = _counts(holders, label_counts)
     if listed_tests is None:
         people = {}
         if partition.whole_people:
@@ -175,10 +177,15 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     else:
         tests = _with_edges(holders, listed_tests)
     personal = _set_apart(scenario, tests)
+    test_counts = {}
+    for node, indices in tests.items():
+        if len(indices):
+            test_counts[node] = data.test_counts(indices)
     moves = []
     for move in partition.moves:
-        moves.append((names[move.source], names[move.target], move.label, move.count))
-    test_counts = {node: data.test_counts(indices) for node, indices in tests.items() if len(indices)}
+        source = names[move.source]
+        target = names[move.target]
+        moves.append((source, target, move.label, move.count))
     return Shards(
         train=dict(zip(names, partition.parts, strict=True)),
         own_test=tests,
@@ -191,11 +198,20 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     )
 
 
-def _divide(scenario: Scenario, data: PreparedLabels, holders: list[Member]) -> tuple[Partition, list[Indices] | None]:
+def _of_tier(scenario: Scenario, tier: Tier) -> list[Member]:
+    return [member for member in scenario.members if member.tier == tier]
+
+
+def _divide(
+    scenario: Scenario,
+    data: PreparedLabels,
+    holders: list[Member],
+) -> tuple[Partition, list[Indices] | None]:
     """The partition of the training data, and the test samples of each holder if a file lists them. PlanError if the
     data does not suffice, or does not fit the file."""
     scheme = PARTITIONS[scenario.data.partition.name]
     names = [member.name for member in holders]
+    groups = _groups(holders)
     lists = scenario.data.lists
     if lists is not None and data.unlabelled:
         raise PlanError(
@@ -203,15 +219,15 @@ def _divide(scenario: Scenario, data: PreparedLabels, holders: list[Member]) -> 
             f"file: {data.unlabelled} samples without a label that counts were left out of {data.name}, so the indices "
             "of others have changed: remove these samples from the data set and the file",
         )
+    seed = derive_seed(scenario.seed, "partition")
+    training = None
+    testing = None
     try:
         params = read_parameters(scheme.params, scenario.data.partition_params)
-        seed = derive_seed(scenario.seed, "partition")
-        training = None
-        testing = None
         if lists is not None:
             training = lists.training(names, len(data.train))
             testing = lists.testing(names, len(data.test))
-        partition = divide(params, data.train, _groups(holders), seed, data.subjects, training)
+        partition = divide(params, data.train, groups, seed, data.subjects, training)
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     return partition, testing
@@ -225,13 +241,15 @@ def _own_tests(
 ) -> dict[str, Indices]:
     """A test set for each node with training samples: those of its people, else some with its classes."""
     balanced = scenario.data.test == "balanced"
+    subjects = data.test_subjects
     tests = {}
     for node, of_classes in counts.items():
         seed = derive_seed(scenario.seed, "own-test", node)
-        if people and data.test_subjects is not None:
-            tests[node] = own_test_of(people[node], data.test_subjects, data.test, seed, balanced=balanced)
+        if people and subjects is not None:
+            own = own_test_of(people[node], subjects, data.test, seed, balanced=balanced)
         else:
-            tests[node] = own_test(data.test, of_classes, seed, balanced=balanced)
+            own = own_test(data.test, of_classes, seed, balanced=balanced)
+        tests[node] = own
     return tests
 
 
@@ -260,7 +278,8 @@ def _groups(holders: list[Member]) -> list[int]:
     """The number of holders below each edge; each edge that holds data is its own group."""
     if holders[0].tier == "edge":
         return [1] * len(holders)
-    return list(Counter(member.parent for member in holders).values())
+    sizes = Counter(member.parent for member in holders)
+    return list(sizes.values())
 
 
 def _people(
@@ -287,14 +306,12 @@ def _with_edges(holders: list[Member], held: Sequence[Indices]) -> dict[str, Ind
     for member in holders:
         edge = member.parent
         if member.tier == "device" and edge not in (None, "cloud"):
-            sets[edge] = np.union1d(sets.get(edge, nothing), sets[member.name])
+            before = sets.get(edge, nothing)
+            sets[edge] = np.union1d(before, sets[member.name])
     return sets
 
 
-def _counts(
-    holders: list[Member],
-    held: NDArray[np.int64],
-) -> dict[str, tuple[int, ...]]:
+def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:
     """The samples per class at each holder and, summed, at each edge above."""
     rows = {}
     for member, own in zip(holders, held, strict=True):
@@ -302,5 +319,9 @@ def _counts(
     for member in holders:
         edge = member.parent
         if member.tier == "device" and edge not in (None, "cloud"):
-            rows[edge] = rows.get(edge, 0) + rows[member.name]
-    return {node: tuple(row.tolist()) for node, row in rows.items()}
+            before = rows.get(edge, 0)
+            rows[edge] = before + rows[member.name]
+    counts = {}
+    for node, row in rows.items():
+        counts[node] = tuple(row.tolist())
+    return counts

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from orchestrator.record.kept_files import LARGEST_FILE
 
-DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
+DIRECTORY = "directory"  # key of the validation context: the folder that relative paths start at
 FILES = "files"  # key of the validation context: texts of files by name; these files are not read
 STANDARD_INPUT = Path("-")
 TIME = re.compile(r"(?P<time>.+) on two cores, (?P<driver>[a-z]+)")  # a line of the first comment, for `examples`
@@ -72,7 +72,7 @@ def _whole(stream: TextIO) -> str:
 
 
 def head_comment(text: str) -> list[str]:
-    """The lines of the comment that a YAML text begins with."""
+    """The lines of the comment at the start of a YAML text."""
     comment: list[str] = []
     for line in text.splitlines():
         if line.startswith("#"):

@@ -55,7 +55,7 @@ def printable(text: str) -> str:
     return "".join(characters)
 
 
-LONGEST = 40  # characters of a name, with which the names of run directories begin
+LONGEST = 40  # characters of a name, which the names of run directories start with
 _PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"
 
 

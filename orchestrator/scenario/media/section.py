@@ -183,7 +183,7 @@ class MediumSpec(Strict):
             raise ValueError("schedule: up and down have no meaning for a half-duplex medium; name one file")
         for name, profile in self.channels("medium", {}).items():
             base = link_like(profile)
-            timeline = schedule.made(upward=name.endswith("up"))
+            timeline = schedule.of_direction(upward=name.endswith("up"))
             if timeline is not None:
                 for extreme in timeline.extremes(base):
                     _check_extreme(base, extreme)
@@ -195,7 +195,7 @@ class MediumSpec(Strict):
         up, down = channel_names(name, half=self.half)
         schedules = {}
         for channel, upward in ((up, True), (down, False)):
-            schedules[channel] = self.schedule.made(upward=upward)
+            schedules[channel] = self.schedule.of_direction(upward=upward)
         return {channel: schedule for channel, schedule in schedules.items() if schedule is not None}
 
     def _settled(self, key: str) -> Any:

@@ -17,8 +17,8 @@ class DriverKind:
     simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
     images: nodes are containers, each created from an image.
     programs: nodes can run programs instead of an algorithm.
-    several_hosts: nodes live on the hosts of an inventory, not only on this one.
-    node_bytes: memory of this host that each node of an algorithm needs at least, besides models; 0 if not known.
+    several_hosts: nodes run on the hosts of an inventory, not only on this one.
+    node_bytes: memory of this host that each node of an algorithm needs at least, models not counted; 0 if not known.
     """
 
     name: str
@@ -111,7 +111,7 @@ def candidate_engines(
 ) -> tuple[str, ...]:
     """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do, see
     `orchestrator.planning.kernel_engine`. ``media``: links share media; then auto is
-    userspace, which has every rule, and whose checks of media were calibrated."""
+    userspace, which has every rule and calibrated checks of media."""
     if engine == "auto" and media:
         return ("userspace",)
     candidates = ENGINES[engine]

@@ -1,9 +1,9 @@
-"""Hosts in a scenario: where its nodes shall live, under a driver that makes nodes on several hosts.
+"""Hosts in a scenario: where its nodes run, under a driver that makes nodes on several hosts.
 
     hosts: {cloud: pc-1, device-3: pi-2, edge: "hardware=jetson-orin-nano", device: rack=2}
 
 A key is a tier or a node; an entry for a node replaces the entry for its tier. A value is the name of a host, or a
-label of hosts and its value. edgebed's labels begin with ``edgebed.``, which may be left out here.
+label of hosts and its value. edgebed's labels start with ``edgebed.``, which may be left out here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.scenario.sections.hardware import BOARDS
 
 PREFIX = "edgebed."  # the prefix of the host labels that edgebed reads
 ACCELERATOR_LABEL = f"{PREFIX}accelerator"
-"""The label of a host on whose accelerator nodes can train. Its value is the accelerator as torch names it: cuda."""
+"""The label of a host with an accelerator for training. Its value is the accelerator as torch names it: cuda."""
 
 _WORD = r"[^\s=]+"
 _CHOICE = re.compile(rf"({_WORD})(?:=({_WORD}))?")
@@ -30,7 +30,7 @@ _CHOICE = re.compile(rf"({_WORD})(?:=({_WORD}))?")
 
 @dataclass(frozen=True)
 class HostChoice:
-    """The host of this name or, with a ``value``, every host whose label ``name`` has it."""
+    """The host of this name or, with a ``value``, every host with this value of the label ``name``."""
 
     name: str
     value: str | None = None

@@ -118,7 +118,7 @@ class LinkSpec(DirectionSpec):
             spec = self.schedule
         if spec is None:
             return None
-        return spec.made(upward=upward)
+        return spec.of_direction(upward=upward)
 
 
 Mistake = tuple[KeyPath, str]
@@ -256,7 +256,7 @@ def _for_two_nodes(
             if spec.schedule is None:
                 schedule = None
             else:
-                schedule = spec.schedule.made(upward=up)
+                schedule = spec.schedule.of_direction(upward=up)
             resolved.schedule(direction, schedule, ("links", key, "schedule"))
         if both and not up and "nat_timeout" in spec.model_fields_set:
             resolved.translate(direction, spec.nat_timeout)

@@ -232,7 +232,7 @@ def _is_placeholder(match: re.Match[str]) -> bool:
 
 
 def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
-    """A word of a program's command with its placeholders replaced, except {files}, whose place the driver knows."""
+    """A word of a program's command with its placeholders replaced, except {files}, which only the driver knows."""
     node = program.node
     own = {SELF: addresses[node], OWN_NAME: node, INDEX: str(program.index)}
     return replaced(text, {**addresses, **own})

@@ -164,7 +164,7 @@ class ScheduleSpec(Strict):
         """Whether it has separate files for up or down."""
         return bool({"up", "down"} & self._files.keys())
 
-    def made(self, *, upward: bool) -> Schedule | None:
+    def of_direction(self, *, upward: bool) -> Schedule | None:
         """The schedule of one direction; ``upward``: the one towards the cloud."""
         if not self._files:
             return self._written(upward=upward)

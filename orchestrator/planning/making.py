@@ -266,8 +266,9 @@ def _model(
 
 
 def _relations(
-    members: list[Member], pairs: list[Pair]
-) -> tuple[defaultdict[str, list[str]], defaultdict[str, list[str]]]:
+    members: list[Member],
+    pairs: list[Pair],
+) -> tuple[Mapping[str, list[str]], Mapping[str, list[str]]]:
     """Children and neighbours of each node, in the order of nodes."""
     children: defaultdict[str, list[str]] = defaultdict(list)
     neighbours: defaultdict[str, list[str]] = defaultdict(list)
@@ -288,9 +289,7 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     visits = set(scenario.visits)
     links = []
     for pair in scenario.pairs:
-        up = (pair.lower, pair.upper)
-        down = (pair.upper, pair.lower)
-        for ends in (up, down):
+        for ends in (pair.up, pair.down):
             source, target = ends
             link = LinkPlan(
                 source,
@@ -392,8 +391,12 @@ def _round_work(
     clients = _workers(scenario, devices or edges, tests, labels)
     if population is not None:
         slowest = float(population.speeds.min())
-        most = int(population.sample_counts.max())
-        clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
+        clients = replace(
+            clients,
+            count=population.asked,
+            samples=int(population.sample_counts.max()),
+            speed=min(slowest, 1.0),
+        )
     above = None
     if devices and edges:
         above = _workers(scenario, edges, tests, labels)

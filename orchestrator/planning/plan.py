@@ -247,8 +247,11 @@ class StopPlan:
     @property
     def of_nodes(self) -> Stop:
         """The conditions without the time, as nodes have them."""
-        rounds = self.rounds or 0
-        return Stop(rounds=rounds, accuracy=self.accuracy, target=self.target)
+        return Stop(
+            rounds=self.rounds or 0,
+            accuracy=self.accuracy,
+            target=self.target,
+        )
 
     @property
     def without_goals(self) -> Stop:

@@ -59,7 +59,9 @@ class ProgramPlan:
             return undoubled(replaced(text, {FILES: folder}))
 
         command = tuple(whole(word) for word in self.command)
-        environment = {key: whole(text) for key, text in self.environment.items()}
+        environment = {}
+        for name, value in self.environment.items():
+            environment[name] = whole(value)
         return replace(self, command=command, environment=environment)
 
 
@@ -70,12 +72,15 @@ def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[Pro
     for program in programs:
         spec = program.spec
         waited_for = waits_for(program, programs)
-        environment = {key: filled(text, program, addresses) for key, text in spec.environment.items()}
+        command = [filled(word, program, addresses) for word in spec.command]
+        environment = {}
+        for name, value in spec.environment.items():
+            environment[name] = filled(value, program, addresses)
         planned.append(
             ProgramPlan(
                 label=_label(program),
                 node=program.node,
-                command=tuple(filled(word, program, addresses) for word in spec.command),
+                command=tuple(command),
                 ready=Readiness(
                     port=spec.ready.port,
                     line=spec.ready.line,

@@ -81,7 +81,8 @@ def _for_all(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     is_link = member.issym() or member.islnk()
     if not (member.isfile() or member.isdir() or is_link):
         return None
-    if member.isdir() or member.mode & 0o100:
+    is_executable = member.mode & 0o100
+    if member.isdir() or is_executable:
         member.mode = 0o755
     else:
         member.mode = 0o644

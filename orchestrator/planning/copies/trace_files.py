@@ -76,4 +76,5 @@ def _with_files(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     data = plan.get("data", {})
     if data.get("partition") == PARTITION:
         params = data["partition_params"]
-        yield {"csv": params["path"], "sha256": params["sha256"]}
+        path = params["path"]
+        yield {"csv": path, "sha256": params["sha256"]}

@@ -73,12 +73,24 @@ class RoundWork:
 
     def seconds(self, params: LocalTraining) -> float:
         """How long the clients and then the edges work, at most, with `MARGIN`."""
-        return MARGIN * max(self._seconds(params, model) for model in self.models)
+        longest = max(self._seconds(params, model) for model in self.models)
+        return MARGIN * longest
 
     def _seconds(self, params: LocalTraining, model: Size) -> float:
-        cost = StepCost(model.operations, model.values, model.layers, params.batch_size)
+        cost = StepCost(
+            operations=model.operations,
+            values=model.values,
+            layers=model.layers,
+            batch_size=params.batch_size,
+        )
         clients = self.clients
-        work = ClientWork(clients.samples, clients.count, self.shape, self.classes, model)
+        work = ClientWork(
+            samples=clients.samples,
+            clients=clients.count,
+            shape=self.shape,
+            classes=self.classes,
+            model=model,
+        )
         trained = math.ceil(params.longest_training(work))
         tests = _within(clients.tests, params.evaluate_samples)
         training = cost(trained, "train")
@@ -108,18 +120,19 @@ def deadlines(
     by_tier: dict[str, float] = {}
     below: float | None = None
     for tier, down, up in tiers:
+        crossing = transfer(down, size.bytes)
         if below is None:
             configured = given
             features = params.beside_model(samples, size.features)
             between = params.between_clients(samples, work.classes)
-            crossing = transfer(down, size.bytes) + transfer(up, size.bytes + features)
+            crossing += transfer(up, size.bytes + features)
             if between:
                 crossing += transfer(across, between)
             computed = ALLOWANCE + MARGIN * crossing + work.seconds(params)
         else:
             configured = given_above
             kappa2 = getattr(params, "kappa2", 1)
-            crossing = transfer(down, size.bytes) + transfer(up, size.bytes)
+            crossing += transfer(up, size.bytes)
             computed = ALLOWANCE + MARGIN * crossing + kappa2 * below
         if configured is None:
             below = float(math.ceil(computed))
@@ -161,6 +174,9 @@ def transfer(links: Iterable[LinkProfile], size: int) -> float:
     slowest = 0.0
     for link in links:
         profile = _assumed(link)
-        sending = size * 8 / profile.rate if profile.rate else 0.0
-        slowest = max(slowest, profile.latency + profile.jitter + sending)
+        sending = 0.0
+        if profile.rate:
+            sending = size * 8 / profile.rate
+        seconds = profile.latency + profile.jitter + sending
+        slowest = max(slowest, seconds)
     return slowest

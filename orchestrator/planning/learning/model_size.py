@@ -203,13 +203,21 @@ def measured(
     }
     argv = python.module("node.process.measuring", json.dumps(order))
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+        )
     except subprocess.TimeoutExpired:
         raise PlanError(MODEL, f"{model}: its size could not be measured within {TIMEOUT:.0f} s") from None
     lines = done.stdout.splitlines()
     answers = [line for line in lines if line.startswith("{")]  # plug-ins may print as they end
     if done.returncode != 0 or not answers:
-        complaints = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        complaints = done.stderr.strip().splitlines()
+        if not complaints:
+            complaints = [f"exit code {done.returncode}"]
         raise PlanError(MODEL, f"{model}: its size could not be measured: {complaints[-1]}")
     answer = json.loads(answers[0])
     if "error" in answer:

@@ -33,29 +33,36 @@ from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import POPULATION
 
 
-def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequence[LinkPlan]) -> Population | None:
+def plan_population(
+    scenario: Scenario,
+    data: PreparedLabels | None,
+    links: Sequence[LinkPlan],
+) -> Population | None:
     """The population of a scenario; None if it has none. PlanError if a client asks for more samples than there are."""
     spec = scenario.population
-    topology = scenario.topology
-    if spec is None or topology.population is None or topology.selected is None:
+    size = scenario.topology.population
+    selected = scenario.topology.selected
+    if spec is None or size is None or selected is None:
         return None
     kind = SELECTIONS[spec.selection.name]
     partition = scenario.data.partition
     hardware = _hardware(scenario, spec)
     between = _links(spec, links)
     if spec.settings is not None:
-        hardware, between = _of_rows(spec.settings, scenario, between[0])
-    requested = math.ceil(topology.selected * (1 + spec.over) - 1e-9)
+        usual = between[0]
+        hardware, between = _of_rows(spec.settings, scenario, usual)
+    with_reserve = selected * (1 + spec.over)
+    requested = math.ceil(with_reserve - 1e-9)  # 100 * 1.1 is 110.00000000000001
     alpha = None
     if partition.name != "iid":
         alpha = read_parameters(Dirichlet, partition.params).alpha
     population = Population(
         seed=scenario.seed,
-        size=topology.population,
-        selected=topology.selected,
-        asked=min(topology.population, requested),
+        size=size,
+        selected=selected,
+        asked=min(size, requested),
         selection=read_parameters(kind.params, spec.selection.params),
-        availability=_availability(spec.availability, topology.population, scenario.seed),
+        availability=_availability(spec.availability, size, scenario.seed),
         hardware=hardware,
         speed=spec.speed,
         links=between,
@@ -120,7 +127,9 @@ def plan_clients(scenario: Scenario) -> dict[str, Any]:
 
 
 def typical(
-    nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
+    nodes: Sequence[NodePlan],
+    links: Sequence[LinkPlan],
+    population: Population,
 ) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
     """The nodes and links of a plan, where the node that stands for all clients has what most of them have."""
     hardware = _typical_hardware(nodes, population)
@@ -133,7 +142,10 @@ def typical(
             typical_nodes.append(node)
     typical_links = []
     for link in links:
-        profile = usual.up if link.source == POPULATION else usual.down
+        if link.source == POPULATION:
+            profile = usual.up
+        else:
+            profile = usual.down
         typical_links.append(replace(link, profile=profile))
     return tuple(typical_nodes), tuple(typical_links)
 
@@ -168,7 +180,8 @@ def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
 def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
     shares = []
     for name, share in spec.links.items():
-        up, down = LinkSpec(profile=name).directions(level=False)
+        named = LinkSpec(profile=name)
+        up, down = named.directions(level=False)
         shares.append(LinkShare(name, share, up, down))
     if shares:
         return shares
@@ -210,17 +223,23 @@ def _link_of_row(row: ClientRow, usual: LinkShare, share: float) -> LinkShare:
     for side, written in row.links.items():
         keys[side] = LinkKeys.model_validate(written)
     both = keys.get("", LinkKeys())
-    up = usual.up.merged(both.changes(upward=True))
+    changes_up = both.changes(upward=True)
+    up = usual.up.merged(changes_up)
     if "up" in keys:
         up = up.merged(keys["up"].changes())
-    down = usual.down.merged(both.changes())
+    changes_down = both.changes()
+    down = usual.down.merged(changes_down)
     if "down" in keys:
         down = down.merged(keys["down"].changes())
     name = both.profile or usual.name
     return LinkShare(name, share, up, down)
 
 
-def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:
+def _availability(
+    spec: AvailabilitySpec | None,
+    clients: int,
+    seed: int,
+) -> Availability:
     if spec is None:
         return Always(clients)
     if spec.table is not None:
@@ -231,4 +250,9 @@ def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Ava
     for hours, share in settings.pop("time_zones").items():
         offset = float(hours.removesuffix("h")) * HOUR
         zones[offset] = share
-    return DayAndNight(clients=clients, seed=seed, time_zones=zones, **settings)
+    return DayAndNight(
+        clients=clients,
+        seed=seed,
+        time_zones=zones,
+        **settings,
+    )

@@ -289,11 +289,13 @@ def _people(
 ) -> dict[str, Indices]:
     """The people with training samples at each node; an edge has those of its devices. Empty if the test samples are of
     other people, as where a data set is split by people."""
-    if data.subjects is None or data.test_subjects is None:
+    subjects = data.subjects
+    if subjects is None or data.test_subjects is None:
         return {}
-    if not np.isin(data.test_subjects, data.subjects).any():
+    are_known = np.isin(data.test_subjects, subjects)
+    if not are_known.any():
         return {}
-    people = [data.subjects[part] for part in parts]
+    people = [subjects[part] for part in parts]
     return _with_edges(holders, people)
 
 
@@ -304,24 +306,35 @@ def _with_edges(holders: list[Member], held: Sequence[Indices]) -> dict[str, Ind
         sets[member.name] = np.unique(own)
     nothing = np.empty(0, np.int64)
     for member in holders:
-        edge = member.parent
-        if member.tier == "device" and edge not in (None, "cloud"):
+        edge = _edge_above(member)
+        if edge is not None:
             before = sets.get(edge, nothing)
-            sets[edge] = np.union1d(before, sets[member.name])
+            own = sets[member.name]
+            sets[edge] = np.union1d(before, own)
     return sets
 
 
-def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:
+def _counts(
+    holders: list[Member],
+    held: NDArray[np.int64],
+) -> dict[str, tuple[int, ...]]:
     """The samples per class at each holder and, summed, at each edge above."""
     rows = {}
     for member, own in zip(holders, held, strict=True):
         rows[member.name] = own
     for member in holders:
-        edge = member.parent
-        if member.tier == "device" and edge not in (None, "cloud"):
+        edge = _edge_above(member)
+        if edge is not None:
             before = rows.get(edge, 0)
             rows[edge] = before + rows[member.name]
     counts = {}
     for node, row in rows.items():
         counts[node] = tuple(row.tolist())
     return counts
+
+
+def _edge_above(member: Member) -> str | None:
+    """The edge of a device; None for other nodes, and for a device below the cloud."""
+    if member.tier != "device" or member.parent == "cloud":
+        return None
+    return member.parent

@@ -18,53 +18,64 @@ from orchestrator.scenario.sections.topology import Pair
 
 LOOKED_AT = 1000  # clients
 
+_Crossings = tuple[Crossing, ...]
 _Way = list[tuple[str, bool]]  # the channels of a direction, and whether the client is a member or its link
 
 
 def resolve_for_clients(
-    shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]], clients: int
+    shared: Mapping[str, MediumSpec],
+    routes: Mapping[str, Sequence[str]],
+    clients: int,
 ) -> ResolvedMedia:
     """The media of a population of so many clients. ``members`` are the patterns, and no planned link crosses them."""
     numbers = set(range(min(clients, LOOKED_AT)))
     for pattern in _patterns(shared, routes):
         for filling in ("", "1"):  # "1": device-*000 has no device-000
             name = pattern.replace("*", filling)
-            named = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
-            numbers.update(number for number in named if number < clients)
+            for digits in re.findall(r"\d{1,9}", name):
+                number = int(digits)
+                if number < clients:
+                    numbers.add(number)
     pairs = [_pair(f"device-{number}") for number in sorted(numbers)]
     media = resolve_media(shared, routes, pairs)
-    members = {name: tuple(spec.members) for name, spec in shared.items()}
+    members = {}
+    for name, spec in shared.items():
+        members[name] = tuple(spec.members)
     return replace(media, members=members, crossings={})
 
 
 def crossings_of(
-    shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]
-) -> Callable[[str], tuple[tuple[Crossing, ...], tuple[Crossing, ...]]]:
+    shared: Mapping[str, MediumSpec],
+    routes: Mapping[str, Sequence[str]],
+) -> Callable[[str], tuple[_Crossings, _Crossings]]:
     """Gives the channels of a client's link, up and down; equal for clients that match the same patterns."""
     matchers = []
     for pattern in dict.fromkeys(_patterns(shared, routes)):
-        of_client = re.compile("|".join(_of_client(pattern)))
-        matchers.append(of_client.fullmatch)
+        expression = "|".join(_of_client(pattern))
+        matchers.append(re.compile(expression).fullmatch)
     known: dict[tuple[bool, ...], tuple[_Way, _Way]] = {}
 
-    def find(client: str) -> tuple[tuple[Crossing, ...], tuple[Crossing, ...]]:
+    def find(client: str) -> tuple[_Crossings, _Crossings]:
         pair = _pair(client)
         matched = tuple(matcher(client) is not None for matcher in matchers)
         if matched not in known:
             crossings = resolve_media(shared, routes, [pair]).crossings
-            crossed_up = crossings.get((pair.lower, pair.upper), ())
-            crossed_down = crossings.get((pair.upper, pair.lower), ())
-            known[matched] = _way(crossed_up, client), _way(crossed_down, client)
+            way_up = _way(crossings.get(pair.up, ()), client)
+            way_down = _way(crossings.get(pair.down, ()), client)
+            known[matched] = (way_up, way_down)
         way_up, way_down = known[matched]
         members = {True: client, False: joined(pair)}
-        up = tuple(Crossing(channel, members[by_node]) for channel, by_node in way_up)
-        down = tuple(Crossing(channel, members[by_node]) for channel, by_node in way_down)
-        return up, down
+        up = [Crossing(channel, members[by_node]) for channel, by_node in way_up]
+        down = [Crossing(channel, members[by_node]) for channel, by_node in way_down]
+        return tuple(up), tuple(down)
 
     return find
 
 
-def _patterns(shared: Mapping[str, MediumSpec], routes: Mapping[str, Sequence[str]]) -> list[str]:
+def _patterns(
+    shared: Mapping[str, MediumSpec],
+    routes: Mapping[str, Sequence[str]],
+) -> list[str]:
     """The names of links and members as the scenario has them."""
     patterns = list(routes)
     for spec in shared.values():

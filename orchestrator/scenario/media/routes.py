@@ -24,6 +24,7 @@ from orchestrator.scenario.language.words import shortened
 from orchestrator.scenario.media.section import MediumSpec, buffer_of, buffer_values, channel_names
 from orchestrator.scenario.sections.topology import Ends, Pair, unknown_node
 
+_Way = tuple[Crossing, ...]  # the channels that a direction crosses
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")
 _LINK = re.compile(r"(\S+) <-> (\S+)")
 
@@ -66,13 +67,15 @@ class ResolvedMedia:
         channels = list(self.channels[medium])
         if direction is None:
             return channels
-        return [name for name in channels if name == f"{medium} {direction}"]
+        wanted = f"{medium} {direction}"
+        return [name for name in channels if name == wanted]
 
     def crossing(self, channels: Collection[str]) -> tuple[Ends, ...]:
         """The directions that cross one of these channels."""
         directions = []
         for ends, way in self.crossings.items():
-            if any(crossing.channel in channels for crossing in way):
+            crossed = {crossing.channel for crossing in way}
+            if not crossed.isdisjoint(channels):
                 directions.append(ends)
         return tuple(directions)
 
@@ -87,7 +90,7 @@ class ResolvedMedia:
         self,
         node: str,
         to: str,
-    ) -> tuple[tuple[str, str, tuple[Crossing, ...]], ...]:
+    ) -> tuple[tuple[str, str, _Way], ...]:
         """The directions of a node's links in its medium, with their crossings in another medium instead."""
         is_half = len(self.channels[to]) == 1
         up, down = channel_names(to, half=is_half)
@@ -118,12 +121,11 @@ class ResolvedMedia:
         if "rate" in keys:
             rate = parse_rate(keys["rate"])
             if rate > now.rate:
-                raise ValueError(
-                    f"rate: {format_rate(rate)} is more than {channel} has, {format_rate(now.rate)}: lower it"
-                )
+                most = format_rate(now.rate)
+                raise ValueError(f"rate: {format_rate(rate)} is more than {channel} has, {most}: lower it")
             changes["rate"] = rate
             if now.rates:
-                changes["rates"] = {member: min(own, rate) for member, own in now.rates.items()}
+                changes["rates"] = _lowered(now.rates, rate)
         if "buffer" in keys:
             return changes | buffer_values(keys["buffer"], rate)
         if now.size is not None:
@@ -133,8 +135,17 @@ class ResolvedMedia:
             if default != now.buffer:
                 changes["buffer"] = default
             return changes
-        buffer_of(format_duration(round(now.buffer, 9)), rate)  # ValueError if no packet fits at this rate
+        seconds = round(now.buffer, 9)
+        buffer_of(format_duration(seconds), rate)  # ValueError if no packet fits at this rate
         return changes
+
+
+def _lowered(rates: Mapping[str, float], most: float) -> dict[str, float]:
+    """The rates of members, none above ``most``."""
+    limited = {}
+    for member, rate in rates.items():
+        limited[member] = min(rate, most)
+    return limited
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -172,8 +183,7 @@ class _Resolver:
     def __init__(self, shared: Mapping[str, MediumSpec], pairs: Sequence[Pair]) -> None:
         nodes: dict[str, None] = {}
         for pair in pairs:
-            nodes[pair.lower] = None
-            nodes[pair.upper] = None
+            nodes |= dict.fromkeys(pair.up)
         self.resolved = ResolvedMedia()
         self._shared = shared
         self._pairs = pairs
@@ -182,13 +192,14 @@ class _Resolver:
 
     def add(self, name: str, spec: MediumSpec, *, is_target: bool) -> None:
         """Take a medium with its members and channels."""
+        path = ("shared", name)
         why = self._why_no_name(name)
         if why:
-            self._note(("shared", name), f"'{shortened(name)}' {why}; a medium is named like cell-0")
+            self._note(path, f"'{shortened(name)}' {why}; a medium is named like cell-0")
         members = self._members(name, spec)
         if "members" not in spec.model_fields_set and not is_target:
             why = "no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it"
-            self._note(("shared", name), why)
+            self._note(path, why)
         if is_target or not spec.members:
             rates = self._rates(name, spec, None)
         else:
@@ -216,20 +227,29 @@ class _Resolver:
                 way = sorted(uses, key=lambda use: not use.by_node)
             if listed is None and not self._has_mistaken_routes():
                 self._check_obvious(pair, way)
-            up = []
-            down = []
-            for use in way:
-                channel_up, channel_down = channel_names(use.medium, half=self._shared[use.medium].half)
-                up.append(Crossing(channel_up, use.member))
-                down.append(Crossing(channel_down, use.member))
-            self.resolved.crossings[pair.lower, pair.upper] = tuple(up)
-            self.resolved.crossings[pair.upper, pair.lower] = tuple(reversed(down))
+            self._assign(pair, way)
+
+    def _assign(self, pair: Pair, way: Sequence[_Use]) -> None:
+        """Note which channels both directions of a link cross. ``way``: from its lower end."""
+        up = []
+        down = []
+        for use in way:
+            half = self._shared[use.medium].half
+            channel_up, channel_down = channel_names(use.medium, half=half)
+            up.append(Crossing(channel_up, use.member))
+            down.append(Crossing(channel_down, use.member))
+        down.reverse()
+        self.resolved.crossings[pair.up] = tuple(up)
+        self.resolved.crossings[pair.down] = tuple(down)
 
     def _has_mistaken_routes(self) -> bool:
-        return any(path[0] == "routes" for path, _ in self.resolved.mistakes)
+        for path, _ in self.resolved.mistakes:
+            if path[0] == "routes":
+                return True
+        return False
 
-    def _note(self, path: KeyPath, mistake: str) -> None:
-        self.resolved.mistakes.append((path, mistake))
+    def _note(self, path: KeyPath, mistake: object) -> None:
+        self.resolved.mistakes.append((path, str(mistake)))
 
     def _members(self, name: str, spec: MediumSpec) -> Collection[str]:
         """The members of a medium; notes its use by each link."""
@@ -237,28 +257,32 @@ class _Resolver:
         for position, written in enumerate(spec.members):
             try:
                 for member, pair, by_node in self._named(written):
-                    if any(use.medium == name for use in self._uses[pair]):
+                    uses = self._uses[pair]
+                    if any(use.medium == name for use in uses):
                         raise ValueError(
                             f"the link {joined(pair)} is in it twice: leave {written} or another member out"
                         )
-                    self._uses[pair].append(_Use(name, member, by_node))
+                    uses.append(_Use(name, member, by_node))
                     members[member] = None
             except ValueError as error:
-                self._note(("shared", name, "members", position), str(error))
+                path = ("shared", name, "members", position)
+                self._note(path, error)
         return members.keys()
 
     def _named(self, written: str) -> list[tuple[str, Pair, bool]]:
         """The links of a member: its name, the link, and whether it is the lower node. ValueError if none."""
+        links = []
         if _LINK.fullmatch(written):
-            return [(joined(pair), pair, False) for pair in self._links(written)]
+            for pair in self._links(written):
+                links.append((joined(pair), pair, False))
+            return links
         if " " in written or ">" in written:
             raise ValueError(
                 f"'{shortened(written)}' is neither a node nor a link: write a node, or a link as 'edge-0 <-> cloud'"
             )
-        named = self._matching(written)
-        links = []
+        nodes = self._matching(written)
         for pair in self._pairs:
-            if pair.lower in named and pair.link_class != "edge-edge":
+            if pair.lower in nodes and pair.link_class != "edge-edge":
                 links.append((pair.lower, pair, True))
         if not links:
             raise ValueError(f"{written} has no link to a tier above: name its links, like '* <-> {written}'")
@@ -285,7 +309,10 @@ class _Resolver:
 
     def _matching(self, written: str) -> set[str]:
         """The nodes of a pattern. ValueError if there are none."""
-        nodes = {node for node in self._nodes if matches(written, node)}
+        nodes = set()
+        for node in self._nodes:
+            if matches(written, node):
+                nodes.add(node)
         if nodes:
             return nodes
         message = unknown_node(written, self._nodes)
@@ -301,16 +328,19 @@ class _Resolver:
     ) -> dict[str, float]:
         """The rates of single members. ``members``: those that may have one; None: every node and link."""
         rates: dict[str, float] = {}
-        for written, rate in sorted(spec.rates.items(), key=_exactness):
+        by_pattern = sorted(spec.rates.items(), key=_exactness)
+        for written, rate in by_pattern:
             try:
-                named = [member for member, _, _ in self._named(written)]
-                if members is not None:
-                    named = [member for member in named if member in members]
+                named = {}
+                for member, _, _ in self._named(written):
+                    if members is None or member in members:
+                        named[member] = rate
                 if not named:
                     raise ValueError(f"{written} is no member of {name}: add it to members, or leave its rate out")
-                rates |= dict.fromkeys(named, rate)
+                rates |= named
             except ValueError as error:
-                self._note(("shared", name, "rates", written), str(error))
+                path = ("shared", name, "rates", written)
+                self._note(path, error)
         return rates
 
     def _order(
@@ -319,39 +349,49 @@ class _Resolver:
     ) -> dict[Pair, Sequence[str]]:
         """The media of each link that a route names, from the lower end to the upper one."""
         order: dict[Pair, Sequence[str]] = {}
-        for written, media in sorted(routes.items(), key=_exactness):
+        by_pattern = sorted(routes.items(), key=_exactness)
+        for written, media in by_pattern:
             try:
-                for medium in media:
-                    if medium not in self._shared:
-                        raise ValueError(unknown_medium(medium, self._shared))
-                    if media.count(medium) > 1:
-                        raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
+                self._check_route(media)
                 for pair in self._links(written):
                     self._check_complete(pair, media)
                     order[pair] = media
             except ValueError as error:
-                self._note(("routes", written), str(error))
+                self._note(("routes", written), error)
         return order
+
+    def _check_route(self, media: Sequence[str]) -> None:
+        """ValueError if a route has an unknown medium, or one twice."""
+        for medium in media:
+            if medium not in self._shared:
+                raise ValueError(unknown_medium(medium, self._shared))
+            if media.count(medium) > 1:
+                raise ValueError(f"{medium} is in it twice: a packet crosses a medium once")
 
     def _check_complete(self, pair: Pair, media: Sequence[str]) -> None:
         """ValueError if a route has other media than a link crosses."""
-        crossed = {use.medium for use in self._uses.get(pair, ())}
-        stray = [medium for medium in media if medium not in crossed]
-        if stray:
-            raise ValueError(f"{joined(pair)} is not in {stray[0]}: add it to shared.{stray[0]}.members")
+        link = joined(pair)
+        uses = self._uses.get(pair, ())
+        crossed = {use.medium for use in uses}
+        for medium in media:
+            if medium not in crossed:
+                raise ValueError(f"{link} is not in {medium}: add it to shared.{medium}.members")
         missing = sorted(crossed - set(media))
         if missing:
-            raise ValueError(f"{joined(pair)} also crosses {text.some(missing)}: add it to the list")
+            raise ValueError(f"{link} also crosses {text.some(missing)}: add it to the list")
 
     def _check_obvious(self, pair: Pair, way: Sequence[_Use]) -> None:
         """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
+        link = joined(pair)
+        media = ", ".join(use.medium for use in way)
         for first, second in itertools.pairwise(way):
+            if first.by_node != second.by_node:
+                continue
             path: KeyPath = ("shared", second.medium)
             noted = [mistaken for mistaken, _ in self.resolved.mistakes]
-            if first.by_node == second.by_node and path not in noted:
-                media = ", ".join(use.medium for use in way)
-                route = f"routes: {{{joined(pair)}: [{media}]}}"
-                self._note(path, f"{joined(pair)} is in {first.medium} too: give the order, like {route}")
+            if path not in noted:
+                route = f"routes: {{{link}: [{media}]}}"
+                self._note(path, f"{link} is in {first.medium} too: give the order, like {route}")
 
 
 def _exactness(entry: tuple[str, object]) -> int:

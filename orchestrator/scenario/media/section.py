@@ -42,6 +42,7 @@ from orchestrator.scenario.sections.schedules import ScheduleSpec
 
 Direction = Literal["up", "down"]
 _PROFILE_SCHEMA = {"type": "string", "enum": sorted(MEDIA)}
+_BUFFER_SCHEMA = {"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA]}
 
 
 def channel_names(medium: str, *, half: bool) -> tuple[str, str]:
@@ -65,7 +66,7 @@ def buffer_of(written: Any, rate: float) -> float:
     except UnitError:
         seconds = parse_size(written) * 8 / rate
     if seconds * rate < FULL_FRAME * 8:
-        least = format_duration(round(FULL_FRAME * 8 / rate + 0.0005, 3))
+        least = _least_buffer(rate)
         raise ValueError(
             f"buffer: {written} at {format_rate(rate)} is less than one full packet: give at least {least}"
         )
@@ -74,10 +75,17 @@ def buffer_of(written: Any, rate: float) -> float:
     return seconds
 
 
+def _least_buffer(rate: float) -> str:
+    """The time of a full packet at a rate, in whole milliseconds and no less."""
+    seconds = FULL_FRAME * 8 / rate
+    return format_duration(round(seconds + 0.0005, 3))
+
+
 def buffer_values(written: Any, rate: float) -> dict[str, Any]:
     """A buffer as values of a channel. It holds a size at any rate."""
-    size = LinkProfile(rate=rate).merged({"buffer": written}).buffer_bytes
-    return {"buffer": buffer_of(written, rate), "size": size}
+    link = LinkProfile(rate=rate).merged({"buffer": written})
+    seconds = buffer_of(written, rate)
+    return {"buffer": seconds, "size": link.buffer_bytes}
 
 
 def slowest(channel: ChannelProfile, schedule: Schedule | None) -> ChannelProfile:
@@ -113,7 +121,7 @@ class MediumSpec(Strict):
         "senders. airtime: equal time, with the rate of each member. frames: equal numbers of packets, so that a slow "
         "member slows all (802.11b); default: fair",
     )
-    buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA]})] = Field(
+    buffer: Annotated[Any, WithJsonSchema(_BUFFER_SCHEMA)] = Field(
         default=None,
         description="what the queues in front of the medium hold together, as a time at its rate or as a size; packets "
         "that do not fit are dropped; default: 100ms, at least 16 full packets",
@@ -150,30 +158,46 @@ class MediumSpec(Strict):
 
     @model_validator(mode="after")
     def _check_sense(self) -> MediumSpec:
+        self._check_sides()
+        buffer = self._settled("buffer")
+        rates = []
+        for rate in self.direction_rates:
+            assert rate is not None, "there is one for each direction"
+            buffer_of(buffer, rate)
+            rates.append(rate)
+        self._check_rates(min(rates))
+        if self.schedule is not None:
+            self._check_schedule(self.schedule)
+        return self
+
+    def _check_rates(self, most: float) -> None:
+        """Check the rates of single members. ``most``: that of the medium."""
+        if self.rates and not RULES[self.rule].own_rates:
+            able = [f"share: {name}" for name, rule in RULES.items() if rule.own_rates]
+            raise ValueError(f"rates: go with {' or '.join(able)}, not with {self.rule}")
+        for member, rate in self.rates.items():
+            if rate > most:
+                why = f"{format_rate(rate)} is more than the medium has, {format_rate(most)}"
+                raise ValueError(f"rates: {member}: {why}: give the medium the rate of its fastest member")
+
+    def _check_sides(self) -> None:
+        """Check that there is a rate for both directions, or one for each."""
         has_sides = self.up is not None or self.down is not None
         if self.rate is not None and has_sides:
             raise ValueError("rate: is for both directions: give either rate, or up and down")
         if self.half and has_sides:
             raise ValueError("duplex: half has one rate for both directions: write rate instead of up and down")
-        rates = [rate for rate in self.direction_rates if rate is not None]
-        if not rates:
+        rates = self.direction_rates
+        if rates == (None, None):
             raise ValueError("a medium needs a rate: write rate, or up and down, or the profile of a named medium")
-        if len(rates) == 1:
-            written, missing = ("up", "down") if self.up is not None else ("down", "up")
-            raise ValueError(f"{written}: goes with {missing}; write rate for both directions")
-        for rate in rates:
-            buffer_of(self._settled("buffer"), rate)
-        if self.rates and not RULES[self.rule].own_rates:
-            able = [f"share: {name}" for name, rule in RULES.items() if rule.own_rates]
-            raise ValueError(f"rates: go with {' or '.join(able)}, not with {self.rule}")
-        most = min(rates)
-        for member, rate in self.rates.items():
-            if rate > most:
-                why = f"{format_rate(rate)} is more than the medium has, {format_rate(most)}"
-                raise ValueError(f"rates: {member}: {why}: give the medium the rate of its fastest member")
-        if self.schedule is not None:
-            self._check_schedule(self.schedule)
-        return self
+        if None not in rates:
+            return
+        written = "down"
+        missing = "up"
+        if self.up is not None:
+            written = "up"
+            missing = "down"
+        raise ValueError(f"{written}: goes with {missing}; write rate for both directions")
 
     def _check_schedule(self, schedule: ScheduleSpec) -> None:
         if schedule.trace is not None or schedule.handover:
@@ -181,9 +205,11 @@ class MediumSpec(Strict):
             raise ValueError(f"schedule: {kind}: is for links: give a medium steps, ramps or a csv with t and rate")
         if self.half and schedule.has_sides:
             raise ValueError("schedule: up and down have no meaning for a half-duplex medium; name one file")
-        for name, profile in self.channels("medium", {}).items():
+        channels = self.channels("medium", {})
+        for name, profile in channels.items():
             base = link_like(profile)
-            timeline = schedule.of_direction(upward=name.endswith("up"))
+            upward = name.endswith("up")
+            timeline = schedule.of_direction(upward=upward)
             if timeline is not None:
                 for extreme in timeline.extremes(base):
                     _check_extreme(base, extreme)
@@ -193,10 +219,14 @@ class MediumSpec(Strict):
         if self.schedule is None:
             return {}
         up, down = channel_names(name, half=self.half)
+        schedule_up = self.schedule.of_direction(upward=True)
+        schedule_down = self.schedule.of_direction(upward=False)
         schedules = {}
-        for channel, upward in ((up, True), (down, False)):
-            schedules[channel] = self.schedule.of_direction(upward=upward)
-        return {channel: schedule for channel, schedule in schedules.items() if schedule is not None}
+        if schedule_up is not None:
+            schedules[up] = schedule_up
+        if schedule_down is not None:
+            schedules[down] = schedule_down
+        return schedules
 
     def _settled(self, key: str) -> Any:
         """The value of a key: its own, or that of the named medium."""
@@ -236,21 +266,33 @@ class MediumSpec(Strict):
         """The channels by name. ``rates``: of single members."""
         channels = {}
         names = channel_names(name, half=self.half)
+        written = self._settled("buffer")
         for channel, rate in zip(names, self.direction_rates, strict=True):
             assert rate is not None, "validation has checked it"
-            buffer = buffer_values(self._settled("buffer"), rate)
-            channels[channel] = ChannelProfile(rate, self.rule, rates=dict(rates), **buffer)
+            buffer = buffer_values(written, rate)
+            channels[channel] = ChannelProfile(
+                rate,
+                self.rule,
+                rates=dict(rates),
+                **buffer,
+            )
         return channels
 
 
 def _check_extreme(base: LinkProfile, extreme: LinkProfile) -> None:
     """Check a profile that a schedule gives a medium. ``base``: without the schedule."""
-    same = replace(extreme, rate=base.rate, buffer=base.buffer, buffer_bytes=base.buffer_bytes)
+    same = replace(
+        extreme,
+        rate=base.rate,
+        buffer=base.buffer,
+        buffer_bytes=base.buffer_bytes,
+    )
     if same != base or extreme.rate is None:
         raise ValueError("schedule: a medium only has a rate and a buffer: schedule its links for the rest")
-    if (extreme.buffer_limit or 0) < FULL_FRAME:
+    buffer = extreme.buffer_limit or 0
+    if buffer < FULL_FRAME:
         rate = format_rate(extreme.rate)
-        least = format_duration(round(FULL_FRAME * 8 / extreme.rate + 0.0005, 3))
+        least = _least_buffer(extreme.rate)
         raise ValueError(f"schedule: at {rate} the buffer is less than one full packet: write buffer: {least} or more")
 
 
@@ -303,7 +345,9 @@ class CrossTrafficSpec(Strict):
         """It as the switch and the simulation take it."""
         rows = []
         if self._table is not None:
-            rows = [(row.at, row.values.get("rate", 0.0)) for row in self._table.rows]
+            for row in self._table.rows:
+                rate = row.values.get("rate", 0.0)
+                rows.append((row.at, rate))
         if rows:
             first_at, _ = rows[0]
             if first_at > 0:
@@ -334,7 +378,8 @@ class CrossTrafficSpec(Strict):
 def _read_rates(csv: str, info: ValidationInfo) -> TraceTable:
     """The table of a trace of cross traffic. ValueError if it has more than rates."""
     try:
-        table = TraceTable.read(named_text(csv, info.context), csv)
+        text = named_text(csv, info.context)
+        table = TraceTable.read(text, csv)
     except ValueError as error:
         raise ValueError(f"csv: {error}") from None
     columns: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from netem.media.profile import ChannelProfile, Crossing
@@ -10,7 +11,7 @@ from netem.schedules.schedule import Schedule
 from netem.schedules.traces import TraceTable
 from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
-from orchestrator.scenario.media.section import CrossTrafficSpec, slowest
+from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec, slowest
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES, candidate_engines
 from orchestrator.scenario.sections.links import Mistake
@@ -21,7 +22,7 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
     yield from media.mistakes
     if scenario.shared:
         yield from _abilities(scenario)
-    used: dict[str, list[tuple[int, CrossTrafficSpec]]] = {}
+    used: defaultdict[str, list[tuple[int, CrossTrafficSpec]]] = defaultdict(list)
     for index, spec in enumerate(scenario.cross_traffic):
         mistakes = list(_cross_traffic(scenario, spec))
         for key, message in mistakes:
@@ -29,13 +30,16 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
         if mistakes:
             continue
         for channel in media.on(spec.on, spec.direction):
-            entries = used.setdefault(channel, [])
-            for other, earlier in entries:
-                if spec.at < earlier.end and earlier.at < spec.end:
+            for other, earlier in used[channel]:
+                if _overlap(spec, earlier):
                     message = f"overlaps entry {other} on {channel}, which has one at a time: give them other times"
                     yield ("cross_traffic", index), message
                     break
-            entries.append((index, spec))
+            used[channel].append((index, spec))
+
+
+def _overlap(one: CrossTrafficSpec, other: CrossTrafficSpec) -> bool:
+    return one.at < other.end and other.at < one.end
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
@@ -46,30 +50,40 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
     for of_medium in media.channels.values():
         channels |= of_medium
     ways = []
-    for (source, target), way in media.crossings.items():
-        profile = profiles.get((source, target), LinkProfile())
+    for ends, way in media.crossings.items():
+        source, target = ends
+        profile = profiles.get(ends, LinkProfile())
         ways.append((source, target, profile, way))
-    beyond = beyond_kernel(
-        channels,
-        ways,
-        cross_traffic=[traffic.on for traffic in scenario.cross_traffic],
-        several_hosts=DRIVERS[scenario.driver].several_hosts,
-    )
+    kind = DRIVERS[scenario.driver]
+    with_traffic = [traffic.on for traffic in scenario.cross_traffic]
+    beyond = beyond_kernel(channels, ways, with_traffic, several_hosts=kind.several_hosts)
     if not candidate_engines(scenario.engine, beyond):
-        able = " or ".join(name for name in ENGINES if candidate_engines(name, beyond))
-        yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {able}"
-    if scenario.population is None:
-        return
-    for name, spec in scenario.shared.items():
-        if spec.rates:
-            yield ("shared", name, "rates"), "are those of single nodes: clients of a population have clients.links"
-        if any(_cuts(schedule) for schedule in spec.schedules(name).values()):
-            why = "a rate of 0 cuts links, and those of a population's clients cannot be cut"
-            yield ("shared", name, "schedule"), f"csv: {why}: write a low rate"
+        able = []
+        for engine in ENGINES:
+            if candidate_engines(engine, beyond):
+                able.append(engine)
+        yield ("engine",), f"{scenario.engine} cannot share these media ({beyond}): take {' or '.join(able)}"
+    if scenario.population is not None:
+        for name, spec in scenario.shared.items():
+            yield from _of_clients(name, spec)
+
+
+def _of_clients(name: str, spec: MediumSpec) -> Iterator[Mistake]:
+    """Refuse what the clients of a population do not have of a medium."""
+    if spec.rates:
+        path = ("shared", name, "rates")
+        yield path, "are those of single nodes: clients of a population have clients.links"
+    schedules = spec.schedules(name).values()
+    if any(map(_cuts, schedules)):
+        path = ("shared", name, "schedule")
+        why = "a rate of 0 cuts links, and those of a population's clients cannot be cut"
+        yield path, f"csv: {why}: write a low rate"
 
 
 def _cuts(schedule: Schedule) -> bool:
-    return isinstance(schedule, TraceTable) and any(row.cut for row in schedule.rows)
+    if not isinstance(schedule, TraceTable):
+        return False
+    return any(row.cut for row in schedule.rows)
 
 
 def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple[str, str]]:
@@ -78,15 +92,17 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
     if spec.on not in media.channels:
         yield "on", unknown_medium(spec.on, media.channels)
         return
+    channels = media.channels[spec.on]
     names = media.on(spec.on, spec.direction)
     if not names:
         yield "direction", f"{spec.on} is half duplex, so that both directions are one channel: leave it out"
         return
-    schedules = scenario.shared[spec.on].schedules(spec.on)
+    medium = scenario.shared[spec.on]
+    schedules = medium.schedules(spec.on)
     rates = []
     for name in names:
-        channel = media.channels[spec.on][name]
-        rates.append(slowest(channel, schedules.get(name)).rate)
+        at_lowest = slowest(channels[name], schedules.get(name))
+        rates.append(at_lowest.rate)
     least = min(rates)
     traffic = spec.traffic()
     if spec.kind != "trace":
@@ -103,7 +119,8 @@ def _cross_traffic(scenario: Scenario, spec: CrossTrafficSpec) -> Iterator[tuple
 
 
 def _too_much(spec: CrossTrafficSpec, rate: float, least: float) -> str:
-    return f"{format_rate(rate)} leaves nothing of {spec.on}, which has {format_rate(least)}: lower it"
+    has = format_rate(least)
+    return f"{format_rate(rate)} leaves nothing of {spec.on}, which has {has}: lower it"
 
 
 def beyond_kernel(
@@ -124,8 +141,10 @@ def beyond_kernel(
     if cross_traffic:
         return f"cross traffic on {cross_traffic[0]}"
     for name, profile in channels.items():
-        turns_by_packets = profile.rule.own_rates and not profile.rule.by_rate  # the kernel's queues count bytes
-        if turns_by_packets or any(rate != profile.rate for rate in profile.rates.values()):
+        rule = profile.rule
+        turns_by_packets = rule.own_rates and not rule.by_rate  # the kernel's queues count bytes
+        rates_differ = any(rate != profile.rate for rate in profile.rates.values())
+        if turns_by_packets or rates_differ:
             of_members = " with rates of members" if profile.rates else ""
             return f"{name} has `share: {profile.share}`{of_members}"
     for source, target, link, way in ways:

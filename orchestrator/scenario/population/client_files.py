@@ -25,19 +25,25 @@ from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.population.client_settings import ClientSettings
+from orchestrator.scenario.population.client_settings import ClientRow, ClientSettings
 from orchestrator.scenario.population.clients import ClientsSpec
-from orchestrator.scenario.sections.topology import Topology, unknown_node
+from orchestrator.scenario.sections.topology import Member, Topology, unknown_node
 
 Stay = tuple[float, float]
 _TYPES: dict[str, Any] = {"hardware": dict, "links": dict, "faults": list}  # of sections
 
 
-def with_client_files(source: Document, directory: Path, files: Mapping[str, str]) -> Document:
+def with_client_files(
+    source: Document,
+    directory: Path,
+    files: Mapping[str, str],
+) -> Document:
     """The scenario with the settings of its clients' files; each has the place of its row. What is wrong elsewhere is
     left for the validation of the scenario. Raises ScenarioError."""
     written = source.data.get("clients")
-    if not isinstance(written, dict) or not written.keys() & {"file", "availability"}:
+    if not isinstance(written, dict):
+        return source
+    if not written.keys() & {"file", "availability"}:
         return source
     try:
         spec = ClientsSpec.model_validate(written, context={DIRECTORY: directory, FILES: files})
@@ -50,16 +56,17 @@ def with_client_files(source: Document, directory: Path, files: Mapping[str, str
         return source
     data = {**source.data, **sections}
     places = dict(source.places)
-    path: KeyPath = ("clients", "file")
+    key = "file"
     try:
         if spec.settings is not None:
             _add_settings(spec.settings, topology, data, places)
-        path = ("clients", "availability")
+        key = "availability"
         if spec.availability is not None and spec.availability.table is not None:
             _add_absences(spec.availability.table, topology, after, data["faults"], places)
     except ValueError as error:
-        key = ".".join(map(str, path))
-        raise ScenarioError([Problem(source.place(path), key, str(error))]) from None
+        place = source.place(("clients", key))
+        problem = Problem(place, f"clients.{key}", str(error))
+        raise ScenarioError([problem]) from None
     return replace(source, data=data, places=places)
 
 
@@ -117,37 +124,44 @@ def _add_settings(
     places: dict[KeyPath, str],
 ) -> None:
     clients = clients_of(topology)
-    if not settings.named and len(settings.rows) < len(clients):
-        raise ValueError(f"{settings.name}: has {len(settings.rows)} rows for {len(clients)} clients")
+    rows = settings.rows
+    if not settings.named and len(rows) < len(clients):
+        raise ValueError(f"{settings.name}: has {len(rows)} rows for {len(clients)} clients")
     members = {member.name: member for member in topology.members()}
     linked = _links_by_ends(data["links"])
     nodes = clients
     if settings.named:
-        nodes = [row.node for row in settings.rows]
-    for row, node in zip(settings.rows, nodes, strict=False):
+        nodes = [row.node for row in rows]
+    for row, node in zip(rows, nodes, strict=False):
         member = members[_known(node, topology, row.place)]
         if row.hardware:
-            if node in data["hardware"]:
-                raise ValueError(f"{row.place}: hardware has {node} already: leave out one of them")
-            of_tier = data["hardware"].get(member.tier)
-            data["hardware"][node] = over(of_tier, row.hardware)
+            _add_hardware(row, member, data["hardware"])
             places["hardware", node] = row.place
         if not row.links:
             continue
         if member.parent is None:
             raise ValueError(f"{row.place}: {node} has no node above it: leave the columns of its link empty")
-        key = linked.get(frozenset((node, member.parent)))
-        if key:
-            raise ValueError(f"{row.place}: links has '{key}' already: leave out one of them")
-        ends = {
+        ends = frozenset((node, member.parent))
+        if ends in linked:
+            raise ValueError(f"{row.place}: links has '{linked[ends]}' already: leave out one of them")
+        keys = {
             "": f"{node} <-> {member.parent}",
             "up": f"{node} -> {member.parent}",
             "down": f"{member.parent} -> {node}",
         }
-        for side, key in ends.items():  # a later entry replaces settings of an earlier one
+        for side, key in keys.items():  # a later entry replaces settings of an earlier one
             if side in row.links:
                 data["links"][key] = dict(row.links[side])
                 places["links", key] = row.place
+
+
+def _add_hardware(row: ClientRow, member: Member, section: dict[str, Any]) -> None:
+    """Add the hardware of a row to the section `hardware`."""
+    node = member.name
+    if node in section:
+        raise ValueError(f"{row.place}: hardware has {node} already: leave out one of them")
+    of_tier = section.get(member.tier)
+    section[node] = over(of_tier, row.hardware)
 
 
 def _links_by_ends(links: Mapping[Any, Any]) -> dict[frozenset[str], str]:
@@ -162,13 +176,15 @@ def _links_by_ends(links: Mapping[Any, Any]) -> dict[frozenset[str], str]:
 
 def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
-    hardware: dict[str, Any] = {}
+    base: dict[str, Any] = {}
     if isinstance(of_tier, str):
-        hardware = {"class": of_tier}
+        base = {"class": of_tier}
     elif isinstance(of_tier, dict):
-        hardware = dict(of_tier)
-    if "class" in own:
-        hardware = {key: value for key, value in hardware.items() if key in ("image", "accelerator")}
+        base = of_tier
+    hardware = {}
+    for key, value in base.items():
+        if "class" not in own or key in ("image", "accelerator"):
+            hardware[key] = value
     return hardware | dict(own)
 
 
@@ -183,19 +199,26 @@ def _add_absences(
     if after is None:
         raise ValueError("needs stop.after: stays repeat, and when clients are away is planned before the run")
     nodes = by_node(table, topology)
-    stays = {node: table.stays(device) for node, device in nodes.items()}
+    stays = {}
     expected = 0.0
     for node, device in nodes.items():
+        stays[node] = table.stays(device)
         expected += len(stays[node]) * after / table.period[device]
     if expected > MAX_FAULTS:
         raise ValueError(f"{table.name}: clients would go away more than {MAX_FAULTS:,} times: lower stop.after")
     for node, device in nodes.items():
         period = float(table.period[device])
+        place = f"{table.name}:{table.lines[device]}"
         for start, end in absences(stays[node], period, after):
-            fault = {"at": format_duration(start), "node": node, "action": "disconnect"}
+            fault = {
+                "at": format_duration(start),
+                "node": node,
+                "action": "disconnect",
+            }
             if end is not None:
-                fault["for"] = format_duration(round(end - start, 9))
-            places["faults", len(faults)] = f"{table.name}:{table.lines[device]}"
+                duration = round(end - start, 9)
+                fault["for"] = format_duration(duration)
+            places["faults", len(faults)] = place
             faults.append(fault)
 
 

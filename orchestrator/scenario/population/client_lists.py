@@ -57,7 +57,10 @@ class ClientLists:
         lists = self._lists("train", self.train, clients, samples)
         twice = _repeated(np.concatenate(lists))
         if twice is not None:
-            holders = [client for client, own in zip(clients, lists, strict=True) if twice in own]
+            holders = []
+            for client, own in zip(clients, lists, strict=True):
+                if twice in own:
+                    holders.append(client)
             raise ValueError(f"{self.name}: train: sample {twice} is in the lists of {some(holders)}")
         return lists
 

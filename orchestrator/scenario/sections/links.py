@@ -208,15 +208,13 @@ def _for_class(
     entry = ("links", link_class)
     for pair in pairs:
         if pair.link_class == link_class:
-            up = (pair.lower, pair.upper)
-            down = (pair.upper, pair.lower)
-            resolved.assign(up, profile_up, entry)
-            resolved.assign(down, profile_down, entry)
-            resolved.schedule(up, schedule_up, path_up)
-            resolved.schedule(down, schedule_down, path_down)
-            resolved.limit(up, spec.mtu)
-            resolved.limit(down, spec.mtu)
-            resolved.translate(down, spec.nat_timeout)
+            resolved.assign(pair.up, profile_up, entry)
+            resolved.assign(pair.down, profile_down, entry)
+            resolved.schedule(pair.up, schedule_up, path_up)
+            resolved.schedule(pair.down, schedule_down, path_down)
+            resolved.limit(pair.up, spec.mtu)
+            resolved.limit(pair.down, spec.mtu)
+            resolved.translate(pair.down, spec.nat_timeout)
 
 
 def _schedule_path(link_class: str, side: str, spec: DirectionSpec | None) -> KeyPath:

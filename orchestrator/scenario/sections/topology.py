@@ -51,6 +51,15 @@ class Pair:
     upper: str
     link_class: str
 
+    @property
+    def up(self) -> Ends:
+        """The direction from ``lower`` to ``upper``: towards the cloud, unless both are edges."""
+        return self.lower, self.upper
+
+    @property
+    def down(self) -> Ends:
+        return self.upper, self.lower
+
 
 def unknown_node(name: str, names: Iterable[str]) -> str:
     """The error message for a node that does not exist."""

@@ -95,7 +95,12 @@ class HostError(OrchestratorError):
     ``what`` names it, ``remedy`` says what to do, and ``commands`` are the command lines for that, if any.
     """
 
-    def __init__(self, what: str, remedy: str = "", commands: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        remedy: str = "",
+        commands: Sequence[str] = (),
+    ) -> None:
         text = what
         if remedy:
             text += f": {remedy}"

@@ -35,7 +35,11 @@ def escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def tabular(headings: Sequence[Cell], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> str:
+def tabular(
+    headings: Sequence[Cell],
+    rows: Sequence[Sequence[Cell]],
+    right: Collection[int],
+) -> str:
     """A table with rules around the headings and at the end. The columns with the numbers in ``right`` are aligned to
     the right, the others to the left."""
     columns = ""

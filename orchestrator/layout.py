@@ -53,10 +53,18 @@ def write(console: Console, *lines: Cell) -> None:
             write_line(console, line)
 
 
-def write_entries(console: Console, entries: Iterable[tuple[Cell, Cell]], indent: int = 0) -> None:
+def write_entries(
+    console: Console,
+    entries: Iterable[tuple[Cell, Cell]],
+    indent: int = 0,
+) -> None:
     """Write each label with its text next to it. Wrapped lines of the text stay in the text's column."""
-    pairs = [(_text(label), _text(text)) for label, text in entries]
-    width = max((label.cell_len for label, _ in pairs), default=0)
+    pairs = []
+    width = 0
+    for entry_label, entry_text in entries:
+        label = _text(entry_label)
+        pairs.append((label, _text(entry_text)))
+        width = max(width, label.cell_len)
     room = max(LEAST, console.width - indent - width - GAP)
     margin = Text(" " * indent)
     for label, text in pairs:
@@ -139,7 +147,11 @@ def write_wide_table(
         write_table(console, chosen_headings, body, right=chosen_right)
 
 
-def _parts(first: int, least: Sequence[int], width: int) -> list[list[int]]:
+def _parts(
+    first: int,
+    least: Sequence[int],
+    width: int,
+) -> list[list[int]]:
     """The columns after the first one, in parts that fit into the width, each next to the first column."""
     parts: list[list[int]] = []
     used = width
@@ -152,7 +164,10 @@ def _parts(first: int, least: Sequence[int], width: int) -> list[list[int]]:
     return parts
 
 
-def _cells(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[list[Text]]:
+def _cells(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+) -> list[list[Text]]:
     cells = [[Text(heading, style="bold") for heading in headings]]
     for row in rows:
         cells.append([_text(cell) for cell in row])
@@ -174,7 +189,11 @@ def _least(cells: Sequence[Sequence[Text]], right: Collection[int]) -> list[int]
     return least
 
 
-def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+def _write_blocks(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+) -> None:
     for row in rows:
         write(console, row[0])
         entries = []
@@ -191,7 +210,11 @@ def write_line(console: Console, line: Text) -> None:
     console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _row(parts: Sequence[Text], widths: Sequence[int], right: Collection[int]) -> Text:
+def _row(
+    parts: Sequence[Text],
+    widths: Sequence[int],
+    right: Collection[int],
+) -> Text:
     line = Text()
     last = len(parts) - 1
     for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
@@ -205,11 +228,18 @@ def _row(parts: Sequence[Text], widths: Sequence[int], right: Collection[int]) -
     return line
 
 
-def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+def _widths(
+    natural: Sequence[int],
+    least: Sequence[int],
+    room: int,
+) -> list[int]:
     """The widths of columns that fit into ``room``. Narrows the widest column first, never below its ``least``."""
     widths = list(natural)
     while sum(widths) > room:
-        reducible = [place for place in range(len(widths)) if widths[place] > least[place]]
+        reducible = []
+        for place, width in enumerate(widths):
+            if width > least[place]:
+                reducible.append(place)
         widest = max(reducible, key=widths.__getitem__)
         widths[widest] -= 1
     return widths

@@ -11,11 +11,16 @@ from collections.abc import Iterable
 
 FRACTIONS = ("accuracy", "f1", "macro_f1", "balanced_accuracy")  # metrics that are fractions
 RECALL = "recall_"  # the name of the recall of a class starts with it
-_SIGNS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
-    0x7F: 0x2421,
-    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
-}
+_WITHOUT_SIGN = [
+    *range(0x80, 0xA0),  # control characters without a sign of their own
+    *range(0x202A, 0x202F),  # changes of the direction of writing
+    *range(0x2066, 0x206A),
+]
+_SIGNS = dict.fromkeys(_WITHOUT_SIGN, 0xFFFD)
+for _code in range(0x20):
+    if chr(_code) not in "\t\n":
+        _SIGNS[_code] = 0x2400 + _code
+_SIGNS[0x7F] = 0x2421
 
 
 def visible(text: str) -> str:

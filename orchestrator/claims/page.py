@@ -48,7 +48,17 @@ other clients from the same distributions, so a figure may differ as between two
 
 def page(papers: list[Paper]) -> str:
     rows = recorded_rows(papers)
-    headings = ("claim", "paper", "edgebed", "state", "seeds", "floor; ceiling", "time", "command", "notes")
+    headings = (
+        "claim",
+        "paper",
+        "edgebed",
+        "state",
+        "seeds",
+        "floor; ceiling",
+        "time",
+        "command",
+        "notes",
+    )
     lines = [HEAD, *_counts(rows)]
     for paper in papers:
         size = paper.read.size
@@ -56,7 +66,10 @@ def page(papers: list[Paper]) -> str:
         lines.append(f"Paper: {size.paper}\n")
         lines.append(f"edgebed: {size.ours}\n")
         lines.append(f"Details: [{paper.read.paper}]({paper.read.page})\n")
-        cells = [_cells(row) for row in rows if row.paper is paper]
+        cells = []
+        for row in rows:
+            if row.paper is paper:
+                cells.append(_cells(row))
         lines += _table(headings, cells)
         lines.append("")
     return "\n".join(lines)
@@ -66,7 +79,8 @@ def print_list(rows: Iterable[Row], console: Console) -> None:
     cells = []
     for row in rows:
         place = f"{row.paper.read.paper}, {row.claim.place}"
-        cells.append((row.name, place, row.evaluation.state, _time(row)))
+        state = row.evaluation.state
+        cells.append((row.name, place, state, _time(row)))
     write_table(console, ("claim", "place", "state", "time"), cells)
 
 
@@ -74,8 +88,12 @@ def print_row(row: Row, console: Console) -> None:
     claim = row.claim
     evaluation = row.evaluation
     write(console, f"{row.paper.read.paper}, {claim.place}: {claim.says}", "")
-    cells = [(name, written(figure.paper), _edgebed(row, name)) for name, figure in claim.figures.items()]
-    write_table(console, ("figure", f"paper, {claim.unit}", f"edgebed, {claim.unit}"), cells)
+    headings = ("figure", f"paper, {claim.unit}", f"edgebed, {claim.unit}")
+    cells = []
+    for name, figure in claim.figures.items():
+        of_paper = written(figure.paper)
+        cells.append((name, of_paper, _edgebed(row, name)))
+    write_table(console, headings, cells)
     write(console, "")
     entries = []
     for relation, holds in evaluation.holds.items():
@@ -98,15 +116,18 @@ def _counts(rows: Sequence[Row]) -> list[str]:
     tallies: dict[str, Counter[str]] = {}
     total = Counter[str]()
     for row in rows:
-        tally = tallies.setdefault(row.paper.read.paper, Counter())
-        tally[row.evaluation.state] += 1
-        total[row.evaluation.state] += 1
+        paper = row.paper.read.paper
+        state = row.evaluation.state
+        tally = tallies.setdefault(paper, Counter())
+        tally[state] += 1
+        total[state] += 1
     tallies["all"] = total
     cells = []
     for name, tally in tallies.items():
-        counts = [str(tally[state]) for state in STATES]
-        cells.append((name, str(tally.total()), *counts))
-    return [*_table(("paper", "claims", *STATES), cells), ""]
+        counts = [tally.total(), *(tally[state] for state in STATES)]
+        cells.append((name, *map(str, counts)))
+    headings = ("paper", "claims", *STATES)
+    return [*_table(headings, cells), ""]
 
 
 def _cells(row: Row) -> Sequence[str]:
@@ -114,7 +135,10 @@ def _cells(row: Row) -> Sequence[str]:
     link = claim.place
     if claim.section:
         link = f"[{claim.place}]({row.paper.read.page}#{claim.section})"
-    of_paper = [f"{name} {written(figure.paper)}" for name, figure in claim.figures.items() if figure.paper is not None]
+    of_paper = []
+    for name, figure in claim.figures.items():
+        if figure.paper is not None:
+            of_paper.append(f"{name} {written(figure.paper)}")
     of_edgebed = [f"{name} {_edgebed(row, name)}" for name in row.figures]
     bounds = "–"
     if claim.floor or claim.ceiling:
@@ -159,20 +183,22 @@ def _edgebed(row: Row, name: str) -> str:
 
 
 def _time(row: Row) -> str:
-    made = row.made
+    provenance = row.provenance
     parts = []
-    if made.minutes:
-        parts.append(f"{made.minutes:g} min")
-    if not kind_of(made.driver).simulated:
-        parts.append(made.driver)
-    parts.append(made.version)
+    if provenance.minutes:
+        parts.append(f"{provenance.minutes:g} min")
+    if not kind_of(provenance.driver).simulated:
+        parts.append(provenance.driver)
+    parts.append(provenance.version)
     return ", ".join(filter(None, parts)) or "–"
 
 
-def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    head = list(headings)
-    rule = "|---" * len(head) + "|"
-    lines = [f"| {' | '.join(head)} |", rule]
-    for row in rows:
-        lines.append(f"| {' | '.join(row)} |")
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rule = "|---" * len(headings) + "|"
+    lines = [_line(headings), rule]
+    lines += map(_line, rows)
     return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -41,7 +41,13 @@ CHEAP = 5.0  # minutes
 
 State = Literal["reproduced at full size", "in direction", "partly", "contradicted at this size", "not tried"]
 STATES: tuple[State, ...] = get_args(State)
-UNITS = {"%": 100.0, "points": 100.0, "kB": 1e-3, "MB": 1e-6, "GB": 1e-9}
+UNITS = {
+    "%": 100.0,
+    "points": 100.0,
+    "kB": 1e-3,
+    "MB": 1e-6,
+    "GB": 1e-9,
+}
 """Factors from a figure of a sweep to the unit of a claim; 1 for other units."""
 
 _NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?")
@@ -177,7 +183,8 @@ class Paper:
     read: ClaimFile
 
     def problem(self, path: KeyPath, message: str) -> Problem:
-        return Problem(self.source.place(path), dotted(path), message)
+        place = self.source.place(path)
+        return Problem(place, dotted(path), message)
 
 
 def written(figure: str | float | None) -> str:
@@ -226,10 +233,13 @@ def find(papers: list[Paper], name: str) -> Paper:
 
 
 def _load(file: Path) -> Paper:
-    source = document.read(scenario_text(file), str(file))
+    text = scenario_text(file)
+    source = document.read(text, str(file))
     claims = validated(ClaimFile, source, source.data)
     paper = Paper(file, source, claims)
-    problems = [paper.problem(path, message) for path, message in _contradictions(claims)]
+    problems = []
+    for path, message in _contradictions(claims):
+        problems.append(paper.problem(path, message))
     if problems:
         raise ScenarioError(problems)
     return paper
@@ -256,8 +266,7 @@ def _contradictions(read: ClaimFile) -> Iterator[tuple[KeyPath, str]]:
         has_case = any(figure.case for figure in claim.figures.values())
         if claim.sweep is not None and not has_case:
             yield (*path, "sweep"), "name the `case` of a figure"
-        figures = [claim.figures[key].ours for key in used if key in claim.figures]
-        complete = bool(claim.holds) and None not in figures
+        complete = bool(claim.holds) and _all_have_figures(claim, used)
         if complete and claim.state is not None:
             yield (*path, "state"), "leave it out: it follows from the figures and `holds`"
         elif not complete and claim.state is None:
@@ -266,6 +275,15 @@ def _contradictions(read: ClaimFile) -> Iterator[tuple[KeyPath, str]]:
             yield path, "give the reason of the state as `note`"
         if claim.state == "not tried" and not claim.cost:
             yield path, "give the `cost` of trying it"
+
+
+def _all_have_figures(claim: Claim, names: Iterable[str]) -> bool:
+    """Whether each figure with one of these names has a last figure of edgebed."""
+    for name in names:
+        figure = claim.figures.get(name)
+        if figure is not None and figure.ours is None:
+            return False
+    return True
 
 
 def _is_figure(text: str) -> bool:

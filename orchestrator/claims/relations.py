@@ -9,7 +9,6 @@ import operator
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from orchestrator.scenario.language.strict import unknown
@@ -21,7 +20,14 @@ def _divide(left: float, right: float) -> float:
     return left / right
 
 
-_SYNTAX = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load)
+_SYNTAX = (
+    ast.Compare,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.USub,
+    ast.Name,
+    ast.Load,
+)
 _ARITHMETIC: dict[type[ast.AST], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -48,14 +54,18 @@ class Relation:
 
     def sides(self, figures: Mapping[str, float]) -> list[float]:
         """The values that are compared, from left to right."""
-        values = {variable: figures[name] for name, variable in self.names.items()}
+        values = {}
+        for name, variable in self.names.items():
+            values[variable] = figures[name]
         sides = [self.tree.left, *self.tree.comparators]
         return [_value(side, values) for side in sides]
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        pairs = pairwise(self.sides(figures))
-        for comparison, (left, right) in zip(self.tree.ops, pairs, strict=True):
+        sides = self.sides(figures)
+        for place, comparison in enumerate(self.tree.ops):
             compare = _COMPARISONS[type(comparison)]
+            left = sides[place]
+            right = sides[place + 1]
             if not compare(left, right):
                 return False
         return True
@@ -74,7 +84,10 @@ def parse(text: str, figures: Collection[str]) -> Relation:
     return Relation(text, names, tree)
 
 
-def _parsed(text: str, figures: Collection[str]) -> tuple[dict[str, str], ast.Compare]:
+def _parsed(
+    text: str,
+    figures: Collection[str],
+) -> tuple[dict[str, str], ast.Compare]:
     names: dict[str, str] = {}
 
     def variable(match: re.Match[str]) -> str:

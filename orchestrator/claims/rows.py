@@ -26,6 +26,7 @@ from orchestrator.sweep.tables import failures
 from orchestrator.verbs.versions import versions
 
 _VARIED = re.compile(r", (?=[\w.-]+=)")
+_KEPT = {"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"}  # keys of a claim
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Row:
     name: str
     figures: Mapping[str, Measured]
     evaluation: ClaimEvaluation
-    made: Recorded
+    provenance: Recorded
 
     @property
     def claim(self) -> Claim:
@@ -61,7 +62,7 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         claim = self.claim
-        kept = claim.model_dump(include={"place", "says", "full_size", "unit", "floor", "ceiling", "note", "cost"})
+        kept = claim.model_dump(include=_KEPT)
         figures: dict[str, dict[str, Any]] = {}
         for name, figure in claim.figures.items():
             figures[name] = {"paper": figure.paper}
@@ -74,7 +75,7 @@ class Row:
             **kept,
             "figures": figures,
             **asdict(self.evaluation),
-            **self.made.model_dump(exclude={"seeds"}),
+            **self.provenance.model_dump(exclude={"seeds"}),
             "command": self.command,
             "size": self.size,
         }
@@ -85,7 +86,9 @@ def recorded_rows(papers: list[Paper]) -> list[Row]:
     rows = []
     for paper in papers:
         for name, claim in paper.read.claims.items():
-            rows.append(Row(paper, name, claim.known, recorded(claim), claim.recorded))
+            evaluation = recorded(claim)
+            row = Row(paper, name, claim.known, evaluation, claim.recorded)
+            rows.append(row)
     return rows
 
 
@@ -126,17 +129,28 @@ def reproduce(
         figures |= comparable(claim, {key: case}, results)
 
     def figures_of(names: Collection[str]) -> Mapping[str, Measured]:
-        cases_of_names = {key: cases[key] for key in names if key in cases}
+        cases_of_names = {}
+        for key in names:
+            if key in cases:
+                cases_of_names[key] = cases[key]
         return figures | comparable(claim, cases_of_names, results)
 
     evaluation = evaluate(claim, figures_of)
-    wall = math.fsum(result.figures.get("wall_seconds", 0.0) for result in results)
-    minutes = round(wall / 60, 2) or None
-    made = Recorded(minutes=minutes, driver=driver, version=versions()["edgebed"])
-    return Row(paper, name, figures, evaluation, made)
+    walls = [result.figures.get("wall_seconds", 0.0) for result in results]
+    minutes = math.fsum(walls) / 60
+    provenance = Recorded(
+        minutes=round(minutes, 2) or None,
+        driver=driver,
+        version=versions()["edgebed"],
+    )
+    return Row(paper, name, figures, evaluation, provenance)
 
 
-def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]]:
+def claimed(
+    paper: Paper,
+    name: str,
+    driver: str,
+) -> tuple[Sweep, dict[str, str]]:
     """The sweep of a claim with only the cases that it needs, and the case of each figure. Of a list of data sets, it
     has the first one. ScenarioError if the sweep cannot be read or lacks a case."""
     claim = paper.read.claims[name]
@@ -145,7 +159,9 @@ def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]
     overrides = [f"driver={driver}"]
     sweep = load(file, overrides)
     if not claim.any_data:
-        data_sets = {tuple(combination.scenario.data.dataset) for combination in sweep.combinations}
+        data_sets = set()
+        for combination in sweep.combinations:
+            data_sets.add(tuple(combination.scenario.data.dataset))
         if len(data_sets) == 1:
             first = data_sets.pop()[0]
             sweep = load(file, [*overrides, f"data.dataset={first}"])
@@ -154,13 +170,24 @@ def claimed(paper: Paper, name: str, driver: str) -> tuple[Sweep, dict[str, str]
         if figure.case is not None:
             place = ("claims", name, "figures", key, "case")
             cases[key] = _case_of(paper, place, sweep, figure.case)
-    chosen = [combination for combination in sweep.combinations if combination.case in cases.values()]
+    chosen = []
+    for combination in sweep.combinations:
+        if combination.case in cases.values():
+            chosen.append(combination)
     return replace(sweep, combinations=tuple(chosen)), cases
 
 
-def _case_of(paper: Paper, place: KeyPath, sweep: Sweep, name: str) -> str:
+def _case_of(
+    paper: Paper,
+    place: KeyPath,
+    sweep: Sweep,
+    name: str,
+) -> str:
     """The case of a sweep that a name at ``place`` means. ScenarioError unless there is exactly one."""
-    named = [case for case in sweep.cases if _is_named(case, name)]
+    named = []
+    for case in sweep.cases:
+        if _is_named(case, name):
+            named.append(case)
     if len(named) == 1:
         return named[0]
     if named:
@@ -176,19 +203,34 @@ def _is_named(case: str, name: str) -> bool:
     name_parts = _VARIED.split(name)
     if case_parts[0] != name_parts[0]:
         return False
-    return set(name_parts[1:]) <= set(case_parts[1:])
+    case_values = set(case_parts[1:])
+    name_values = set(name_parts[1:])
+    return name_values <= case_values
 
 
-def comparable(claim: Claim, cases: Mapping[str, str], results: Sequence[Result]) -> dict[str, Measured]:
+def comparable(
+    claim: Claim,
+    cases: Mapping[str, str],
+    results: Sequence[Result],
+) -> dict[str, Measured]:
     """Figures by name, each of its case. Times to a target are cut at the same place. RunError if no run reached it."""
-    own = [result for result in results if result.combination.case in cases.values()]
-    runs_of: dict[str, dict[int, Figures]] = {case: {} for case in cases.values()}
+    own = []
+    for result in results:
+        if result.combination.case in cases.values():
+            own.append(result)
     restricted = restrict([result.figures for result in own])
+    runs_of: dict[str, dict[int, Figures]] = {}
     for result, run in zip(own, restricted, strict=True):
         combination = result.combination
-        runs_of[combination.case][combination.seed] = run
-    figures = {key: _measured(claim, key, runs_of[case]) for key, case in cases.items()}
-    timed = [key for key in cases if _metric(claim, key).startswith("to_target.")]
+        runs_of_case = runs_of.setdefault(combination.case, {})
+        runs_of_case[combination.seed] = run
+    figures = {}
+    timed = []
+    for key, case in cases.items():
+        runs = runs_of.get(case, {})
+        figures[key] = _measured(claim, key, runs)
+        if _metric(claim, key).startswith("to_target."):
+            timed.append(key)
     some_reached = any(result.figures.get(REACHED, 1) for result in own)
     if len(timed) > 1 and not some_reached:
         raise RunError(f"no run of {text.some(timed)} reached the target, so they cannot be compared")
@@ -203,13 +245,16 @@ def _measured(claim: Claim, key: str, runs: Mapping[int, Figures]) -> Measured:
     """A figure by seed from the runs of its case, in the unit of the claim."""
     metric = _metric(claim, key)
     factor = UNITS.get(claim.unit, 1.0)
-    values = {seed: run[metric] * factor for seed, run in runs.items() if metric in run}
-    if not values:
-        names: set[str] = set()
-        for run in runs.values():
-            names.update(run)
-        raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(names))}")
+    counts_until_target = metric.startswith("to_target.")
+    values = {}
+    names: set[str] = set()
     censored = 0
-    if metric.startswith("to_target."):
-        censored = sum(not run.get(REACHED, 1) for run in runs.values())
+    for seed, run in runs.items():
+        names.update(run)
+        if metric in run:
+            values[seed] = run[metric] * factor
+        if counts_until_target and not run.get(REACHED, 1):
+            censored += 1
+    if not values:
+        raise RunError(f"{key}: {unknown('figure of the runs of this case', metric, sorted(names))}")
     return measured(values, censored)

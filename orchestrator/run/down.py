@@ -33,7 +33,7 @@ class Removed:
 
     run: str
     stopped: bool = False  # its running orchestrator ended the run in order
-    hosts: list[str] = field(default_factory=list)  # of a swarm, whose agents were ended
+    hosts: list[str] = field(default_factory=list)  # of a swarm, with agents that were ended
     containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
@@ -198,8 +198,11 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
     """Every run of this user that has a trace on this host: a running orchestrator, a process, a container, a cgroup,
     or the secret keys of a run below ``runs`` with a killed orchestrator."""
     directories: dict[str, RunDirectory | None] = {}
-    labelled = [(process.run, process.directory) for process in processes.run_processes()]
-    labelled += [(container.run, container.directory) for container in leftovers.listed()]
+    labelled = []
+    for process in processes.run_processes():
+        labelled.append((process.run, process.directory))
+    for container in leftovers.listed():
+        labelled.append((container.run, container.directory))
     labelled += agents.runs().items()
     for run, path in labelled:
         if not os.path.exists(path) or RunDirectory(path).is_ours:

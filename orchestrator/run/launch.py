@@ -112,8 +112,18 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             plan.shards.write(directory.shards)
         except OSError as error:
             raise RunError(f"{directory.run} cannot be continued: {error}") from None
-        record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
-        start = partial(execute, plan, directory, record, interruption, holding, options, past=past)
+        first_kept = min(past.kept)
+        record = Record.resume(directory.path, past.seconds, past.ended, first_kept)
+        start = partial(
+            execute,
+            plan,
+            directory,
+            record,
+            interruption,
+            holding,
+            options,
+            past=past,
+        )
         return _run(plan.driver, directory, open_view, start)
 
 
@@ -153,7 +163,10 @@ def _plan_of(directory: RunDirectory) -> Plan:
             f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(missing)} "
             f"{verb} not among those that nodes would run on now: see `hosts`"
         )
-    differing = [key for key, value in plan.recorded.items() if planned.get(key) != value]
+    differing = []
+    for key, value in plan.recorded.items():
+        if planned.get(key) != value:
+            differing.append(key)
     if differing:
         raise RunError(
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "

@@ -119,14 +119,19 @@ async def _execute_steps(
 ) -> Ending:
     """Steps 2 to 7. An error, or the ending ``early`` at any time, closes everything and ends the run."""
     plan = run.plan
-    view = run.view
     began = run.past is not NOTHING
     others = Others()
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
             entry = entry_of(plan.driver)
-            opening = entry.open_environment(plan, run.directory, stack, options.processes, view.line)
+            opening = entry.open_environment(
+                plan,
+                run.directory,
+                stack,
+                options.processes,
+                run.view.line,
+            )
             environment = await _unless(early, opening)
             if environment is None:
                 return early.result()
@@ -146,27 +151,34 @@ async def _execute_steps(
             pacing = _pacing_of(session)
             commands = Commands(run, session, pacing)
             await stack.enter_async_context(accept_commands(run, commands.of))
-            await _unless(session.ended, session.media.open())
-            await _unless(session.ended, fabric.shape(plan.links))
-            await _unless(session.ended, session.moves.begin(run.past))
+            ended = session.ended
+            await _unless(ended, session.media.open())
+            await _unless(ended, fabric.shape(plan.links))
+            await _unless(ended, session.moves.begin(run.past))
             if not DRIVERS[plan.driver].simulated:
                 _note_other_load(run, others)
-            view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
+            run.view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
-                await _unless(session.ended, session.processes.bring_up_all())
+                await _unless(ended, session.processes.bring_up_all())
             finally:  # some limits of this host show only when nodes start
                 _note_limits(run, environment)
             # 4. Measure the links before anything else uses them.
             prober = environment.prober
             measured = plan.probe or options.calibrate
-            if measured and prober is not None and not session.ended.done():
-                quick = not options.calibrate
-                measuring = probe_links(run, session, prober, fabric.engine, environment.network, quick=quick)
-                await _unless(session.ended, measuring)
+            if measured and prober is not None and not ended.done():
+                measuring = probe_links(
+                    run,
+                    session,
+                    prober,
+                    fabric.engine,
+                    environment.network,
+                    quick=not options.calibrate,
+                )
+                await _unless(ended, measuring)
             if options.calibrate:
                 session.finish("calibrated")
                 await session.stop_nodes(STOP_GRACE)
-                return await session.ended
+                return await ended
             # 5. Train, with the faults, until a stop rule is met or the run is interrupted.
             clock.start()
             if pacing is not None and options.pace is not None:
@@ -203,9 +215,13 @@ def _note_limits(run: RunContext, environment: Environment) -> None:
     """Record what the readers of the report should know about this run and its hosts."""
     fabric = environment.fabric
     refused = tcp.notes(fabric.tcp)
-    notes = [*run.past.notes(), *run.plan.notes()]
-    notes += environment.driver.notes()
-    notes += [*fabric.notes(), *refused]
+    notes = [
+        *run.past.notes(),
+        *run.plan.notes(),
+        *environment.driver.notes(),
+        *fabric.notes(),
+        *refused,
+    ]
     for note in notes:
         run.note(note)
 
@@ -235,7 +251,10 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
     return ending
 
 
-async def _unless(ended: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T | None:
+async def _unless(
+    ended: asyncio.Future[Any],
+    work: Coroutine[Any, Any, T],
+) -> T | None:
     """Await ``work`` and return its result. If ``ended`` is done first, cancel ``work`` and return None."""
     task = asyncio.ensure_future(work)
     await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)

@@ -72,7 +72,13 @@ class Monitor:
     """Reads the link engine once a second and the session four times a second. ``load`` reads the host's load. Without
     it the monitor does not judge the timing and the losses of packets."""
 
-    def __init__(self, run: RunContext, session: Session, fabric: Fabric, load: Callable[[], HostLoad] | None) -> None:
+    def __init__(
+        self,
+        run: RunContext,
+        session: Session,
+        fabric: Fabric,
+        load: Callable[[], HostLoad] | None,
+    ) -> None:
         self._session = session
         self._fabric = fabric
         self._record = run.record
@@ -83,18 +89,23 @@ class Monitor:
         self._kinds: dict[Ends, LinkKind] = {}
         for planned in run.plan.links:
             ends = (planned.source, planned.target)
+            real = planned.profile.real
             self._classes[ends] = planned.link_class
-            self._kinds[ends] = link_kind(run.plan.driver, real=planned.profile.real)
-        self._devices = {node.name for node in run.plan.nodes if node.tier == "device"}
+            self._kinds[ends] = link_kind(run.plan.driver, real=real)
+        self._devices = set()
+        for node in run.plan.nodes:
+            if node.tier == "device":
+                self._devices.add(node.name)
         self._device_bytes = run.past.device_bytes  # that they have sent and received in training
         self._last = run.clock()  # when rates were last computed
-        self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
+        groups = map(self._group, self._classes)
+        self._delivered = dict.fromkeys(groups, 0)  # bytes since then
         self._load = load
         self._first: tuple[LoadReading, float] | None = None  # at the start of training; processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
-        self._channels: Sequence[ChannelRow] = ()  # those whose drops are not among the links'
+        self._channels: Sequence[ChannelRow] = ()  # those with drops that are not among the links'
         self._read: dict[Ends, LinkRow] = {}  # as the engine reported them
         self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
@@ -113,15 +124,19 @@ class Monitor:
         probed: Counter[str] = Counter()
         counted = await self._fabric.counters()
         if self._load is not None:
-            reading = LoadReading(self._clock(), counted, self._load())
+            t = self._clock()
+            reading = LoadReading(t, counted, self._load())
             self._first = (reading, time.process_time())
         for row in counted.links:
             ends = _ends(row)
             self._before[ends] = row
-            probed[self._classes[ends]] += int(row["delivered_bytes"])
-        self._on_media = {_share(row): row for row in counted.channels}
+            link_class = self._classes[ends]
+            probed[link_class] += int(row["delivered_bytes"])
+        for channel_row in counted.channels:
+            self._on_media[_share(channel_row)] = channel_row
         if probed.total():
-            self._record.add_event(self._clock(), Probed(dict(+probed)))
+            positive = dict(+probed)
+            self._record.add_event(self._clock(), Probed(positive))
 
     async def sample_forever(self) -> None:
         while True:
@@ -137,7 +152,11 @@ class Monitor:
             late, stood = standstill.since(SAMPLE_EVERY)
             if late < LEAST:
                 continue
-            gap = Gap(since=round(before, 3), seconds=round(late, 3), stood_still=round(stood, 3))
+            gap = Gap(
+                since=round(before, 3),
+                seconds=round(late, 3),
+                stood_still=round(stood, 3),
+            )
             self._note(self._clock(), gap)
 
     def glance(self) -> None:
@@ -167,10 +186,7 @@ class Monitor:
         counted = await self._fabric.counters()
         t = self._clock()
         self._record_links(t, counted)
-        channels = [since(row, self._on_media.get(_share(row))) for row in counted.channels]
-        self._record.channels(t, channels)
-        if counted.channels_apart:
-            self._channels = channels
+        self._record_channels(t, counted)
         limit = self._session.plan.stop.bytes
         if limit is not None and self._device_bytes >= limit:
             self._session.finish("bytes")
@@ -178,15 +194,30 @@ class Monitor:
             reading = LoadReading(t, counted, self._load())
             self._record_overloads(reading, last=last)
             self._look(t, last=last)
-            if last and counted.to_groups:
-                self._record.add_event(t, Note(_to_groups(counted.to_groups)))
-            if last and self._first is not None:
-                first, own = self._first
-                self._note_load(t, counted, first, own)
+            if last:
+                self._record_totals(t, counted)
         self._compute_rates(t)
         if self._load is not None:
             self._check()
         self._record.flush()
+
+    def _record_channels(self, t: float, counted: Counted) -> None:
+        rows = []
+        for row in counted.channels:
+            before = self._on_media.get(_share(row))
+            rows.append(since(row, before))
+        self._record.channels(t, rows)
+        if counted.channels_apart:
+            self._channels = rows
+
+    def _record_totals(self, t: float, counted: Counted) -> None:
+        """Record the packets to groups and the load of this host since training began."""
+        if counted.to_groups:
+            note = _to_groups(counted.to_groups)
+            self._record.add_event(t, Note(note))
+        if self._first is not None:
+            first, own = self._first
+            self._note_load(t, counted, first, own)
 
     def _record_links(self, t: float, counted: Counted) -> None:
         """Record the counters of the links that have changed, and count their bytes."""
@@ -200,21 +231,26 @@ class Monitor:
             before = self._counted.get(ends)
             if before == link:
                 continue
-            rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
+            recorded = {
+                **link,
+                "link_class": self._classes[ends],
+                "kind": self._kinds[ends],
+            }
+            rows.append(recorded)
             grown = int(link["delivered_bytes"])
             if before:
                 grown -= int(before["delivered_bytes"])
             self._delivered[self._group(ends)] += grown
-            source, target = ends
-            self._device_bytes += grown * (source in self._devices)
-            self._device_bytes += grown * (target in self._devices)
+            for end in ends:
+                if end in self._devices:
+                    self._device_bytes += grown
             self._counted[ends] = link
         self._record.counters(t, rows)
 
     def _record_overloads(self, reading: LoadReading, *, last: bool) -> None:
-        overloads = list(self._overloads.add(reading))
+        overloads = self._overloads.add(reading)
         if last:
-            overloads += self._overloads.end()
+            overloads = [*overloads, *self._overloads.end()]
         for overload in overloads:
             self._note(reading.t, overload)
 
@@ -223,9 +259,11 @@ class Monitor:
         seconds = t - self._last
         if seconds < SHORTEST:
             return
-        self._rates = {group: count / seconds for group, count in self._delivered.items()}
         self._last = t
-        self._delivered = Counter(dict.fromkeys(self._delivered, 0))
+        self._rates = {}
+        for group, delivered in self._delivered.items():
+            self._rates[group] = delivered / seconds
+            self._delivered[group] = 0
 
     def _note(self, t: float, event: RecordedEvent) -> None:
         """Record an event with the present round."""
@@ -258,14 +296,23 @@ class Monitor:
         if not ended:
             time_left = story.time_left()
             if time_left is not None:
+                training = self._clock() - self._began
                 left = time_left.seconds
-                left_here = left * self._pace(self._clock() - self._began)
+                left_here = left * self._pace(training)
             coming = story.next_fault()
+        nodes_up = 0
+        for up, _ in tiers.values():
+            nodes_up += up
+        manual = story.by_hand.keys()
+        failed = {}
+        for check in self._checks:
+            if check["verdict"] == "fail":
+                failed[check["name"]] = check["detail"]
         snapshot = Snapshot(
             t=now,
             round=story.round,
             rounds_total=plan.stop.rounds,
-            nodes_up=sum(up for up, _ in tiers.values()),
+            nodes_up=nodes_up,
             nodes_total=len(session.nodes),
             tiers=tiers,
             metric=story.main_metric,
@@ -275,11 +322,11 @@ class Monitor:
             traffic=dict(self._rates),
             real=dict(session.progress.real),
             next_fault=None if coming is None else str(coming),
-            faults_done=len(story.begun - story.by_hand.keys()),
+            faults_done=len(story.begun - manual),
             faults_total=len(plan.faults),
-            faults_by_hand=len(story.begun & story.by_hand.keys()),
+            faults_by_hand=len(story.begun & manual),
             verdict=overall(self._checks) if self._checks else None,
-            failed={check["name"]: check["detail"] for check in self._checks if check["verdict"] == "fail"},
+            failed=failed,
             left=left,
             left_here=left_here,
             ended=ended,
@@ -290,23 +337,33 @@ class Monitor:
         """How many nodes of each tier are up, and how many it has. ``ended``: those that are done count as up."""
         tiers: dict[str, tuple[int, int]] = {}
         for state in self._session.nodes.values():
-            up, total = tiers.get(state.plan.tier, (0, 0))
-            if state.up or (ended and state.state == "done"):
+            tier = state.plan.tier
+            up, total = tiers.get(tier, (0, 0))
+            is_done = ended and state.state == "done"
+            if state.up or is_done:
                 up += 1
-            tiers[state.plan.tier] = (up, total + 1)
+            tiers[tier] = (up, total + 1)
         return tiers
 
-    def _note_load(self, t: float, counted: Counted, first: LoadReading, own: float) -> None:
+    def _note_load(
+        self,
+        t: float,
+        counted: Counted,
+        first: LoadReading,
+        own: float,
+    ) -> None:
         """Record the seconds of work of this host's processors since training began, and those of this process and of
         the link engine. The nodes' are in the table resources."""
         load = first.host
         if self._load is not None:
             load = self._load()
         own = time.process_time() - own + counted.cpu_seconds - first.counted.cpu_seconds
+        busy = load.busy - first.host.busy
+        idle = load.idle - first.host.idle
         use = ProcessorUse(
             seconds=round(t - first.t, 3),
-            busy=round(load.busy - first.host.busy, 3),
-            idle=round(load.idle - first.host.idle, 3),
+            busy=round(busy, 3),
+            idle=round(idle, 3),
             own=round(own, 3),
         )
         self._note(t, use)
@@ -315,7 +372,10 @@ class Monitor:
         if not last and t < self._looked + LOOK_EVERY:
             return
         self._looked = t
-        emulated = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
+        emulated = []
+        for ends, row in self._counted.items():
+            if self._kinds[ends] != "real":
+                emulated.append(row)
         audit = look(emulated, self._classes, self._channels)
         self._record.add_event(t, audit)
 
@@ -331,7 +391,10 @@ class Monitor:
 
 
 def _to_groups(packets: Mapping[str, int]) -> str:
-    senders = [f"{node} sent {text.count(number, 'packet')}" for node, number in sorted(packets.items())]
+    senders = []
+    for node, number in sorted(packets.items()):
+        sent = text.count(number, "packet")
+        senders.append(f"{node} sent {sent}")
     listed = text.some(senders)
     return (
         f"no link carries packets to broadcast or multicast addresses: {listed} to such addresses, which were dropped"

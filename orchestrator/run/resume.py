@@ -86,7 +86,10 @@ def past_of(directory: RunDirectory) -> Past:
             rounds = text.count(history.rounds_done(), "round")
             raise RunError(f"{directory.run} is complete ({rounds}, ended by {ended}): nothing to continue")
         kept = _kept(directory, history.leaders, history.rounds_planned)
-        rounds_begun = [begun.round for begun in history.rounds() if begun.node in history.leaders]
+        rounds_begun = []
+        for begun in history.rounds():
+            if begun.node in history.leaders:
+                rounds_begun.append(begun.round)
         seconds = history.seconds
         training_began = history.training_began
         training = 0.0
@@ -105,7 +108,11 @@ def past_of(directory: RunDirectory) -> Past:
         )
 
 
-def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None) -> tuple[int, ...]:
+def _kept(
+    directory: RunDirectory,
+    leaders: tuple[str, ...],
+    rounds: int | None,
+) -> tuple[int, ...]:
     """The round in each leading node's checkpoint, 0 without a checkpoint. RunError if no leading node has one."""
     checkpoints = []
     try:

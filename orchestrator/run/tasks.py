@@ -15,8 +15,15 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.together import Tasks
 
 HOST_REFUSES = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
-    *(errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN),
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EAGAIN,
 )
 
 

@@ -18,12 +18,15 @@ from orchestrator.results.steps import steps
 MOST_POINTS = 400  # of one curve; a screen shows no more
 
 
+Points = list[tuple[float, float]]
+
+
 class RunCurve(NamedTuple):
     """The values that a run reported, by round (`orchestrator.results.steps`) and by seconds of training, both in
     ascending order."""
 
-    by_round: list[tuple[float, float]]
-    by_seconds: list[tuple[float, float]]
+    by_round: Points
+    by_seconds: Points
 
     @property
     def last(self) -> float | None:
@@ -60,10 +63,11 @@ def curve_of(series: Sequence[Metric], began: float) -> RunCurve:
         if math.isfinite(metric.value):
             by_round[float(step)] = metric.value
             by_seconds.append((metric.t - began, metric.value))
-    return RunCurve(sorted(by_round.items()), sorted(by_seconds))
+    rounds = sorted(by_round.items())
+    return RunCurve(rounds, sorted(by_seconds))
 
 
-def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
+def band(curves: Sequence[Points]) -> CurveBand | None:
     """The mean and the range over curves of points (x, value) in ascending order; None if no curve has a point.
 
     Between two points a curve is interpolated linearly. A run that ended early counts with its last value until the end
@@ -72,8 +76,9 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
     drawn = [np.array(curve) for curve in curves if curve]
     if not drawn:
         return None
-    places = np.unique(np.concatenate([curve[:, 0] for curve in drawn]))
-    start = max(curve[0, 0] for curve in drawn)
+    all_x = [curve[:, 0] for curve in drawn]
+    places = np.unique(np.concatenate(all_x))
+    start = max(x[0] for x in all_x)
     places = places[places >= start]
     if len(places) > MOST_POINTS:
         spaced = np.linspace(0, len(places) - 1, MOST_POINTS)
@@ -84,7 +89,9 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> CurveBand | None:
         y = curve[:, 1]
         interpolated.append(np.interp(places, x, y))
     values = np.stack(interpolated)
-    low = values.min(axis=0)
-    mean = values.mean(axis=0)
-    high = values.max(axis=0)
-    return CurveBand(places.tolist(), mean.tolist(), low.tolist(), high.tolist())
+    return CurveBand(
+        x=places.tolist(),
+        mean=values.mean(axis=0).tolist(),
+        low=values.min(axis=0).tolist(),
+        high=values.max(axis=0).tolist(),
+    )

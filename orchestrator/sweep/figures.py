@@ -172,8 +172,16 @@ def _numbers(facts: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def _to_target(history: History, target: Target, began: float, ended: float) -> dict[str, float]:
-    series = [metric for metric in accuracy_series(history, target.judged) if math.isfinite(metric.value)]
+def _to_target(
+    history: History,
+    target: Target,
+    began: float,
+    ended: float,
+) -> dict[str, float]:
+    series = []
+    for metric in accuracy_series(history, target.judged):
+        if math.isfinite(metric.value):
+            series.append(metric)
     if not series:
         return {}
     milestone = reached(history, series, target.accuracy)
@@ -200,7 +208,7 @@ def _to_target(history: History, target: Target, began: float, ended: float) -> 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
     """The spread of each figure over the runs that have it, with restricted means to the target."""
-    found = {}
+    spread_of = {}
     runs = restrict(runs)
     names: dict[str, None] = {}  # in the order in which they first occur
     for run in runs:
@@ -214,8 +222,9 @@ def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
         censored = 0
         if _until_target(name):
             censored = sum(not run.get(REACHED, 1) for run in own)
-        found[name] = Spread(statistics.fmean(values), deviation, len(values), censored)
-    return found
+        mean = statistics.fmean(values)
+        spread_of[name] = Spread(mean, deviation, len(values), censored)
+    return spread_of
 
 
 def restrict(runs: Sequence[Figures]) -> list[Figures]:
@@ -226,9 +235,13 @@ def restrict(runs: Sequence[Figures]) -> list[Figures]:
         names.update(filter(_until_target, run))
     for name in names:
         own = [run for run in restricted_runs if name in run]
-        values = [run[name] for run in own]
-        has_reached = [bool(run.get(REACHED, 1)) for run in own]
-        for cut_run, value in zip(own, restricted(values, has_reached), strict=True):
+        values = []
+        has_reached = []
+        for run_with_name in own:
+            values.append(run_with_name[name])
+            has_reached.append(bool(run_with_name.get(REACHED, 1)))
+        cut_values = restricted(values, has_reached)
+        for cut_run, value in zip(own, cut_values, strict=True):
             cut_run[name] = value
     return list(restricted_runs)
 
@@ -269,37 +282,53 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
         for figure in COMPARED:
             difference = _difference(figure, of_case, of_reference)
             if difference is not None:
-                comparisons.append(Comparison(figure, case, reference, difference, None))
-    p_values = [comparison.difference.p_value for comparison in comparisons]
-    tested = [p_value for p_value in p_values if p_value is not None]
-    adjusted = dict(zip(tested, holm(tested), strict=True))
-    return [_with_p_holm(comparison, adjusted) for comparison in comparisons]
+                comparison = Comparison(figure, case, reference, difference, None)
+                comparisons.append(comparison)
+    return _adjusted(comparisons)
+
+
+def _adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The comparisons with p-values that are adjusted for all of them."""
+    comparisons = list(comparisons)
+    tested = []
+    for comparison in comparisons:
+        p_value = comparison.difference.p_value
+        if p_value is not None:
+            tested.append(p_value)
+    p_holm = dict(zip(tested, holm(tested), strict=True))
+    adjusted = []
+    for comparison in comparisons:
+        p_value = comparison.difference.p_value
+        if p_value is not None:
+            comparison = replace(comparison, p_holm=p_holm[p_value])
+        adjusted.append(comparison)
+    return adjusted
 
 
 def _difference(
-    figure: str, of_case: Mapping[int, Figures], of_reference: Mapping[int, Figures]
+    figure: str,
+    of_case: Mapping[int, Figures],
+    of_reference: Mapping[int, Figures],
 ) -> PairedDifference | None:
     """The difference of two cases, with their runs by seed; None if there is nothing to compare."""
     seeds = []
     for seed, run in of_case.items():
-        if figure in run and figure in of_reference.get(seed, {}):
+        reference_run = of_reference.get(seed, {})
+        if figure in run and figure in reference_run:
             seeds.append(seed)
     if not seeds:
         return None
     case_runs = [of_case[seed] for seed in seeds]
     reference_runs = [of_reference[seed] for seed in seeds]
     both = restrict(case_runs + reference_runs)
-    values = [run[figure] for run in both]
-    case_values = dict(zip(seeds, values[: len(seeds)], strict=True))
-    reference_values = dict(zip(seeds, values[len(seeds) :], strict=True))
+    case_values = {}
+    reference_values = {}
+    for place, seed in enumerate(seeds):
+        case_run = both[place]
+        reference_run = both[place + len(seeds)]
+        case_values[seed] = case_run[figure]
+        reference_values[seed] = reference_run[figure]
     all_reached = all(run.get(REACHED, 1) for run in both)
     if case_values == reference_values and not all_reached:
         return None
     return paired(case_values, reference_values)
-
-
-def _with_p_holm(comparison: Comparison, adjusted: Mapping[float, float]) -> Comparison:
-    p_value = comparison.difference.p_value
-    if p_value is None:
-        return comparison
-    return replace(comparison, p_holm=adjusted[p_value])

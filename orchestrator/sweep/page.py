@@ -37,7 +37,13 @@ PAGE = "sweep.html"
 FIGURES = "figures"
 
 
-def write_page(sweep: Sweep, results: Sequence[Result], directory: Path, *, with_figures: bool = False) -> Path:
+def write_page(
+    sweep: Sweep,
+    results: Sequence[Result],
+    directory: Path,
+    *,
+    with_figures: bool = False,
+) -> Path:
     """Write the page of a sweep into its directory, and return its path. ``with_figures``: also the figures for papers,
     if matplotlib is installed. RunError if there is no room."""
     path = directory / PAGE
@@ -86,7 +92,8 @@ def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     runs = []
     for result in complete:
         if result.run is not None:
-            runs.append(_run_row(result, result.run, last.get(result.run)))
+            accuracy = last.get(result.run)
+            runs.append(_run_row(result, result.run, accuracy))
     return dict(
         name=sweep.name,
         question=first_comment(sweep.source),
@@ -113,13 +120,19 @@ def content(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     )
 
 
-def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]]) -> dict[str, Figure]:
+def _bars(
+    sweep: Sweep,
+    cases: Sequence[Look],
+    by_case: Mapping[str, Sequence[Result]],
+) -> dict[str, Figure]:
     """Rounds, seconds and bytes to the target; empty without a target, or if no run reached it."""
     runs: dict[str, list[Figures]] = {}
     some_reached = False
     for case, results in by_case.items():
         runs[case] = [result.figures for result in results]
-        some_reached = some_reached or any(figures.get(REACHED) for figures in runs[case])
+        for figures in runs[case]:
+            if figures.get(REACHED):
+                some_reached = True
     if not some_reached:
         return {}
     return {
@@ -130,17 +143,26 @@ def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Re
 
 
 def _verdict(sweep: Sweep, results: Sequence[Result]) -> Verdict:
-    if any(result.failed or result.verdict == "fail" for result in results):
-        return "fail"
-    all_pass = all(result.verdict == "pass" for result in results)
+    all_pass = True
+    for result in results:
+        if result.failed or result.verdict == "fail":
+            return "fail"
+        if result.verdict != "pass":
+            all_pass = False
     if all_pass and len(results) >= len(sweep.combinations):
         return "pass"
     return "unknown"
 
 
-def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[tuple[str, str, str]]:
+def _keys(
+    sweep: Sweep,
+    complete: Sequence[Result],
+) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
-    walls = [result.figures["wall_seconds"] for result in complete if "wall_seconds" in result.figures]
+    walls = []
+    for result in complete:
+        if "wall_seconds" in result.figures:
+            walls.append(result.figures["wall_seconds"])
     wall = sum(walls) if walls else None
     seeds = sorted({combination.seed for combination in sweep.combinations})
     listed_seeds = text.some(map(str, seeds))

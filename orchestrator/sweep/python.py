@@ -20,7 +20,7 @@ from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
 from orchestrator.sweep.sweeper import Sweeper
-from orchestrator.sweep.tables import spread_in_words
+from orchestrator.sweep.tables import results_of, spread_in_words
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.results.cards import badge, link, sparkline, table
 from orchestrator.verbs.results.plots import X, plotted
@@ -48,12 +48,20 @@ class SweepRuns:
     @property
     def runs(self) -> dict[tuple[str, int], Run]:
         """Each run by its case and its seed, also a failed one that has a directory."""
-        return {_key(result): Run(result.run) for result in self.results if result.run is not None}
+        runs = {}
+        for result in self.results:
+            if result.run is not None:
+                runs[_key(result)] = Run(result.run)
+        return runs
 
     @property
     def errors(self) -> dict[tuple[str, int], str]:
         """Why runs failed, by case and seed."""
-        return {_key(result): result.error for result in self.results if result.error is not None}
+        errors = {}
+        for result in self.results:
+            if result.error is not None:
+                errors[_key(result)] = result.error
+        return errors
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -90,14 +98,15 @@ class SweepRuns:
         bands = self._bands(x)
         label = "round" if x == "round" else "seconds of training"
         cases = looks(list(bands))
-        return plotted(curves(cases, list(bands.values()), label))
+        figure = curves(cases, list(bands.values()), label)
+        return plotted(figure)
 
     def _repr_html_(self) -> str:
         judged = judged_by(self.results)
         rows = []
         for case, drawn in self._bands("round").items():
-            verdicts = {result.verdict or "failed" for result in self.results if result.combination.case == case}
-            badges = " ".join(map(badge, sorted(verdicts)))
+            verdicts = {result.verdict or "failed" for result in results_of(case, self.results)}
+            badges = map(badge, sorted(verdicts))
             own = [result.figures for result in self._complete[case]]
             line = ""
             if drawn is not None:
@@ -106,7 +115,14 @@ class SweepRuns:
             spread = spreads(own).get(f"final.{judged}")
             if spread is not None:
                 last = spread_in_words(spread, text.percent, len(own))
-            rows.append((escape(case), str(len(own)), badges, line, last))
+            row = (
+                escape(case),
+                str(len(own)),
+                " ".join(badges),
+                line,
+                last,
+            )
+            rows.append(row)
         headings = ("case", "runs", "verdict", f"accuracy ({judged})", "at the end")
         page = link(self.path / PAGE, "page of the sweep")
         return f"<div><b>{escape(self.path.name)}</b> &nbsp; {page}</div>{table(headings, rows)}"
@@ -154,7 +170,9 @@ def sweep(
     lists every mistake with its place, and PlaceError and RunError say what is missing. KeyboardInterrupt if a signal
     ended a run, and with it the sweep; the directories stay.
     """
-    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again))
+    settings = written(overrides, driver)
+    execute = partial(_sweep, file, settings, Path(runs), workers, again)
+    return carried_out(execute)
 
 
 def _sweep(
@@ -177,7 +195,8 @@ def _sweep(
         read = load(path, overrides)
     for combination in read.combinations:
         check_workers(workers, combination.scenario.driver)
-    sweeper = Sweeper(read, runs / read.name, workers, lambda _: None, again=again)
+    folder = runs / read.name
+    sweeper = Sweeper(read, folder, workers, lambda _: None, again=again)
     outcome = carry_out(sweeper)
     if outcome.interrupted:
         raise KeyboardInterrupt

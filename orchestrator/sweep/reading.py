@@ -15,7 +15,6 @@ A sweep runs every case with every combination of the varied values and with eve
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +40,8 @@ COPY = ".sweep.yaml"
 MOST_RUNS = 100_000
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 
+Changes = Mapping[str, Any]
+"""Values by the paths of the keys."""
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Nodes = Annotated[list[str], Field(min_length=1)]
 
@@ -86,7 +87,11 @@ class SweepFile(Strict):
     vary: dict[str, list[Any]] = Field(
         default={}, description="values to combine, by path: {links.device-edge.loss: [0%, 5%]}"
     )
-    seeds: list[Seed] = Field(default=[1], min_length=1, description="the seeds that each combination runs with")
+    seeds: list[Seed] = Field(
+        default=[1],
+        min_length=1,
+        description="the seeds that each combination runs with",
+    )
     target: Target | None = Field(default=None, description="the target that runs are compared by")
 
 
@@ -133,14 +138,19 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
     return parse(reading.scenario_text(file), file, overrides)
 
 
-def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
+def parse(
+    text: str,
+    file: Path,
+    overrides: Sequence[str] = (),
+    scenario: str | None = None,
+) -> Sweep:
     """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
     file holds it. A plain scenario counts as a sweep of one run."""
     source = document.read(text, str(file))
     data = source.data
-    is_scenario = "scenario" not in data and data.keys() & {"algorithm", "programs"}
-    if is_scenario:
-        data = {"scenario": file.name, "seeds": [data.get("seed", 1)]}
+    if "scenario" not in data and data.keys() & {"algorithm", "programs"}:
+        seed = data.get("seed", 1)
+        data = {"scenario": file.name, "seeds": [seed]}
         scenario = text
     defaults = {"name": name_from(file.stem, "sweep")}
     read = validated(SweepFile, source, defaults | data)
@@ -152,12 +162,26 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
         place = source.place(("scenario",))
         scenario = reading.scenario_text(path, place, "scenario")
     combinations = _combinations(read, source, path, scenario, overrides)
-    return Sweep(read.name, file, path, read.target, combinations, scenario, text)
+    return Sweep(
+        name=read.name,
+        file=file,
+        scenario=path,
+        target=read.target,
+        combinations=combinations,
+        text=scenario,
+        source=text,
+    )
 
 
 def assignment(path: str, value: Any) -> str:
     """An override in the form of `--set`."""
-    dumped = yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True)
+    dumped = yaml.safe_dump(
+        value,
+        default_flow_style=True,
+        width=2**20,
+        sort_keys=False,
+        allow_unicode=True,
+    )
     written = dumped.removesuffix(_END_OF_SCALAR).strip()
     return f"{path}={written}"
 
@@ -172,11 +196,11 @@ def _combinations(
     """All combinations, with checked scenarios. Problems are reported with their place in the sweep file."""
     combinations: list[Combination] = []
     problems: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
-    cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
+    cases: Mapping[str, Changes] = read.cases or {scenario.stem: {}}
     first_case = next(iter(cases))
     rounds = _rounds_of(text, str(scenario))
-    products = [dict(zip(read.vary, values, strict=True)) for values in itertools.product(*read.vary.values())]
-    for (case, own), varied in itertools.product(cases.items(), products):
+    products = itertools.product(cases.items(), _products(read.vary))
+    for (case, own), varied in products:
         values = [assignment(path, value) for path, value in varied.items()]
         name = ", ".join([case, *values])
         if len(cases) > 1 or not combinations:
@@ -187,24 +211,36 @@ def _combinations(
         places = _places(source, ("cases", case), own, rounds)
         places |= _places(source, ("vary",), varied, rounds)
         try:
-            checked = reading.parse(text, str(scenario), (*places, *common))
+            overrides = (*places, *common)
+            checked = reading.parse(text, str(scenario), overrides)
         except ScenarioError as error:
             for problem in error.problems:
                 override = problem.where.removeprefix("--set ")
                 place = places.get(override, problem.where)
                 in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                problems.setdefault((place, problem.path, problem.message), in_case)
+                key = (place, problem.path, problem.message)
+                problems.setdefault(key, in_case)
             continue
         names = [member.name for member in checked.members]
         for problem, node in _unknown_nodes(read, source, name, names):
-            problems.setdefault((problem.where, problem.path, node), problem)
+            key = (problem.where, problem.path, node)
+            problems.setdefault(key, problem)
         for seed in read.seeds:
             overrides = (*places, assignment("seed", seed), *common)
             seeded = checked.model_copy(update={"seed": seed})
-            combinations.append(Combination(name, seed, overrides, seeded, reference))
+            combination = Combination(name, seed, overrides, seeded, reference)
+            combinations.append(combination)
     if problems:
         raise ScenarioError(list(problems.values()))
     return tuple(combinations)
+
+
+def _products(vary: Mapping[str, Sequence[Any]]) -> list[Changes]:
+    """Every combination of the varied values, by their paths."""
+    products: list[Changes] = []
+    for values in itertools.product(*vary.values()):
+        products.append(dict(zip(vary, values, strict=True)))
+    return products
 
 
 def _unknown_nodes(
@@ -218,14 +254,16 @@ def _unknown_nodes(
     for index, node in enumerate(nodes):
         if node not in names:
             path = ("target", "of", index)
-            message = unknown_node(node, names)
-            yield Problem(source.place(path), dotted(path), f"in case '{case}': {message}"), node
+            place = source.place(path)
+            message = f"in case '{case}': {unknown_node(node, names)}"
+            yield Problem(place, dotted(path), message), node
 
 
 def _rounds_of(text: str, name: str) -> Any:
     """The value of `algorithm.rounds` in a scenario as it is written; None without."""
     try:
-        algorithm = document.read(text, name).data.get("algorithm")
+        data = document.read(text, name).data
+        algorithm = data.get("algorithm")
     except ScenarioError:
         return None  # which is reported when the scenario is read
     if isinstance(algorithm, dict):
@@ -233,7 +271,12 @@ def _rounds_of(text: str, name: str) -> Any:
     return None
 
 
-def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any], rounds: Any) -> dict[str, str]:
+def _places(
+    source: Document,
+    above: KeyPath,
+    overrides: Mapping[str, Any],
+    rounds: Any,
+) -> dict[str, str]:
     """The overrides as assignments, each with its place in the sweep file. An algorithm that replaces the scenario's
     keeps the ``rounds`` of the scenario unless it has its own."""
     places = {}
@@ -251,7 +294,8 @@ def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str])
     """Problems of a well-formed sweep file that makes no sense, also with these ``overrides`` of all combinations."""
 
     def problem(path: KeyPath, message: str) -> Problem:
-        return Problem(source.place(path), dotted(path), message)
+        place = source.place(path)
+        return Problem(place, dotted(path), message)
 
     for path, values in read.vary.items():
         if not values:
@@ -263,12 +307,14 @@ def _contradictions(read: SweepFile, source: Document, overrides: Sequence[str])
     for index, seed in enumerate(read.seeds):
         if seed in read.seeds[:index]:
             yield problem(("seeds", index), f"the seed {seed} is given twice")
-    numbers = [len(read.cases or [""]), len(read.seeds)]
-    numbers += [len(values) for values in read.vary.values()]
-    runs = math.prod(numbers)
+    runs = len(read.seeds) * max(1, len(read.cases))
+    for values in read.vary.values():
+        runs *= len(values)
     if runs > MOST_RUNS:
         yield problem(("vary",), f"these are {runs:,} runs, more than {MOST_RUNS:,}: vary less")
-    seeds: list[KeyPath] = [("cases", case, "seed") for case in read.cases]
+    seeds: list[KeyPath] = []
+    for case in read.cases:
+        seeds.append(("cases", case, "seed"))
     seeds.append(("vary", "seed"))
     misplaced = "write seeds under 'seeds', over which the mean is taken"
     for key_path in seeds:

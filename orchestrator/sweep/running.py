@@ -81,12 +81,22 @@ def carry_out(sweeper: Sweeper) -> SweepOutcome:
     return _finished(sweeper, results)
 
 
-def carry_out_on(scheduler: str, sweeper: Sweeper, arguments: Sequence[str], image: str) -> SweepOutcome:
+def carry_out_on(
+    scheduler: str,
+    sweeper: Sweeper,
+    arguments: Sequence[str],
+    image: str,
+) -> SweepOutcome:
     """Have a scheduler execute the tasks of a sweep, see `write_job`, and collect. Submits nothing if no task is to
     do."""
     if sweeper.to_do():
         job, file = write_job(
-            scheduler, sweeper.sweep, sweeper.directory, arguments, workers=sweeper.workers, image=image
+            scheduler,
+            sweeper.sweep,
+            sweeper.directory,
+            arguments,
+            workers=sweeper.workers,
+            image=image,
         )
         execute_job(scheduler, sweeper.sweep, job, file, sweeper.tell)
     return collect(sweeper)
@@ -114,7 +124,8 @@ def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]
         take(number)
         output.write(_in_order(results))
 
-    for number in set(range(len(sweep.combinations))) - set(to_do):
+    numbers = set(range(len(sweep.combinations)))
+    for number in numbers - set(to_do):
         take(number)
     sweeper.interrupted = not execute_in_parallel(count, to_do, words, print_line, ended)
     if not sweeper.interrupted:
@@ -159,7 +170,13 @@ def collect(sweeper: Sweeper) -> SweepOutcome:
 def _finished(sweeper: Sweeper, results: Sequence[Result]) -> SweepOutcome:
     write_tables(sweeper.sweep, results, sweeper.directory)
     write_page(sweeper.sweep, results, sweeper.directory, with_figures=True)
-    return SweepOutcome(sweeper.sweep, sweeper.directory, tuple(results), sweeper.interrupted, sweeper.again)
+    return SweepOutcome(
+        sweeper.sweep,
+        sweeper.directory,
+        results=tuple(results),
+        interrupted=sweeper.interrupted,
+        again=sweeper.again,
+    )
 
 
 class Output:

@@ -124,6 +124,8 @@ def _slurm_tasks(printed: str) -> TaskStates:
 
 # Docker Swarm
 
+_SWARM_ENDED = ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
+
 
 def _swarm_script(job: Job) -> str:
     # Swarm gives slot 0 the id of its host instead of a number. It repeats a task without end unless its exit code is
@@ -161,7 +163,7 @@ def _swarm_tasks(printed: str) -> TaskStates:
         if number in states:
             continue
         state = task["CurrentState"].partition(" ")[0]
-        active = active or state not in ("Complete", "Failed", "Rejected", "Shutdown", "Orphaned", "Remove")
+        active = active or state not in _SWARM_ENDED
         states[number] = _in_words(state, task["Error"], task["Node"])
     return TaskStates(states, active)
 
@@ -172,12 +174,15 @@ def _swarm_tasks(printed: str) -> TaskStates:
 def _kubernetes_job(job: Job) -> str:
     shared = str(job.place)
     command = job.shell(["edgebed"], "$JOB_COMPLETION_INDEX")
+    variables = []
+    for name, value in _variables(job).items():
+        variables.append({"name": name, "value": value})
     container = {
         "name": "task",
         "image": job.image,
         "command": ["sh", "-c", f"exec {command}"],
         "workingDir": shared,
-        "env": [{"name": name, "value": value} for name, value in _variables(job).items()],
+        "env": variables,
         "resources": {"requests": {"cpu": str(job.cores)}},
         "volumeMounts": [{"name": "shared", "mountPath": shared}],
     }
@@ -226,8 +231,11 @@ def _kubernetes_tasks(printed: str) -> TaskStates:
 
 def _has_ended(status: Mapping[str, Any]) -> bool:
     """Whether a job with this status is complete or has failed."""
-    conditions = status.get("conditions", ())
-    return any(condition["type"] in ("Complete", "Failed") for condition in conditions if condition["status"] == "True")
+    for condition in status.get("conditions", ()):
+        is_final = condition["type"] in ("Complete", "Failed")
+        if is_final and condition["status"] == "True":
+            return True
+    return False
 
 
 def _variables(job: Job) -> dict[str, str]:

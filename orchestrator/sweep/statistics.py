@@ -43,7 +43,12 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
     """
     from scipy import special  # takes a quarter of a second
 
-    by_seed = {seed: a[seed] - b[seed] for seed in a if seed in b}
+    by_seed = {}
+    largest = 0.0
+    for seed in a:
+        if seed in b:
+            by_seed[seed] = a[seed] - b[seed]
+            largest = max(largest, abs(a[seed]), abs(b[seed]))
     if not by_seed:
         raise ValueError("the cases have no seed in common")
     values = list(by_seed.values())
@@ -51,7 +56,6 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
     deviation = 0.0
     if len(values) > 1:
         deviation = statistics.stdev(values)
-    largest = max(max(abs(a[seed]), abs(b[seed])) for seed in by_seed)
     if deviation <= SAME * largest:
         return PairedDifference(by_seed, mean)
     freedom = len(values) - 1
@@ -89,6 +93,8 @@ def restricted(times: Sequence[float], reached: Sequence[bool]) -> list[float]:
     (Royston and Parmar 2013): up to the cut every run is observed, so none is left out. It is a lower bound of the
     mean time to the target.
     """
-    ends_without = [time for time, done in zip(times, reached, strict=True) if not done]
-    cut = min(ends_without, default=math.inf)
+    cut = math.inf
+    for time, done in zip(times, reached, strict=True):
+        if not done:
+            cut = min(cut, time)
     return [min(time, cut) for time in times]

@@ -177,7 +177,12 @@ class Sweeper:
                 latest = run
         return self._complete.get(digest, latest)
 
-    def _failed(self, combination: Combination, error: OrchestratorError | str, run: Path | None = None) -> Result:
+    def _failed(
+        self,
+        combination: Combination,
+        error: OrchestratorError | str,
+        run: Path | None = None,
+    ) -> Result:
         """The result of a combination without a complete run."""
         sentence = str(error)
         if not self.interrupted:
@@ -188,12 +193,16 @@ class Sweeper:
         return Result(combination, run, None, str(error), {})
 
     def _execute(self, combination: Combination, plan: Plan) -> Result:
-        outcome, run = self._continued(combination, plan) or self._fresh(combination, plan)
+        executed = self._continued(combination, plan)
+        if executed is None:
+            executed = self._fresh(combination, plan)
+        outcome, run = executed
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         ended = outcome.summary["ended"]
         if ended in COMPLETE:
             return self._judged(combination, run, "done")
-        return self._failed(combination, outcome.summary["error"] or ended, run)
+        error = outcome.summary["error"] or ended
+        return self._failed(combination, error, run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
         if self.again or DRIVERS[plan.driver].simulated:
@@ -214,8 +223,15 @@ class Sweeper:
         sweep = self.sweep
         options = RunOptions(self.workers, track=self._track)
         meta = {"sweep": sweep.name, "case": combination.case}
-        origin = Origin(combination.scenario, sweep.scenario, combination.overrides, sweep.text, meta)
-        outcome, directory = launch(plan, origin, self.directory, self._view(combination), options)
+        origin = Origin(
+            combination.scenario,
+            file=sweep.scenario,
+            overrides=combination.overrides,
+            text=sweep.text,
+            meta=meta,
+        )
+        view = self._view(combination)
+        outcome, directory = launch(plan, origin, self.directory, view, options)
         return outcome, directory.path
 
     def _view(self, combination: Combination) -> OpenView:

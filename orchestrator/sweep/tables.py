@@ -20,6 +20,9 @@ from orchestrator.sweep.reading import Sweep, Target
 from orchestrator.sweep.statistics import LEVEL, available
 
 Write = Callable[[float], str]
+Spreads = Mapping[str, Spread]  # by the names of figures
+Rows = Sequence[Sequence[list[str]]]
+"""Rows of cells of lines."""
 
 LONGEST_NAME = 0.35  # of the console's width, for a word in the name of a case
 
@@ -38,12 +41,17 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     cases = []
     for case, combinations in sweep.cases.items():
         of_case = results_of(case, results)
-        overrides = [override for override in combinations[0].overrides if not override.startswith("seed=")]
-        spreads_of_case = spreads([result.figures for result in of_case])
+        overrides = []
+        for override in combinations[0].overrides:
+            if not override.startswith("seed="):
+                overrides.append(override)
+        figures = {}
+        for name, spread in _spreads(of_case).items():
+            figures[name] = asdict(spread)
         facts = {
             "case": case,
             "overrides": overrides,
-            "figures": {name: asdict(spread) for name, spread in spreads_of_case.items()},
+            "figures": figures,
             "runs": [result.to_json() for result in of_case],
         }
         cases.append(facts)
@@ -61,40 +69,59 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[FigureColumn]) -> list[list[list[str]]]:
+def _spreads(results: Iterable[Result]) -> dict[str, Spread]:
+    return spreads([result.figures for result in results])
+
+
+def table(
+    sweep: Sweep,
+    results: Sequence[Result],
+    columns: Sequence[FigureColumn],
+) -> Rows:
     """Rows of cells of lines: the headings, then one row per case. Empty columns are left out."""
-    by_case = {case: results_of(case, results) for case in sweep.cases}
-    figures = {case: spreads([result.figures for result in of_case]) for case, of_case in by_case.items()}
-    columns = [column for column in columns if _is_filled(column, figures.values())]
-    headings = [[column.heading] for column in columns]
+    by_case = {}
+    figures = {}
+    for case in sweep.cases:
+        of_case = results_of(case, results)
+        by_case[case] = of_case
+        figures[case] = _spreads(of_case)
+    filled = []
+    for column in columns:
+        if any(_named(column, of_case) for of_case in figures.values()):
+            filled.append(column)
+    headings = [[column.heading] for column in filled]
     rows = [[["case"], *headings, ["verdicts"]]]
     for case, of_case in by_case.items():
         runs = sum(not result.failed for result in of_case)
-        cells = [_cell(column, figures[case], runs) for column in columns]
-        rows.append([[case], *cells, [verdicts(of_case)]])
+        cells = [_cell(column, figures[case], runs) for column in filled]
+        last = [verdicts(of_case)]
+        rows.append([[case], *cells, last])
     return rows
 
 
-def _is_filled(column: FigureColumn, cases: Iterable[Mapping[str, Spread]]) -> bool:
-    return any(_named(column, figures) for figures in cases)
-
-
-def comparison_table(comparisons: Sequence[Comparison]) -> list[list[list[str]]]:
+def comparison_table(comparisons: Sequence[Comparison]) -> Rows:
     """The headings, and a row for each case that is compared; empty if no two cases share several seeds."""
-    comparisons = [comparison for comparison in comparisons if len(comparison.difference.by_seed) > 1]
-    figures = {comparison.figure for comparison in comparisons}
+    by_case: dict[str, dict[str, Comparison]] = {}
+    figures = set()
+    for comparison in comparisons:
+        if len(comparison.difference.by_seed) < 2:
+            continue
+        figures.add(comparison.figure)
+        of_case = by_case.setdefault(comparison.case, {})
+        of_case[comparison.figure] = comparison
     columns = [column for column in _COMPARED if column.figure in figures]
     rows = []
     if columns:
         headings = [[column.heading] for column in columns]
         rows.append([["case"], *headings, ["seeds"]])
-    by_case: dict[str, dict[str, Comparison]] = {}
-    for comparison in comparisons:
-        by_case.setdefault(comparison.case, {})[comparison.figure] = comparison
-    for case, by_figure in by_case.items():
-        seeds = max(len(comparison.difference.by_seed) for comparison in by_figure.values())
-        cells = [_difference(by_figure.get(column.figure), column.write) for column in columns]
-        rows.append([[case], *cells, [str(seeds)]])
+    for case, of_case in by_case.items():
+        cells = []
+        for column in columns:
+            shown = of_case.get(column.figure)
+            cells.append(_difference(shown, column.write))
+        seeds = [len(comparison.difference.by_seed) for comparison in of_case.values()]
+        last = [str(max(seeds))]
+        rows.append([[case], *cells, last])
     return rows
 
 
@@ -198,10 +225,10 @@ def latex(sweep: Sweep, results: Sequence[Result]) -> str:
     return "\n".join(parts)
 
 
-def _latex_table(about: str, rows: Sequence[list[list[str]]]) -> str:
-    headings, *body = rows
+def _latex_table(about: str, rows: Rows) -> str:
+    headings = rows[0]
     numbers = range(1, len(headings) - 1)
-    return f"% {about}\n" + tabular(headings, body, numbers)
+    return f"% {about}\n" + tabular(headings, rows[1:], numbers)
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
@@ -212,8 +239,11 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
     words = " ".join(sweep.cases).split()
     longest = max(len(word) for word in words)
     if longest > console.width * LONGEST_NAME:
-        numbers = {case: str(number) for number, case in enumerate(sweep.cases, start=1)}
-        write_entries(console, [(number, case) for case, number in numbers.items()])
+        entries = []
+        for number, case in enumerate(sweep.cases, start=1):
+            numbers[case] = str(number)
+            entries.append((str(number), case))
+        write_entries(console, entries)
         write(console, "")
     rows = table(sweep, results, columns_of(sweep.target))
     _print_table(rows, numbers, console)
@@ -229,25 +259,30 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
         write(console, Text.assemble(("failed:", "red"), f" {failure}"))
 
 
-def _print_table(rows: Sequence[Sequence[list[str]]], numbers: Mapping[str, str], console: Console) -> None:
+def _print_table(rows: Rows, numbers: Mapping[str, str], console: Console) -> None:
     """Print rows of cells of lines, with the numbers of cases instead of their names, if any."""
     if not rows:
         return
-    headings = [" ".join(cell) for cell in rows[0]]
+    headings = list(map(" ".join, rows[0]))
     body = []
     for row in rows[1:]:
-        cells = ["\n".join(cell) for cell in row]
-        cells[0] = numbers.get(cells[0], cells[0])
+        cells = list(map("\n".join, row))
+        case = cells[0]
+        cells[0] = numbers.get(case, case)
         body.append(cells)
-    write_wide_table(console, headings, body, right=range(1, len(headings) - 1))
+    figures = range(1, len(headings) - 1)
+    write_wide_table(console, headings, body, right=figures)
 
 
-def _lines(rows: Sequence[Sequence[Sequence[str]]]) -> str:
+def _lines(rows: Rows) -> str:
     """Rows of cells of lines as a table in Markdown."""
     numbers = len(rows[0]) - 2
     lines = []
     for row in rows:
-        cells = ["<br>".join(cell).replace("|", "\\|") for cell in row]
+        cells = []
+        for cell in row:
+            written = "<br>".join(cell)
+            cells.append(written.replace("|", "\\|"))
         lines.append(_line(cells))
     rule = ["---", *["---:"] * numbers, "---"]
     lines.insert(1, _line(rule))
@@ -290,7 +325,7 @@ COSTS = (
 )
 
 
-def _named(column: FigureColumn, figures: Mapping[str, Spread]) -> list[str]:
+def _named(column: FigureColumn, figures: Spreads) -> list[str]:
     if column.figure.endswith("."):
         return [name for name in figures if name.startswith(column.figure)]
     if column.figure in figures:
@@ -298,7 +333,7 @@ def _named(column: FigureColumn, figures: Mapping[str, Spread]) -> list[str]:
     return []
 
 
-def _cell(column: FigureColumn, figures: Mapping[str, Spread], runs: int) -> list[str]:
+def _cell(column: FigureColumn, figures: Spreads, runs: int) -> list[str]:
     """One line per figure."""
     lines = []
     for name in _named(column, figures):
@@ -389,4 +424,8 @@ def failures(results: Iterable[Result]) -> list[str]:
 
 def results_of(case: str, results: Iterable[Result]) -> list[Result]:
     """The results of a case."""
-    return [result for result in results if result.combination.case == case]
+    own = []
+    for result in results:
+        if result.combination.case == case:
+            own.append(result)
+    return own

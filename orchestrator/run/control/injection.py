@@ -10,18 +10,20 @@ import asyncio
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
+from orchestrator.record.rows import FaultSpan
 from orchestrator.run.links.media import Media
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses
 from orchestrator.run.resume import NOTHING, Past
 
 Act = Callable[["FaultInjector", Fault], Awaitable[None]]
+Work = Coroutine[Any, Any, None]
 
 
 class FaultInjector:
@@ -39,9 +41,9 @@ class FaultInjector:
         links: Links,
         media: Media,
         note: Callable[[Fault, str, str], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        readdress: Callable[[str], Coroutine[Any, Any, None]],
-        move: Callable[[str, str], Coroutine[Any, Any, None]],
+        spawn: Callable[[Work], None],
+        readdress: Callable[[str], Work],
+        move: Callable[[str, str], Work],
     ) -> None:
         self._faults = plan.faults
         self._nodes = nodes
@@ -59,10 +61,14 @@ class FaultInjector:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
         In a continued run, finished faults stay finished. Active faults are active again for the rest of their time."""
         self._reached = past.round
-        manual_faults = [Fault.from_json(span.planned) for span in past.faults if span.by]
-        faults = [*self._faults, *manual_faults]
+        faults = list(self._faults)
+        behind: dict[int, FaultSpan] = {}  # those that have started or were skipped, by their ids
+        for span in past.faults:
+            if span.by:
+                faults.append(Fault.from_json(span.planned))
+            if span.start is not None or span.skipped is not None:
+                behind[span.id] = span
         self.ids = itertools.count(_next_id(faults))
-        behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
 
         def started(fault: Fault) -> float:
             span = behind.get(fault.id)
@@ -72,12 +78,8 @@ class FaultInjector:
 
         due: defaultdict[float, list[Fault]] = defaultdict(list)
         for fault in sorted(faults, key=started):
-            span = behind.get(fault.id)
-            if span is not None:
-                _, undo = self._ACTIONS[fault.action]
-                if span.start is not None and span.end is None and undo is not None:
-                    lasted = past.seconds - span.start
-                    self._spawn(self._continue(fault, lasted))
+            if fault.id in behind:
+                self._continue_if_active(fault, behind[fault.id], past.seconds)
             elif fault.at is not None:
                 due[fault.at].append(fault)
             elif fault.round is not None and fault.round <= past.round:
@@ -85,6 +87,19 @@ class FaultInjector:
         for at, faults_of_time in due.items():
             delay = max(0.0, at - past.training)
             self._spawn(self._begin_at(faults_of_time, delay))
+
+    def _continue_if_active(
+        self,
+        fault: Fault,
+        span: FaultSpan,
+        now: float,
+    ) -> None:
+        _, undo = self._ACTIONS[fault.action]
+        if undo is None or span.start is None:
+            return
+        if span.end is None:
+            lasted = now - span.start
+            self._spawn(self._continue(fault, lasted))
 
     async def _begin_at(self, faults: list[Fault], delay: float) -> None:
         await asyncio.sleep(delay)  # one timer: faults of one time keep their order
@@ -98,7 +113,9 @@ class FaultInjector:
             return
         due = []
         for fault in self._faults:
-            if fault.round is not None and self._reached < fault.round <= round:
+            if fault.round is None:
+                continue
+            if self._reached < fault.round <= round:
                 due.append(fault)
         self._reached = round
         over = self._until_next_round
@@ -173,9 +190,10 @@ class FaultInjector:
     async def _crash(self, fault: Fault) -> None:
         if fault.program is None:
             await self._nodes.crash(_node(fault))
-        else:
-            returns = fault.duration is not None or fault.lasts_a_round
-            await self._nodes.programs.crash(fault.program, returns=returns)
+            return
+        returns = fault.duration is not None or fault.lasts_a_round
+        programs = self._nodes.programs
+        await programs.crash(fault.program, returns=returns)
 
     async def _revive(self, fault: Fault) -> None:
         if fault.program is None:
@@ -197,9 +215,10 @@ class FaultInjector:
 
     async def _power_off(self, fault: Fault) -> None:
         """Cut the links first, so that no peer learns of the end."""
+        node = _node(fault)
         await self._links.cut(fault.links, fault.id)
         try:
-            await self._nodes.crash(_node(fault), without_power=True)
+            await self._nodes.crash(node, without_power=True)
         except OrchestratorError:
             await self._links.lift(fault.id)
             raise
@@ -216,12 +235,15 @@ class FaultInjector:
 
     async def _degrade(self, fault: Fault) -> None:
         if fault.medium is None:
-            await self._links.overlay(fault.changes_by_link(), fault.id)
+            changes = fault.changes_by_link()
+            await self._links.overlay(changes, fault.id)
         else:
             await self._media.overlay(fault.channels, fault.id)
 
     async def _hand_over(self, fault: Fault) -> None:
-        ways = {(source, target): way for source, target, way in fault.crossings}
+        ways = {}
+        for source, target, way in fault.crossings:
+            ways[source, target] = way
         await self._links.reroute(ways, fault.id)
 
     async def _lift(self, fault: Fault) -> None:
@@ -229,8 +251,9 @@ class FaultInjector:
         await self._media.lift(fault.id)
 
     async def _slow(self, fault: Fault) -> None:
+        node = _node(fault)
         assert fault.factor is not None
-        await self._nodes.slow(_node(fault), fault.id, fault.factor)
+        await self._nodes.slow(node, fault.id, fault.factor)
 
     async def _speed_up(self, fault: Fault) -> None:
         await self._nodes.speed_up(_node(fault), fault.id)
@@ -247,7 +270,7 @@ class FaultInjector:
     async def _leave(self, fault: Fault) -> None:
         await self._nodes.leave(_node(fault))
 
-    _ACTIONS: dict[str, tuple[Act, Act | None]] = {  # noqa: RUF012 - a table, never written to
+    _ACTIONS: Mapping[str, tuple[Act, Act | None]] = {
         "crash": (_crash, _revive),
         "power-off": (_power_off, _power_on),
         "pause": (_pause, _resume),

@@ -23,6 +23,7 @@ from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import kind_of
 
 Reply = dict[str, Any]
+Operations = Mapping[str, Callable[..., Reply]]
 LONGEST_VIA = 100  # characters
 
 
@@ -35,10 +36,11 @@ class Commands:
         self._pacing = pacing
         self._simulated = kind_of(run.plan.driver).simulated
 
-    def of(self, uid: int) -> Mapping[str, Callable[..., Reply]]:
+    def of(self, uid: int) -> Operations:
         """The operations of a user, by name. One that takes time replies with its ``work``, a coroutine that returns
         the reply. ValueError or TypeError if a request makes no sense."""
-        return {"inject": partial(self._inject, uid), "pace": self._set_pace}
+        inject = partial(self._inject, uid)
+        return {"inject": inject, "pace": self._set_pace}
 
     def _inject(self, uid: int, fault: object, via: object = "") -> Reply:
         """Make the faults of a rule of `orchestrator.planning.faults.manual`. ``via``: the tool that the user used."""
@@ -56,12 +58,18 @@ class Commands:
         for planned, written in rules:
             try:
                 at = self._present()
-                fault = replace(planned, id=next(session.faults.ids), at=at)
+                number = next(session.faults.ids)
+                fault = replace(planned, id=number, at=at)
                 rule = {"at": format_duration(at), **written}
                 facts = {"uid": uid, "via": via, "written": rule}
                 await session.make_by_hand(fault, user_name(uid), facts)
             except OrchestratorError as error:
-                refused.append({"action": planned.action, "target": planned.target, "reason": str(error)})
+                refusal = {
+                    "action": planned.action,
+                    "target": planned.target,
+                    "reason": str(error),
+                }
+                refused.append(refusal)
             else:
                 reply = {
                     "fault": fault.id,
@@ -110,4 +118,7 @@ class Commands:
         if self._pacing is not None:
             ahead = self._pacing.ahead
         t = self._run.clock() + ahead
-        return {"t": round(t, 6), "round": self._session.progress.round or None}
+        return {
+            "t": round(t, 6),
+            "round": self._session.progress.round or None,
+        }

@@ -8,6 +8,8 @@ from typing import Any
 
 from orchestrator.record.rows import Event
 
+Row = tuple[Any, ...]
+
 
 class Listener:
     """Calls a function with every event of a run, in the order of the record, until the function raises. ``error`` is
@@ -18,7 +20,7 @@ class Listener:
         self.end: Callable[[str], object] = lambda error: None
         self._call = call
 
-    def receive(self, table: str, row: tuple[Any, ...]) -> None:
+    def receive(self, table: str, row: Row) -> None:
         """Receive a new row of the record. Does not raise."""
         event = event_of(table, row)
         if event is None or self.error is not None:
@@ -30,7 +32,7 @@ class Listener:
             self.end(f"on_event raised {type(error).__name__}: {error}")
 
 
-def event_of(table: str, row: tuple[Any, ...]) -> Event | None:
+def event_of(table: str, row: Row) -> Event | None:
     """A row of the record as an event. None for the rows of counters, probes, traffic, resources and sensors. An event
     is as the record holds it. A metric has its own name, and ``scope`` and ``value`` as data. The new state of a node
     is an event "state". The start, the end and the omission of a fault are events "fault"."""
@@ -46,6 +48,11 @@ def event_of(table: str, row: tuple[Any, ...]) -> Event | None:
             data = {"state": state, "detail": detail}
             return Event(t, node, "state", None, data)
         case "fault", (t, _, action, target, phase, round, detail):
-            data = {"action": action, "target": target, "phase": phase, "detail": detail}
+            data = {
+                "action": action,
+                "target": target,
+                "phase": phase,
+                "detail": detail,
+            }
             return Event(t, None, "fault", round, data)
     return None

@@ -44,7 +44,13 @@ ENDINGS = {
 }
 
 
-def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = False, plain: bool = False) -> View:
+def open_view(
+    *,
+    as_json: bool = False,
+    virtual: bool = False,
+    quiet: bool = False,
+    plain: bool = False,
+) -> View:
     """The live picture on a terminal, unless ``plain``; else plain lines, with ``--json`` on standard error; nothing if
     ``quiet``. ``virtual``: show the run's clock and the host's."""
     if quiet:
@@ -79,7 +85,13 @@ class Stamp:
 class PlainView(View):
     """One line for each message and for each round, with the time."""
 
-    def __init__(self, stream: TextIO, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        virtual: bool = False,
+        host: Clock = time.monotonic,
+    ) -> None:
         self._stream = stream
         self._stamp = Stamp(virtual, host)
         self._last: Snapshot | None = None
@@ -124,13 +136,25 @@ def _round_line(snapshot: Snapshot) -> str:
 class LiveView(View):
     """A picture that is redrawn in place. The last picture stays when the run is over."""
 
-    def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        virtual: bool = False,
+        host: Clock = time.monotonic,
+    ) -> None:
         self._console = console
         self._stamp = Stamp(virtual, host)
         self._virtual = virtual
         self._lines: deque[tuple[str, str]] = deque(maxlen=LINES)
         self._curve: dict[int, float] = {}
-        self._snapshot = Snapshot(t=0.0, round=0, rounds_total=None, nodes_up=0, nodes_total=0)
+        self._snapshot = Snapshot(
+            t=0.0,
+            round=0,
+            rounds_total=None,
+            nodes_up=0,
+            nodes_total=0,
+        )
         self._live = Live(self._picture(), console=console, auto_refresh=False, redirect_stderr=False)
         self._live.start(refresh=True)
 
@@ -144,7 +168,8 @@ class LiveView(View):
         self._refresh()
 
     def line(self, text: str) -> None:
-        self._lines.append((str(self._stamp), visible(text)))
+        stamp = str(self._stamp)
+        self._lines.append((stamp, visible(text)))
         self._refresh()
 
     def close(self) -> None:
@@ -186,7 +211,8 @@ class LiveView(View):
         table.add_column(style="dim", width=LABEL, no_wrap=True)
         table.add_column(ratio=1)
         room = self._console.width - AROUND
-        for label, content in _rows(self._snapshot, self._curve, room, virtual=self._virtual):
+        rows = _rows(self._snapshot, self._curve, room, virtual=self._virtual)
+        for label, content in rows:
             table.add_row(label, content)
         return table
 
@@ -210,7 +236,11 @@ def _border(ended: str | None) -> str:
 
 
 def _rows(
-    snapshot: Snapshot, curve: Mapping[int, float], room: int, *, virtual: bool
+    snapshot: Snapshot,
+    curve: Mapping[int, float],
+    room: int,
+    *,
+    virtual: bool,
 ) -> list[tuple[str, RenderableType]]:
     """The labels of the picture, and the content next to each, in ``room`` columns."""
     rows: list[tuple[str, RenderableType]] = []
@@ -292,7 +322,8 @@ def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
     top = 1.0
     if not text.is_fraction(snapshot.metric):
         top = max((0.0, *values)) or 1.0
-    width = max(1, min(CURVE, room - GAP - len(latest)))
+    available = room - GAP - len(latest)
+    width = max(1, min(CURVE, available))
     blocks = [_block(value, top) for value in values[-width:]]
     line = f"[bold]{latest}[/]  [cyan]{''.join(blocks)}[/]"
     if snapshot.loss is not None:
@@ -304,7 +335,8 @@ def _curve(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
 
 def _block(value: float, top: float) -> str:
     """The block for a value from 0 to ``top``."""
-    height = int(max(0.0, value) / top * len(BLOCKS))
+    share = max(0.0, value) / top
+    height = int(share * len(BLOCKS))
     highest = len(BLOCKS) - 1
     return BLOCKS[min(highest, height)]
 

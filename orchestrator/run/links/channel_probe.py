@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -70,26 +70,44 @@ def others_of(link: LinkPlan, channels: Channels) -> list[tuple[float, float]]:
 
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedChannel]:
-    """The channels to measure, with at least two members whose links join nodes that are ``present``."""
+    """The channels to measure, with at least two members on links between nodes that are ``present``."""
     online = set(present)
     channels = channels_of(plan.media)
     probed = dict[object, ProbedChannel]()  # by kind
-    links = [link for link in plan.links if {link.source, link.target} <= online]
+    links = []
+    for link in plan.links:
+        ends = {link.source, link.target}
+        if ends <= online:
+            links.append(link)
     for medium in plan.media:
         for name, profile in medium.channels.items():
             members = _members_of(name, links)
             rates = sorted(profile.rate_of(member) for member in members)
-            kind = (profile.rate, profile.share, profile.buffer, tuple(rates))
-            if len(members) < 2 or kind in probed:
-                continue
-            ways = {member: _way(link) for member, link in members.items()}
-            sending_members = senders(name, ways, channels)
-            idle = [link for member, link in members.items() if member not in sending_members]
-            apart = _apart_from(medium.channels, links)
-            widest = max(apart, key=lambda link: _rate(link, channels), default=None)
-            loading = {member: members[member] for member in sending_members}
-            probed[kind] = ProbedChannel(name, loading, idle[0] if idle else None, widest)
+            kind = (
+                profile.rate,
+                profile.share,
+                profile.buffer,
+                tuple(rates),
+            )
+            if len(members) >= 2 and kind not in probed:
+                loading, idle = _divided(name, members, channels)
+                widest = _widest_apart_from(medium.channels, links, channels)
+                probed[kind] = ProbedChannel(name, loading, idle, widest)
     return list(probed.values())
+
+
+def _divided(
+    channel: str,
+    members: Mapping[str, LinkPlan],
+    channels: Channels,
+) -> tuple[dict[str, LinkPlan], LinkPlan | None]:
+    """The links of the members that send, and the one of a member that is idle, if there is one."""
+    sending_members = senders(channel, _ways(members), channels)
+    loading = {member: members[member] for member in sending_members}
+    for member, link in members.items():
+        if member not in loading:
+            return loading, link
+    return loading, None
 
 
 def _members_of(channel: str, links: Iterable[LinkPlan]) -> dict[str, LinkPlan]:
@@ -102,21 +120,29 @@ def _members_of(channel: str, links: Iterable[LinkPlan]) -> dict[str, LinkPlan]:
     return members
 
 
-def _apart_from(channels: Container[str], links: Iterable[LinkPlan]) -> list[LinkPlan]:
-    """The links that cross only other channels than these."""
+def _widest_apart_from(
+    own: Container[str],
+    links: Iterable[LinkPlan],
+    channels: Channels,
+) -> LinkPlan | None:
+    """The fastest link that crosses only channels other than these; None if there is none."""
     apart = []
     for link in links:
-        shared = any(crossing.channel in channels for crossing in link.crossings)
+        shared = any(crossing.channel in own for crossing in link.crossings)
         if link.crossings and not shared:
             apart.append(link)
-    return apart
+    return max(apart, key=lambda link: _rate(link, channels), default=None)
 
 
 def seconds_of(probed: ProbedChannel, plan: Plan, mtu: int) -> float:
     """About how long the measurement of a channel takes, if it is not repeated."""
     load, _, pinging = _planned(probed, plan, mtu)
-    saturations = [saturation.seconds + saturation.drain for saturation in load.saturations.values()]
-    trains = [pings.count * pings.spacing + pings.wait for pings in pinging]
+    saturations = []
+    for saturation in load.saturations.values():
+        saturations.append(saturation.seconds + saturation.drain)
+    trains = []
+    for train in pinging:
+        trains.append(train.count * train.spacing + train.wait)
     channel = channels_of(plan.media)[probed.name]
     answers = _seconds_of_answers(channel, len(probed.loading))
     longest = max(trains, default=0.0)
@@ -154,8 +180,6 @@ async def _measure(
     engine: str,
 ) -> list[tuple[str, Figure]]:
     channels = channels_of(plan.media)
-    back = _ways_back(plan)
-    ways = {member: _way(link) for member, link in probed.loading.items()}
     profile = channels[probed.name]
     load, watched, pinging = _planned(probed, plan, prober.mtu)
     links = [*probed.loading.values(), *watched]
@@ -177,41 +201,71 @@ async def _measure(
             answer = await prober.probe(handles[link.source], arguments)
             return Measurement.from_mapping(answer)
 
-        quiet = await asyncio.gather(*map(probe, watched, pinging))
+        async def probe_all(links: Sequence[LinkPlan], sent: Sequence[ProbePlan]) -> list[Measurement]:
+            probes = map(probe, links, sent)
+            return await asyncio.gather(*probes)
+
+        quiet = await probe_all(watched, pinging)
         ahead = await _clocks_ahead(prober, handles, links)
         answers = _seconds_of_answers(profile, len(links))
-        sent = []
-        for member, link in probed.loading.items():
-            back_profile = back[_ends(link)].profile
-            saturating = sending(ways[member], back_profile, load.saturations[member], 0.0)
-            sent.append(_patient(saturating, answers))
+        saturating = _saturating(probed, plan, load, answers)
         # Each sender first sends a probe, waits for its echo, and asks for the results.
-        longest_wait = max(saturating.wait for saturating in sent)
+        longest_wait = max(sent.wait for sent in saturating)
         start = time.time() + STARTING + patience * took + 2 * longest_wait
-        plans = [replace(saturating, start=start) for saturating in sent]
+        plans = [replace(sent, start=start) for sent in saturating]
         for link, pings_of_link in zip(watched, pinging, strict=True):
             wait = pings_of_link.wait
             if link is probed.idle:
                 wait += 2 * profile.buffer
-            plans.append(replace(pings_of_link, start=start + load.filled, wait=wait))
+            during = replace(pings_of_link, start=start + load.filled, wait=wait)
+            plans.append(during)
         for place, link in enumerate(links):
             offset = ahead[handles[link.source].host]
-            plans[place] = replace(plans[place], start=plans[place].start + offset)
-        measurements = await asyncio.gather(*map(probe, links, plans))
+            on_this_clock = plans[place].start
+            plans[place] = replace(plans[place], start=on_this_clock + offset)
+        measurements = await probe_all(links, plans)
     of_members = {}
-    for (member, link), measurement in zip(probed.loading.items(), measurements, strict=False):
+    for place, (member, link) in enumerate(probed.loading.items()):
         offset = ahead[handles[link.target].host]
-        of_members[member] = _on_this_clock(measurement, offset)
+        of_members[member] = _on_this_clock(measurements[place], offset)
     pinged = _pinged_by_idle(probed, watched, pinging)
     if engine == "kernel":
-        pinged += _beyond_own_links(load, ways)
-    judgements = judge_contention(load, profile.rule, of_members, pinged)
-    figures = [("", Figure.judged(judgement)) for judgement in judgements]
-    loaded = measurements[len(sent) :]
-    for link, before, during in zip(watched, quiet, loaded, strict=True):
-        figure = _of_round_trips(link, before, during, probed, load, channels, back)
-        figures.append((" → ".join(_ends(link)), figure))
+        pinged += _beyond_own_links(load, _ways(probed.loading))
+    figures = []
+    for judgement in judge_contention(load, profile.rule, of_members, pinged):
+        figures.append(("", Figure.judged(judgement)))
+    back = _ways_back(plan)
+    loaded = measurements[len(saturating) :]
+    for place, link in enumerate(watched):
+        figure = _of_round_trips(
+            link,
+            back[_ends(link)],
+            quiet=quiet[place],
+            loaded=loaded[place],
+            probed=probed,
+            load=load,
+            profile=profile,
+        )
+        name = " → ".join(_ends(link))
+        figures.append((name, figure))
     return figures
+
+
+def _saturating(
+    probed: ProbedChannel,
+    plan: Plan,
+    load: Contention,
+    answers: float,
+) -> list[ProbePlan]:
+    """What the senders send. ``answers``: how many seconds the answers of the far ends take."""
+    back = _ways_back(plan)
+    plans = []
+    for member, link in probed.loading.items():
+        back_profile = back[_ends(link)].profile
+        saturation = load.saturations[member]
+        saturating = sending(_way(link), back_profile, saturation, 0.0)
+        plans.append(_patient(saturating, answers))
+    return plans
 
 
 async def _clocks_ahead(
@@ -230,7 +284,11 @@ async def _clocks_ahead(
     return ahead
 
 
-def _pinged_by_idle(probed: ProbedChannel, watched: Iterable[LinkPlan], pinging: Iterable[ProbePlan]) -> float:
+def _pinged_by_idle(
+    probed: ProbedChannel,
+    watched: Iterable[LinkPlan],
+    pinging: Iterable[ProbePlan],
+) -> float:
     """The bit/s that the idle member takes from the senders."""
     rates = []
     for link, pings_of_link in zip(watched, pinging, strict=True):
@@ -241,7 +299,8 @@ def _pinged_by_idle(probed: ProbedChannel, watched: Iterable[LinkPlan], pinging:
 
 def _seconds_of_answers(channel: ChannelProfile, links: int) -> float:
     """How long the answers of the far ends of so many links take on a channel, all at the same time."""
-    slowest = min([channel.rate, *channel.rates.values()])
+    rates = [channel.rate, *channel.rates.values()]
+    slowest = min(rates)
     return 8 * LONGEST_ANSWER * links / slowest
 
 
@@ -250,13 +309,18 @@ def _patient(sent: ProbePlan, answers: float) -> ProbePlan:
     return replace(sent, wait=sent.wait + answers)
 
 
-def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:
+def _planned(
+    probed: ProbedChannel,
+    plan: Plan,
+    mtu: int,
+) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:
     """What the members send, the links that are watched meanwhile, and the single datagrams on these."""
     channels = channels_of(plan.media)
     back = _ways_back(plan)
-    ways = {member: _way(link) for member, link in probed.loading.items()}
-    mtus = [link.mtu or mtu for link in probed.loading.values()]
-    smallest_mtu = min([mtu, *mtus])
+    smallest_mtu = mtu
+    for link in probed.loading.values():
+        smallest_mtu = min(smallest_mtu, link.mtu or mtu)
+    ways = _ways(probed.loading)
     load = plan_contention(probed.name, ways, channels, mtu=smallest_mtu)
     watched = []
     if load.full and probed.idle is not None:
@@ -267,7 +331,8 @@ def _planned(probed: ProbedChannel, plan: Plan, mtu: int) -> tuple[Contention, l
     for link in watched:
         back_profile = back[_ends(link)].profile
         rate = _rate(link, channels)
-        pinging.append(pings(load, _way(link), back_profile, rate))
+        train = pings(load, _way(link), back_profile, rate)
+        pinging.append(train)
     return load, watched, pinging
 
 
@@ -290,20 +355,21 @@ def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
 
 def _of_round_trips(
     link: LinkPlan,
+    back: LinkPlan,
+    *,
     quiet: Measurement,
     loaded: Measurement,
     probed: ProbedChannel,
     load: Contention,
-    channels: Channels,
-    back: Mapping[Ends, LinkPlan],
+    profile: ChannelProfile,
 ) -> Figure:
-    other = back[_ends(link)]
     if link is probed.idle:
-        crossed = [crossing.channel for crossing in (*link.crossings, *other.crossings)]
-        passes = crossed.count(probed.name)
-        judgement = judge_queue_of_idle(load, channels[probed.name], passes, quiet, loaded)
+        passes = 0
+        for crossing in (*link.crossings, *back.crossings):
+            passes += crossing.channel == probed.name
+        judgement = judge_queue_of_idle(load, profile, passes, quiet, loaded)
     else:
-        jitter = link.profile.jitter + other.profile.jitter
+        jitter = link.profile.jitter + back.profile.jitter
         judgement = judge_isolation(jitter, quiet, loaded)
     return Figure.judged(judgement)
 
@@ -315,7 +381,8 @@ def _on_this_clock(measurement: Measurement, ahead: float) -> Measurement:
         return measurement
     first = way.first - ahead
     last = way.last - ahead
-    return replace(measurement, forward=replace(way, first=first, last=last))
+    forward = replace(way, first=first, last=last)
+    return replace(measurement, forward=forward)
 
 
 def _rate(link: LinkPlan, channels: Channels) -> float:
@@ -329,3 +396,7 @@ def _ends(link: LinkPlan) -> Ends:
 
 def _way(link: LinkPlan) -> Way:
     return Way(link.profile, link.crossings)
+
+
+def _ways(links: Mapping[str, LinkPlan]) -> dict[str, Way]:
+    return {member: _way(link) for member, link in links.items()}

@@ -18,6 +18,9 @@ from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.record.events.overload import BUSY_MEANWHILE, LOAD
 from orchestrator.results.checks.verdicts import Verdict
 
+Queues = Sequence[tuple[float, float]]
+"""The bit/s of queues, and their longest delays in s."""
+
 
 @dataclass(frozen=True)
 class ProbedPair:
@@ -30,7 +33,7 @@ class ProbedPair:
     forward: LinkPlan
     back: LinkPlan
     shared: tuple[object, ...] = ()
-    others: tuple[Sequence[tuple[float, float]], Sequence[tuple[float, float]]] = ((), ())
+    others: tuple[Queues, Queues] = ((), ())
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -99,7 +102,10 @@ class Figure:
 
 
 def figures(
-    pair: ProbedPair, plan: ProbePlan, measurement: Measurement, network: float | None
+    pair: ProbedPair,
+    plan: ProbePlan,
+    measurement: Measurement,
+    network: float | None,
 ) -> tuple[list[Figure], list[Figure]]:
     """The figures of the forward direction, including the round trip, and of the backward one. ``network``: seconds one
     way between the hosts of the nodes, as measured before; None on one host."""
@@ -111,7 +117,8 @@ def figures(
     if not pair.real:
         judgement = judge_rtt(pair.forward.profile, pair.back.profile, plan, measurement)
         return [Figure.judged(judgement), *forward], back
-    for link, figures in ((pair.forward, forward), (pair.back, back)):
+    directions = [(pair.forward, forward), (pair.back, back)]
+    for link, figures in directions:
         if not link.profile.real:
             delay = _opposite_to_real(link, plan, measurement, network)
             figures.insert(0, delay)
@@ -171,8 +178,13 @@ def _round_trip(plan: ProbePlan, measurement: Measurement) -> Figure:
     return Figure.only_measured("rtt", measurement.rtt_median, detail)
 
 
-def _opposite_to_real(link: LinkPlan, plan: ProbePlan, measurement: Measurement, network: float | None) -> Figure:
-    """The delay of an emulated direction whose way back is real."""
+def _opposite_to_real(
+    link: LinkPlan,
+    plan: ProbePlan,
+    measurement: Measurement,
+    network: float | None,
+) -> Figure:
+    """The delay of an emulated direction with a real way back."""
     rest = None
     if measurement.rtt_median is not None and network is not None:
         rest = max(0.0, measurement.rtt_median - network)

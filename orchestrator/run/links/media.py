@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from orchestrator.planning.plan import CrossTrafficPlan, MediumPlan, channels_of
 from orchestrator.record.events.links import CrossTraffic
 from orchestrator.run.links.states import Cause
 
+Values = Mapping[str, Mapping[str, Any]]  # of channels, by their names and keys
+
 
 class Media:
     """The channels of a run in the engine ``fabric``. EngineError if there are some and the engine cannot share them.
@@ -25,10 +28,12 @@ class Media:
     def __init__(self, media: Iterable[MediumPlan], fabric: Fabric) -> None:
         self._planned = channels_of(media)
         self._profiles = dict(self._planned)  # by schedules
-        self._overlays: dict[Cause, Mapping[str, Mapping[str, Any]]] = {}
+        self._overlays: dict[Cause, Values] = {}
         self._lock = asyncio.Lock()
         self._carried: dict[str, CrossTrafficPlan] = {}  # by channel, the latest that began
-        self._powers = fabric if isinstance(fabric, SharesMedia) else None
+        self._powers = None
+        if isinstance(fabric, SharesMedia):
+            self._powers = fabric
         if self._profiles and self._powers is None:
             raise EngineError(f"links of the engine {fabric.engine} cannot share media: set `engine: userspace`")
 
@@ -43,7 +48,7 @@ class Media:
     async def open(self) -> None:
         await self._share(self._profiles)
 
-    async def overlay(self, values: Mapping[str, Mapping[str, Any]], cause: Cause) -> None:
+    async def overlay(self, values: Values, cause: Cause) -> None:
         """Give channels other values until ``cause`` is lifted. If one refuses (OrchestratorError), none has them."""
         self._overlays[cause] = values
         try:
@@ -70,7 +75,12 @@ class Media:
         lifted = self._overlays.pop(cause, {})
         await self._share(lifted)
 
-    async def carry(self, traffic: CrossTrafficPlan, elapsed: float, note: Callable[[CrossTraffic], None]) -> None:
+    async def carry(
+        self,
+        traffic: CrossTrafficPlan,
+        elapsed: float,
+        note: Callable[[CrossTraffic], None],
+    ) -> None:
         """Let a channel carry cross traffic at its time, ``elapsed`` seconds into training; ``note`` its ends."""
         assert self._powers is not None
         loop = asyncio.get_running_loop()
@@ -81,19 +91,23 @@ class Media:
             end = start + traffic.duration
         if end is not None and end <= loop.time():
             return
-        mean_rate = traffic.traffic.mean_rate(traffic.duration or float("inf"))
-        start_event = CrossTraffic(traffic.channel, "start", traffic.traffic.kind, mean_rate)
-        await asyncio.sleep(max(0.0, start - loop.time()))
-        self._carried[traffic.channel] = traffic
+        channel = traffic.channel
+        cross_traffic = traffic.traffic
+        mean_rate = cross_traffic.mean_rate(traffic.duration or math.inf)
+        start_event = CrossTraffic(channel, "start", cross_traffic.kind, mean_rate)
+        until_start = start - loop.time()
+        await asyncio.sleep(max(0.0, until_start))
+        self._carried[channel] = traffic
         carried_before = max(0.0, elapsed - traffic.at)  # s, in the part of the run that is continued
-        remaining = traffic.traffic.since(carried_before)
-        await self._powers.occupy(traffic.channel, remaining, traffic.seed)
+        remaining = cross_traffic.since(carried_before)
+        await self._powers.occupy(channel, remaining, traffic.seed)
         note(start_event)
         if end is None:
             return
-        await asyncio.sleep(max(0.0, end - loop.time()))
-        if self._carried[traffic.channel] is traffic:  # the next one may begin at that very time
-            await self._powers.occupy(traffic.channel, None)
+        until_end = end - loop.time()
+        await asyncio.sleep(max(0.0, until_end))
+        if self._carried[channel] is traffic:  # the next one may begin at that very time
+            await self._powers.occupy(channel, None)
         note(replace(start_event, phase="end"))
 
     async def _share(self, channels: Iterable[str]) -> None:

@@ -24,7 +24,9 @@ class NetworkWatch:
         self._progress = progress
         self._network = network
         self._began = run.clock() - run.past.training
-        self._links = [(link.source, link.target, link.profile) for link in run.plan.links]
+        self._links = []
+        for link in run.plan.links:
+            self._links.append((link.source, link.target, link.profile))
         homes = {node.name: node.host for node in run.plan.nodes}
         links = crossing_links(self._links, homes)
         self._findings = NetworkFindings(links)
@@ -53,7 +55,8 @@ class NetworkWatch:
         for deviation in self._findings.found:
             if deviation.confirmed and not self._is_reported(deviation):
                 self._reported.append(deviation)
-                self._run.view.line(deviation.sentence(self._began))
+                sentence = deviation.sentence(self._began)
+                self._run.view.line(sentence)
         self._real.add(reading)
         self._show_real(reading)
 
@@ -62,19 +65,24 @@ class NetworkWatch:
 
     def _show_real(self, reading: NetworkReading) -> None:
         """Show the round trip between hosts that real links join, and a message when it has changed much."""
+        shown = self._progress.real
         for hosts in self._real.found:
             if set(hosts) & set(reading.away):
-                self._progress.real.pop(" – ".join(hosts), None)
+                name = " – ".join(hosts)
+                shown.pop(name, None)
         for pair in reading.pairs:
-            if pair.hosts not in self._real.found:
+            hosts = pair.hosts
+            if hosts not in self._real.found:
                 continue
             trip = None
-            shown = "no echo came back"
+            words = "no echo came back"
             if pair.delay is not None:
                 trip = 2 * pair.delay
-                shown = f"round trip {text.duration(trip)}"
-            self._progress.real[" – ".join(pair.hosts)] = shown
-            if pair.hosts not in self._trips or notable(self._trips[pair.hosts], trip):
-                self._trips[pair.hosts] = trip
-                names = " and ".join(pair.hosts)
-                self._run.view.line(f"real links between {names}, measured: {shown}")
+                words = f"round trip {text.duration(trip)}"
+            name = " – ".join(hosts)
+            shown[name] = words
+            is_new = hosts not in self._trips
+            if is_new or notable(self._trips[hosts], trip):
+                self._trips[hosts] = trip
+                names = " and ".join(hosts)
+                self._run.view.line(f"real links between {names}, measured: {words}")

@@ -43,24 +43,33 @@ AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not 
 
 
 def one_of_each_kind(
-    plan: Plan, present: Iterable[str], engine: str = "", elsewhere: Collection[Ends] | None = None
+    plan: Plan,
+    present: Iterable[str],
+    engine: str = "",
+    elsewhere: Collection[Ends] | None = None,
 ) -> list[ProbedPair]:
     """The pairs to measure among the nodes ``present``, few of which share a node. ``engine``: see `seen_alone`.
     ``elsewhere``: links that are cut, because their device is at another edge; None: as at the start of the run."""
-    if elsewhere is None:
-        elsewhere = {(link.source, link.target) for link in plan.links if link.waits}
-    online = set(present)
-    links = {(link.source, link.target): link for link in plan.links}
-    channels = seen_alone(plan, engine)
-    kinds: dict[tuple[object, ...], list[ProbedPair]] = {}
+    links: dict[Ends, LinkPlan] = {}
+    waiting = set()
     for link in plan.links:
-        is_forward = link.source < link.target
-        connected = (link.source, link.target) not in elsewhere
-        if is_forward and connected and {link.source, link.target} <= online:
-            back = links[link.target, link.source]
+        pair_of_nodes = (link.source, link.target)
+        links[pair_of_nodes] = link
+        if link.waits:
+            waiting.add(pair_of_nodes)
+    if elsewhere is None:
+        elsewhere = waiting
+    online = set(present)
+    channels = seen_alone(plan, engine)
+    kinds: dict[object, list[ProbedPair]] = {}
+    for (source, target), link in links.items():
+        is_forward = source < target
+        connected = (source, target) not in elsewhere
+        if is_forward and connected and {source, target} <= online:
+            back = links[target, source]
             pair = ProbedPair(
-                plan.node(link.source),
-                plan.node(link.target),
+                plan.node(source),
+                plan.node(target),
                 forward=measured_alone(link, channels),
                 back=measured_alone(back, channels),
                 shared=_shared((link, back), channels),
@@ -70,10 +79,20 @@ def one_of_each_kind(
     taken: set[str] = set()
     chosen = []
     for pairs in kinds.values():
-        pair = min(pairs, key=lambda pair: len(taken & {pair.source.name, pair.target.name}))
+        pair = _least_shared(pairs, taken)
         taken |= {pair.source.name, pair.target.name}
         chosen.append(pair)
     return chosen
+
+
+def _least_shared(pairs: Iterable[ProbedPair], taken: set[str]) -> ProbedPair:
+    """The first of the pairs with the fewest nodes that are taken."""
+
+    def shared(pair: ProbedPair) -> int:
+        nodes = {pair.source.name, pair.target.name}
+        return len(taken & nodes)
+
+    return min(pairs, key=shared)
 
 
 def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[ProbedPair]]:
@@ -107,19 +126,26 @@ async def probe_links(
     again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
     delays = {}
     if network is not None:
-        delays = {pair.hosts: pair.delay for pair in network.first.pairs}
-    handles = {name: state.handle for name, state in session.nodes.items() if state.handle is not None}
+        for reading in network.first.pairs:
+            delays[reading.hosts] = reading.delay
+    handles = {}
+    for name, state in session.nodes.items():
+        if state.handle is not None:
+            handles[name] = state.handle
     pairs = one_of_each_kind(run.plan, handles, engine, session.moves.elsewhere)
     kinds = text.count(len(pairs), "kind")
-    run.view.line(f"measuring {kinds} of links{_duration(run.plan, pairs, prober.mtu, quick)}")
+    duration = _duration(run.plan, pairs, prober.mtu, quick)
+    run.view.line(f"measuring {kinds} of links{duration}")
     host = host or Host()
 
     async def measure(batch: Sequence[ProbedPair]) -> list[PairFigures]:
         measurements = []
         for pair in batch:
-            delay = delays.get(pair_of(pair.source.host, pair.target.host))
+            hosts = pair_of(pair.source.host, pair.target.host)
+            delay = delays.get(hosts)
             sending = planned(pair, run.plan, prober.mtu, quick=quick, engine=engine)
-            measurements.append(_measure(pair, handles, prober, delay, sending))
+            measuring = _measure(pair, handles, prober, delay, sending)
+            measurements.append(measuring)
         return await asyncio.gather(*measurements)
 
     def note_repetition(pair: ProbedPair, result: PairFigures, repetition: int) -> None:
@@ -140,7 +166,8 @@ async def probe_links(
     for probed in channel_probe.one_of_each_kind(run.plan, handles):
         members = text.count(len(probed.loading), "member")
         run.view.line(f"measuring {probed.name} with {members}")
-        await _probe_channel(run, probed, handles, prober, engine, host, alone=network is None)
+        alone = network is None
+        await _probe_channel(run, probed, handles, prober, engine, host, alone=alone)
 
 
 def planned(
@@ -163,12 +190,21 @@ def planned(
     )
 
 
-def seconds_of_links(plan: Plan, pairs: list[ProbedPair], mtu: int = MTU, *, quick: bool = True) -> float:
+def seconds_of_links(
+    plan: Plan,
+    pairs: list[ProbedPair],
+    mtu: int = MTU,
+    *,
+    quick: bool = True,
+) -> float:
     """About how long the measurement of these pairs takes."""
     of_batches = []
     for batch in batches(pairs):
-        of_pairs = [planned(pair, plan, mtu, quick=quick).seconds for pair in batch]
-        of_batches.append(STARTING + max(of_pairs))
+        longest = 0.0
+        for pair in batch:
+            sending = planned(pair, plan, mtu, quick=quick)
+            longest = max(longest, sending.seconds)
+        of_batches.append(STARTING + longest)
     return sum(of_batches)
 
 
@@ -178,11 +214,17 @@ def seconds_of_probes(plan: Plan) -> float:
     pairs = one_of_each_kind(plan, present, plan.engine)
     of_channels = []
     for channel in channel_probe.one_of_each_kind(plan, present):
-        of_channels.append(STARTING + channel_probe.seconds_of(channel, plan, MTU))
+        seconds = channel_probe.seconds_of(channel, plan, MTU)
+        of_channels.append(STARTING + seconds)
     return seconds_of_links(plan, pairs) + sum(of_channels)
 
 
-def _duration(plan: Plan, pairs: list[ProbedPair], mtu: int, quick: bool) -> str:
+def _duration(
+    plan: Plan,
+    pairs: list[ProbedPair],
+    mtu: int,
+    quick: bool,
+) -> str:
     """For a message; empty if it is short."""
     seconds = seconds_of_links(plan, pairs, mtu, quick=quick)
     if seconds < WORTH_SAYING:
@@ -203,7 +245,11 @@ async def _probe_channel(
     """Measure a channel and record its figures. ``alone``: this host is the only one of the run."""
 
     async def measure(channels: Sequence[ProbedChannel]) -> list[ChannelFigures]:
-        return [await channel_probe.measure(channel, run.plan, handles, prober, engine) for channel in channels]
+        results = []
+        for channel in channels:
+            result = await channel_probe.measure(channel, run.plan, handles, prober, engine)
+            results.append(result)
+        return results
 
     def note_repetition(channel: ProbedChannel, result: ChannelFigures, repetition: int) -> None:
         if isinstance(result, str):
@@ -225,7 +271,8 @@ def _pair_failed(result: PairFigures) -> bool:
     if isinstance(result, str):
         return True
     forward, back = result
-    return any(figure.verdict == "fail" for figure in (*forward, *back))
+    figures = [*forward, *back]
+    return any(figure.verdict == "fail" for figure in figures)
 
 
 def _channel_failed(result: ChannelFigures) -> bool:
@@ -235,12 +282,20 @@ def _channel_failed(result: ChannelFigures) -> bool:
     return any(figure.verdict == "fail" for _, figure in result)
 
 
-def _note_repetition(run: RunContext, what: str, result: list[Figure] | str, repetition: int) -> None:
+def _note_repetition(
+    run: RunContext,
+    what: str,
+    result: list[Figure] | str,
+    repetition: int,
+) -> None:
     """Record and show what a repetition replaces."""
     if isinstance(result, str):
         reason = f"not measured: {result}"
     else:
-        failed = [_as_measured(figure) for figure in result if figure.verdict == "fail"]
+        failed = []
+        for figure in result:
+            if figure.verdict == "fail":
+                failed.append(_as_measured(figure))
         reason = text.some(failed)
     sentence = f"{what} is measured again ({repetition} of at most {REPETITIONS} repetitions), because {BUSY_MEANWHILE}"
     run.note(f"{sentence}; not counted: {reason}")
@@ -289,23 +344,41 @@ async def _measure(
         return str(error) or f"it took more than {timeout:.0f} s"
 
 
-def _write_channel(run: RunContext, channel: str, result: ChannelFigures, meanwhile: Meanwhile) -> None:
+def _write_channel(
+    run: RunContext,
+    channel: str,
+    result: ChannelFigures,
+    meanwhile: Meanwhile,
+) -> None:
     """Record the figures of a channel, and show those that are not as configured."""
     t = run.clock()
     show = run.view.line
     kind = link_kind(run.plan.driver, real=False)
     if isinstance(result, str):
         show(f"{channel} could not be measured: {result}")
-        result = [("", Figure.only_measured("rate", None, f"not measured: {result}"))]
+        unmeasured = Figure.only_measured("rate", None, f"not measured: {result}")
+        result = [("", unmeasured)]
     for target, measured in result:
         figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
-        row = ProbeResult(t, channel, target, SHARED, **vars(figure), kind=kind)
+        row = ProbeResult(
+            t,
+            channel,
+            target,
+            SHARED,
+            **vars(figure),
+            kind=kind,
+        )
         run.record.probe(row)
         if figure.verdict == "fail":
             show(f"{channel} is not as configured: {figure.quantity}: {figure.detail}")
 
 
-def _write(run: RunContext, pair: ProbedPair, result: PairFigures, meanwhile: Meanwhile) -> None:
+def _write(
+    run: RunContext,
+    pair: ProbedPair,
+    result: PairFigures,
+    meanwhile: Meanwhile,
+) -> None:
     """Record the figures, and show those of real links and those that are not as configured."""
     t = run.clock()
     if isinstance(result, str):
@@ -331,7 +404,14 @@ def _write_direction(
         figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
         real = figure.asked is None and pair.real
         kind = link_kind(run.plan.driver, real=real)
-        row = ProbeResult(t, link.source, link.target, link.link_class, **vars(figure), kind=kind)
+        row = ProbeResult(
+            t,
+            link.source,
+            link.target,
+            link.link_class,
+            **vars(figure),
+            kind=kind,
+        )
         run.record.probe(row)
         if figure.verdict == "fail":
             show(f"the link {link.source} -> {link.target} is not as configured: {figure.quantity}: {figure.detail}")

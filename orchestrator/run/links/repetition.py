@@ -45,7 +45,9 @@ def needs_repetition(meanwhile: Meanwhile, repetitions: int, *, failed: bool) ->
 
 
 async def measure_once(
-    items: Sequence[Item], measure: Callable[[Sequence[Item]], Awaitable[Sequence[Outcome]]], host: Host
+    items: Sequence[Item],
+    measure: Callable[[Sequence[Item]], Awaitable[Sequence[Outcome]]],
+    host: Host,
 ) -> list[tuple[Outcome, Meanwhile]]:
     """Measure the items together. For links between hosts: a repetition would need that all of them have processors
     left, and only this one is known."""
@@ -70,7 +72,11 @@ async def measure_until_valid(
     waiting = list(range(len(items)))  # places in ``items``
     repetitions = 0
     while True:
-        waiting = [place for place in waiting if _needs_repetition(outcomes[place], repetitions, failed)]
+        failed_places = []
+        for place in waiting:
+            if _needs_repetition(outcomes[place], repetitions, failed):
+                failed_places.append(place)
+        waiting = failed_places
         if not waiting or not await is_calm(host):
             return outcomes
         repetitions += 1
@@ -83,7 +89,11 @@ async def measure_until_valid(
             outcomes[place] = outcome_of_item
 
 
-def _needs_repetition(measured: tuple[Outcome, Meanwhile], repetitions: int, failed: Callable[[Outcome], bool]) -> bool:
+def _needs_repetition(
+    measured: tuple[Outcome, Meanwhile],
+    repetitions: int,
+    failed: Callable[[Outcome], bool],
+) -> bool:
     outcome, meanwhile = measured
     has_failed = failed(outcome)
     return needs_repetition(meanwhile, repetitions, failed=has_failed)

@@ -56,7 +56,8 @@ class Schedules:
         for number, course in enumerate(self.courses):
             all_changes = course.schedule.changes(course.link.profile)
             changes = changes_since(elapsed, all_changes)
-            self._spawn(self._run(course, changes, f"schedule {number}", began))
+            running = self._run(course, changes, f"schedule {number}", began)
+            self._spawn(running)
 
     def message_arrived(self) -> None:
         """Note that a node has sent a message. Schedules wait while no node sends one: if all nodes waited for ever, a
@@ -69,7 +70,13 @@ class Schedules:
         self._going = False
         return self.courses
 
-    async def _run(self, course: Course, changes: Iterator[Change], cause: str, began: float) -> None:
+    async def _run(
+        self,
+        course: Course,
+        changes: Iterator[Change],
+        cause: str,
+        began: float,
+    ) -> None:
         loop = asyncio.get_running_loop()
         change = next(changes, None)
         last = Change(0.0, course.link.profile)
@@ -83,8 +90,8 @@ class Schedules:
                     course.overtaken += 1
                 change = following
                 following = next(changes, None)
-            differs = (change.profile, change.cut) != (last.profile, last.cut)
-            if self._going and differs:
+            is_same = change.profile == last.profile and change.cut == last.cut
+            if self._going and not is_same:
                 await self._make(course, change, cause, began)
                 last = change
             change = following
@@ -96,7 +103,13 @@ class Schedules:
         await self._stirred.wait()
         return True
 
-    async def _make(self, course: Course, change: Change, cause: str, began: float) -> None:
+    async def _make(
+        self,
+        course: Course,
+        change: Change,
+        cause: str,
+        began: float,
+    ) -> None:
         latest = 0.0
         for first in range(0, len(course.pairs), AT_ONCE):
             pairs = course.pairs[first : first + AT_ONCE]
@@ -106,7 +119,8 @@ class Schedules:
         course.changes += 1
         if course.changes <= self._events_each:
             became = "cut" if change.cut else change.profile.describe()
-            self._note(ScheduleStep(course.name, change.at, latest, became))
+            step = ScheduleStep(course.name, change.at, latest, became)
+            self._note(step)
 
     async def _make_one(
         self,
@@ -125,8 +139,10 @@ class Schedules:
         except OrchestratorError as error:
             course.failures += 1
             if course.failures <= MOST_RECORDED_EACH:
-                self._note(ScheduleFailed(" → ".join(pair), change.at, str(error)))
-        lateness = asyncio.get_running_loop().time() - began - change.at
+                failed = ScheduleFailed(" → ".join(pair), change.at, str(error))
+                self._note(failed)
+        now = asyncio.get_running_loop().time()
+        lateness = now - began - change.at
         late = max(0.0, round(lateness, 9))
         course.lateness.add(late)
         return late

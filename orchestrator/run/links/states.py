@@ -23,6 +23,8 @@ from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
 Cause = Hashable  # the cause of a cut or an overlay: a fault's id, or a schedule's name
+Crossings = tuple[Crossing, ...]
+Settings = Mapping[str, Any]  # of a profile, by their keys
 
 
 class LinkState(NamedTuple):
@@ -30,7 +32,7 @@ class LinkState(NamedTuple):
 
     profile: LinkProfile
     cut: bool
-    crossings: tuple[Crossing, ...] = ()
+    crossings: Crossings = ()
 
 
 class LinkStates:
@@ -38,16 +40,16 @@ class LinkStates:
 
     def __init__(self, links: Iterable[LinkPlan]) -> None:
         self._profiles: dict[Ends, LinkProfile] = {}
-        self._planned: dict[Ends, tuple[Crossing, ...]] = {}
+        self._planned: dict[Ends, Crossings] = {}
         for link in links:
             pair = (link.source, link.target)
             self._profiles[pair] = link.profile
             if link.crossings:
                 self._planned[pair] = link.crossings
-        self._handovers: defaultdict[Ends, dict[Cause, tuple[Crossing, ...]]] = defaultdict(dict)
-        self._closed: defaultdict[str, set[Cause]] = defaultdict(set)  # by channel
-        self._cuts: defaultdict[Ends, set[Cause]] = defaultdict(set)
-        self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
+        self._handovers = defaultdict[Ends, dict[Cause, Crossings]](dict)
+        self._closed = defaultdict[str, set[Cause]](set)  # by channel
+        self._cuts = defaultdict[Ends, set[Cause]](set)
+        self._overlays = defaultdict[Ends, dict[Cause, Settings]](dict)
 
     def of(self, pair: Ends) -> LinkState:
         """The profile with every overlay, and whether the link is cut. ProfileError if an overlay does not fit."""
@@ -62,7 +64,14 @@ class LinkStates:
                 cut = True
         return LinkState(profile, cut, crossings)
 
-    def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
+    def follow(
+        self,
+        pair: Ends,
+        profile: LinkProfile,
+        cause: Cause,
+        *,
+        cut: bool,
+    ) -> None:
         """Set the current profile of a link from its schedule. ``cut``: the schedule itself cuts the link now."""
         self._profiles[pair] = profile
         if cut:
@@ -78,11 +87,11 @@ class LinkStates:
         for pair in pairs:
             self._cuts[pair].discard(cause)
 
-    def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
+    def overlay(self, settings: Mapping[Ends, Settings], cause: Cause) -> None:
         for pair, changes in settings.items():
             self._overlays[pair][cause] = changes
 
-    def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
+    def reroute(self, ways: Mapping[Ends, Crossings], cause: Cause) -> None:
         for pair, crossings in ways.items():
             self._handovers[pair][cause] = crossings
 
@@ -93,7 +102,7 @@ class LinkStates:
             self._closed[channel].add(cause)
         return self._across(channels)
 
-    def _crossings(self, pair: Ends) -> tuple[Crossing, ...]:
+    def _crossings(self, pair: Ends) -> Crossings:
         handovers = self._handovers.get(pair)
         if handovers:
             latest = list(handovers)[-1]
@@ -103,9 +112,11 @@ class LinkStates:
     def _across(self, channels: set[str]) -> list[Ends]:
         if not channels:
             return []
+        pairs = self._planned.keys() | self._handovers.keys()
         across = []
-        for pair in self._planned.keys() | self._handovers.keys():
-            crossed = {crossing.channel for crossing in self._crossings(pair)}
+        for pair in pairs:
+            crossings = self._crossings(pair)
+            crossed = {crossing.channel for crossing in crossings}
             if crossed & channels:
                 across.append(pair)
         return sorted(across)
@@ -144,8 +155,9 @@ class Links:
         self._done: dict[Ends, LinkState] = {}
         for link in links:
             pair = (link.source, link.target)
-            self._done[pair] = LinkState(link.profile, False, link.crossings)
-        self._locks: defaultdict[Ends, asyncio.Lock] = defaultdict(asyncio.Lock)
+            state = LinkState(link.profile, False, link.crossings)
+            self._done[pair] = state
+        self._locks = defaultdict[Ends, asyncio.Lock](asyncio.Lock)
         self._fabric = fabric
 
     async def cut(self, pairs: Collection[Ends], cause: Cause) -> None:
@@ -157,12 +169,12 @@ class Links:
         self._states.mend(pairs, cause)
         await self._settle_all(pairs)
 
-    async def overlay(self, settings: Mapping[Ends, Mapping[str, Any]], cause: Cause) -> None:
+    async def overlay(self, settings: Mapping[Ends, Settings], cause: Cause) -> None:
         """Put an overlay of settings on each of these links until ``cause`` is lifted."""
         self._states.overlay(settings, cause)
         await self._settle_or_lift(settings, cause)
 
-    async def reroute(self, ways: Mapping[Ends, tuple[Crossing, ...]], cause: Cause) -> None:
+    async def reroute(self, ways: Mapping[Ends, Crossings], cause: Cause) -> None:
         """Let these links cross other channels until ``cause`` is lifted."""
         self._states.reroute(ways, cause)
         await self._settle_or_lift(ways, cause)
@@ -177,7 +189,14 @@ class Links:
         pairs = self._states.lift(cause)
         await self._settle_all(pairs)
 
-    async def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
+    async def follow(
+        self,
+        pair: Ends,
+        profile: LinkProfile,
+        cause: Cause,
+        *,
+        cut: bool,
+    ) -> None:
         """Give one link its current profile, see `LinkStates.follow`."""
         self._states.follow(pair, profile, cause, cut=cut)
         await self._settle(pair)
@@ -197,18 +216,19 @@ class Links:
 
     async def _settle(self, pair: Ends) -> None:
         source, target = pair
+        fabric = self._fabric
         async with self._locks[pair]:
             goal = self._states.of(pair)
             done = self._done[pair]
             if goal.cut and not done.cut:
-                await self._fabric.cut(source, target)
+                await fabric.cut(source, target)
                 done = done._replace(cut=True)
                 self._done[pair] = done  # also if the next change is refused
             if goal.profile != done.profile:
-                await self._fabric.change(source, target, goal.profile)
+                await fabric.change(source, target, goal.profile)
             if goal.crossings != done.crossings:
-                assert isinstance(self._fabric, SharesMedia), "links cross channels only where the engine has them"
-                await self._fabric.reroute(source, target, goal.crossings)
+                assert isinstance(fabric, SharesMedia), "links cross channels only where the engine has them"
+                await fabric.reroute(source, target, goal.crossings)
             if done.cut and not goal.cut:
-                await self._fabric.restore(source, target)
+                await fabric.restore(source, target)
             self._done[pair] = goal

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from node.assignment import Assignment
 from orchestrator.drivers.base import Environment, ResolvesNames
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import ChangesAddresses, NodeHandle
@@ -37,13 +38,19 @@ class Addresses:
         if not isinstance(self._fabric, ChangesAddresses) or state.handle is None:
             raise DriverError(f"the driver {self._driver.name} cannot give {name} another address")
         before = state.plan
-        after = replace(state.plan, address=self._next())
+        after = replace(before, address=self._next())
         peer_handles = self._handles_of_peers(before)
         await self._fabric.readdress(after, state.handle, peer_handles)
         state.plan = after
-        self._processes.reassign(lambda assignment: readdressed(assignment, name, after.address))
+
+        def with_new_address(assignment: Assignment) -> Assignment:
+            return readdressed(assignment, name, after.address)
+
+        self._processes.reassign(with_new_address)
         if isinstance(self._driver, ResolvesNames):
-            addresses = {node: known.plan.address for node, known in self._nodes.items()}
+            addresses = {}
+            for node, other in self._nodes.items():
+                addresses[node] = other.plan.address
             await self._driver.resolve(addresses)
         for node in (name, *peer_handles):
             message = {"type": "address", "node": name, "host": after.address}

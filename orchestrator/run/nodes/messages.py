@@ -47,7 +47,9 @@ def _name(value: Any) -> bool:
 
 
 def _names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_name, value))
+    if not isinstance(value, list | tuple):
+        return False
+    return all(map(_name, value))
 
 
 def _text(value: Any) -> bool:
@@ -64,7 +66,9 @@ def _exit_code(value: Any) -> bool:
 
 
 def _seconds(value: Any) -> bool:
-    return _real(value) and bool(0 <= value <= sys.float_info.max)
+    if not _real(value):
+        return False
+    return bool(0 <= value <= sys.float_info.max)
 
 
 def _round(value: Any) -> bool:
@@ -99,19 +103,25 @@ def _values(value: Any) -> bool:
 def _shares(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    return all(_name(peer) and _seconds(share) for peer, share in value.items())
+    for peer, share in value.items():
+        if not _name(peer) or not _seconds(share):
+            return False
+    return True
 
 
 def _queue(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    return all(_name(peer) and _four_numbers(numbers) for peer, numbers in value.items())
+    for peer, numbers in value.items():
+        if not _name(peer) or not _four_numbers(numbers):
+            return False
+    return True
 
 
 def _four_numbers(value: Any) -> bool:
-    if not isinstance(value, list | tuple) or len(value) != 4:
+    if not isinstance(value, list | tuple):
         return False
-    return all(map(_number, value))
+    return len(value) == 4 and all(map(_number, value))
 
 
 def _flag(value: Any) -> bool:
@@ -128,8 +138,16 @@ def _or_none(check: Predicate) -> Predicate:
 
 _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
     "register": {},
-    "beat": {"cpu": _seconds, "rss": _count, "memory_pss": _or_none(_count)},
-    "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
+    "beat": {
+        "cpu": _seconds,
+        "rss": _count,
+        "memory_pss": _or_none(_count),
+    },
+    "event": {
+        "name": _name,
+        "round": _or_none(_round),
+        "edge_round": _or_none(_round),
+    },
     "metric": {"round": _or_none(_round), "values": _values},
     "traffic": {},
     "done": {"reason": _one_of("rounds", "accuracy", "target", "stopped")},
@@ -156,7 +174,11 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     reports.Late.NAME: {"peer": _name, "kind": _name},
     reports.Superseded.NAME: {"peer": _name, "kind": _name},
     reports.Undelivered.NAME: {"peer": _name, "messages": _count},
-    reports.BadMessage.NAME: {"peer": _name, "reason": _text, "kind": _or_none(_name)},
+    reports.BadMessage.NAME: {
+        "peer": _name,
+        "reason": _text,
+        "kind": _or_none(_name),
+    },
     reports.Overrun.NAME: {"asked": _seconds, "taken": _seconds},
     run.Note.NAME: {"text": _text},
     reports.KilledAtEnd.NAME: {"grace": _seconds},
@@ -207,7 +229,8 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
     flaw = _flaw(event, DEEPEST)
     if flaw:
         return f"the event '{name}' {flaw}"
-    return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
+    checks = _EVENTS.get(name, {})
+    return _first_wrong(event, checks, f"the event '{name}'")
 
 
 def _metrics_problem(values: Mapping[Any, Any]) -> str | None:
@@ -251,7 +274,11 @@ def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
     return None
 
 
-def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Predicate], what: str) -> str | None:
+def _first_wrong(
+    fields: Mapping[str, Any],
+    checks: Mapping[str, Predicate],
+    what: str,
+) -> str | None:
     for name, check in checks.items():
         if check(fields.get(name)):
             continue
@@ -302,7 +329,12 @@ class MessageRecorder:
     """Puts the messages of ``nodes`` into the record. A bad message becomes an event "bad_message" of its node.
     ``reason`` says why, and ``count`` is the number of bad messages of that node so far."""
 
-    def __init__(self, nodes: Collection[str], record: Record, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        nodes: Collection[str],
+        record: Record,
+        clock: Callable[[], float],
+    ) -> None:
         self.bad: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}  # of each node's last bad message
@@ -358,7 +390,8 @@ class MessageRecorder:
             self._report(node)
 
     def _report(self, node: str) -> None:
+        t = self._clock()
         count = self.bad[node]
         self._reported[node] = count
         refused = reports.BadMessage(reason=self._reasons[node], count=count)
-        self._record.add_event(self._clock(), refused, node=node)
+        self._record.add_event(t, refused, node=node)

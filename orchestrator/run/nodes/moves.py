@@ -8,14 +8,17 @@ programs keeps them: only its links change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import operator
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from node.assignment import Assignment
 from orchestrator.drivers.base import Driver, Reassigns
 from orchestrator.errors import DriverError
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.plan import Plan
 from orchestrator.record.events.run import EdgeChanged
+from orchestrator.record.rows import FaultSpan
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.resume import NOTHING, Past
@@ -47,29 +50,43 @@ class Moves:
         self._spawn = spawn
         self.elsewhere: list[Ends] | None = None
         self._edges = {node.name: node.parent for node in plan.nodes}
-        self._goodbyes: dict[tuple[str, str], asyncio.Event] = {}  # by edge and device
+        self._goodbyes: dict[Ends, asyncio.Event] = {}  # by edge and device
 
     async def begin(self, past: Past = NOTHING) -> None:
         """Cut the links of devices to edges that they are not at. In a continued run, each starts where it was."""
+        self._repeat_moves(past.faults)
+        self.elsewhere = []
+        for link in self._plan.links:
+            if link.link_class != "device-edge":
+                continue
+            if not self._is_present(link.source, link.target):
+                pair = (link.source, link.target)
+                self.elsewhere.append(pair)
+        await self._links.cut(self.elsewhere, ELSEWHERE)
+
+    def _repeat_moves(self, faults: Iterable[FaultSpan]) -> None:
+        """Start with the edges after the moves of a continued run."""
         planned = {fault.id: fault for fault in self._plan.faults}
-        moves = [span for span in past.faults if span.action == MOVE and span.start is not None]
-        for span in sorted(moves, key=lambda span: span.start or 0.0):
+        moves = []
+        for span in faults:
+            if span.action == MOVE and span.start is not None:
+                moves.append((span.start, span))
+        moves.sort(key=operator.itemgetter(0))
+        for _, span in moves:
             if span.by:
                 fault = Fault.from_json(span.planned)
             else:
                 fault = planned[span.id]
             self._edges[fault.node or ""] = fault.to
-        for device in {span.target for span in moves}:
-            self._start_later_processes(device, self._edges[device] or "")
-        self.elsewhere = []
-        for link in self._plan.links:
-            if link.link_class == "device-edge" and not self._is_present(link.source, link.target):
-                self.elsewhere.append((link.source, link.target))
-        await self._links.cut(self.elsewhere, ELSEWHERE)
+        for device in {span.target for _, span in moves}:
+            edge = self._edges[device] or ""
+            self._start_later_processes(device, edge)
 
     def _is_present(self, source: str, target: str) -> bool:
         """Whether one end of a link between a device and an edge is now the edge of the other."""
-        return target == self._edges[source] or source == self._edges[target]
+        edge_of_source = self._edges[source]
+        edge_of_target = self._edges[target]
+        return edge_of_source == target or edge_of_target == source
 
     async def move(self, device: str, edge: str) -> EdgeChanged:
         """Move a device. OrchestratorError if that is not possible now."""
@@ -87,7 +104,8 @@ class Moves:
         await self._links.mend(new_links, ELSEWHERE)
         if not self._plan.programs:
             self._start_later_processes(device, edge)
-            self._spawn(self._processes.bring_back(state))  # the time of its start is not the fault's
+            bringing_back = self._processes.bring_back(state)
+            self._spawn(bringing_back)  # the time of its start is not the fault's
         return EdgeChanged(device, former, edge)
 
     def goodbye_received(self, edge: str, device: str) -> None:
@@ -97,13 +115,22 @@ class Moves:
 
     def _start_later_processes(self, device: str, edge: str) -> None:
         """Give later processes of a device and of edges its present edge."""
-        self._processes.reassign(lambda assignment: assignment.after_move(device, edge))
+
+        def moved(assignment: Assignment) -> Assignment:
+            return assignment.after_move(device, edge)
+
+        self._processes.reassign(moved)
         if isinstance(self._driver, Reassigns):
             self._driver.after_move(device, edge)
 
-    async def _say_goodbye(self, state: NodeState, former: str, edge: str) -> None:
+    async def _say_goodbye(
+        self,
+        state: NodeState,
+        former: str,
+        edge: str,
+    ) -> None:
         """Let a node end in order, and wait for its end, and for its edge to receive the goodbye."""
-        device = state.plan.name
+        device = state.name
         goodbye = asyncio.Event()
         self._goodbyes[former, device] = goodbye
         await self._processes.ask_to_move(state, edge)

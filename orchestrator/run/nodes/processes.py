@@ -60,9 +60,15 @@ class NodeState:
         return self.state in ("registered", "running", "paused")
 
     @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
     def ending(self) -> bool:
         """Whether its end is awaited. The last message of a node that ended in order may arrive after its exit."""
-        return self.up or (self.handle is not None and self.state != "starting")
+        if self.up:
+            return True
+        return self.handle is not None and self.state != "starting"
 
 
 class NodeProcesses:
@@ -80,6 +86,7 @@ class NodeProcesses:
         self._directory = run.directory
         self._record = run.record
         self._clock = run.clock
+        self._record_event = run.record_event
         self._show = run.view.line
         self._control = environment.control
         self._driver = environment.driver
@@ -105,11 +112,17 @@ class NodeProcesses:
                 present.append(node)
 
         def all_settled() -> bool:
-            return all(self.nodes[node.name].state not in ("restarting", "starting") for node in present)
+            for node in present:
+                if self.nodes[node.name].state in ("restarting", "starting"):
+                    return False
+            return True
 
         tasks = Tasks()
         try:
-            starts = [tasks.start(self.bring_up(node)) for node in present]
+            starts = []
+            for node in present:
+                bringing_up = self.bring_up(node)
+                starts.append(tasks.start(bringing_up))
             await asyncio.gather(*starts)
             await self._until(all_settled)
         finally:
@@ -131,23 +144,30 @@ class NodeProcesses:
     async def stop(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others, and
         immediately those that have not registered: they take no requests."""
+        driver = self._driver
         for state in self.nodes.values():
             state.expected_end = True
-            if state.state == "paused" and isinstance(self._driver, CanPause):
+            if state.state == "paused" and isinstance(driver, CanPause):
                 with contextlib.suppress(OrchestratorError):  # it has ended; the run has not failed by that
-                    await self._driver.resume(state.plan.name)
+                    await driver.resume(state.name)
             if state.up:
-                await self._control.send(state.plan.name, {"type": "stop"})
+                await self._send(state, "stop")
 
         def all_ended() -> bool:
             return not any(state.ending for state in self.nodes.values())
 
-        await within(grace, self._until(all_ended))
+        ended = self._until(all_ended)
+        await within(grace, ended)
+
+    async def _send(self, state: NodeState, kind: str) -> None:
+        """Send a node a message without content."""
+        await self._control.send(state.name, {"type": kind})
 
     async def bring_up(self, node: NodePlan) -> None:
         """Start a node and wait until it has registered. If it ends before, the restart policy decides."""
         state = self.nodes[node.name]
-        async with state.busy, self._starting, self._assigned(node.name) as assignment:
+        assigned = self._assigned(node.name)
+        async with state.busy, self._starting, assigned as assignment:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
@@ -158,13 +178,7 @@ class NodeProcesses:
             self._set(state, "starting")
             state.handle = await self._driver.start(node, assignment, log)
             self._hold(state)
-            try:
-                stack = await self._fabric.attach(node, state.handle)
-                self._record_stack(node, stack)
-            except OrchestratorError:
-                has_ended = await within(EXIT_NOTICE, state.gone.wait())
-                if not has_ended:
-                    raise  # the node runs, so the error is the link engine's
+            await self._attach(state, node, state.handle)
             has_settled = await within(REGISTER_TIMEOUT, state.settled.wait())
             if not has_settled:
                 raise DriverError(
@@ -176,19 +190,33 @@ class NodeProcesses:
         if self._training and state.state == "registered":
             await self._start_training(state)
 
+    async def _attach(
+        self,
+        state: NodeState,
+        node: NodePlan,
+        handle: NodeHandle,
+    ) -> None:
+        try:
+            stack = await self._fabric.attach(node, handle)
+            self._record_stack(node, stack)
+        except OrchestratorError:
+            has_ended = await within(EXIT_NOTICE, state.gone.wait())
+            if not has_ended:
+                raise  # the node runs, so the error is the link engine's
+
     def _hold(self, state: NodeState) -> None:
         if isinstance(self._control, Programs):
-            self._control.hold(state.plan.name, state.handle)
+            self._control.hold(state.name, state.handle)
 
     def _record_stack(self, node: NodePlan, stack: Mapping[str, str]) -> None:
         """Record the TCP settings in force at a node with settings of its own, and what its kernel refused."""
         if not stack:
             return
         in_force = StackInForce(node.name, stack)
-        self._record.add_event(self._clock(), in_force)
+        self._record_event(in_force)
         for refused in in_force.refused(node.stack):
             note = f"TCP of {node.name} has {refused}, which its kernel refuses"
-            self._record.add_event(self._clock(), Note(note))
+            self._record_event(Note(note))
 
     @contextlib.asynccontextmanager
     async def _assigned(self, node: str) -> AsyncIterator[Path]:
@@ -203,15 +231,21 @@ class NodeProcesses:
                     await self._driver.forget(node)
 
     async def _start_training(self, state: NodeState) -> None:
-        await self._control.send(state.plan.name, {"type": "start"})
+        await self._send(state, "start")
         if state.slowness:
             await self._set_slowness(state)
         self._set(state, "running")
 
-    def _set(self, state: NodeState, name: str, detail: str = "") -> None:
+    def _set(
+        self,
+        state: NodeState,
+        name: str,
+        detail: str = "",
+    ) -> None:
         state.state = name
         self._changed.set()
-        self._record.state(self._clock(), state.plan.name, name, detail)
+        t = self._clock()
+        self._record.state(t, state.name, name, detail)
 
     def done(self, state: NodeState, reason: str) -> None:
         """React to the last message of a node. ``reason``: why its role ended."""
@@ -229,9 +263,11 @@ class NodeProcesses:
         self._finish_without_leaders()
 
     def _finish_without_leaders(self) -> None:
-        leaders = [state for state in self.nodes.values() if state.plan.leads]
-        if all(leader.state in ("done", "left") for leader in leaders):
-            self._works.finish(self._stop_reason)
+        for state in self.nodes.values():
+            has_ended = state.state in ("done", "left")
+            if state.plan.leads and not has_ended:
+                return
+        self._works.finish(self._stop_reason)
 
     # Exits of processes
 
@@ -255,9 +291,11 @@ class NodeProcesses:
         self._changed.set()
         if self._works.ended.done():
             if exit.code != 0:
-                self._set(state, "crashed", self._detail(state, exit))
+                detail = self._detail(state, exit)
+                self._set(state, "crashed", detail)
             return
-        detaching = self._detach(state, exit.handle, lingers=not state.without_power)
+        lingers = not state.without_power
+        detaching = self._detach(state, exit.handle, lingers=lingers)
         self._works.spawn(detaching)
         if state.state == "done":
             return
@@ -266,7 +304,8 @@ class NodeProcesses:
                 ended = "left" if exit.code == 0 else "crashed"
                 self._set(state, ended, "fault")
         elif exit.code == 0 and state.up:
-            self._works.spawn(self._wait_for_last_message(state, exit))
+            waiting = self._wait_for_last_message(state, exit)
+            self._works.spawn(waiting)
         else:
             self._failed(state, exit)
 
@@ -278,11 +317,12 @@ class NodeProcesses:
             self._failed(state, exit)
 
     def _failed(self, state: NodeState, exit: Exit) -> None:
-        name = state.plan.name
+        name = state.name
         detail = self._detail(state, exit)
         if exit.out_of_memory:
+            t = self._clock()
             out_of_memory = OutOfMemory(state.plan.hardware.memory)
-            self._record.add_event(self._clock(), out_of_memory, node=name)
+            self._record.add_event(t, out_of_memory, node=name)
         self._set(state, "crashed", detail)
         self._show(f"{name} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)
@@ -294,15 +334,23 @@ class NodeProcesses:
             return f"{how}: {state.error}"
         if exit.out_of_memory:
             return how  # a node prints nothing when it is killed
-        return tail.with_last_line(how, self._log(state), state.log_size)
+        log = self._log(state)
+        return tail.with_last_line(how, log, state.log_size)
 
     def _log(self, state: NodeState) -> Path:
-        return self._directory.logs / f"{state.plan.name}.log"
+        return self._directory.logs / f"{state.name}.log"
 
-    async def _detach(self, state: NodeState, handle: NodeHandle, *, lingers: bool) -> None:
+    async def _detach(
+        self,
+        state: NodeState,
+        handle: NodeHandle,
+        *,
+        lingers: bool,
+    ) -> None:
         fabric = self._fabric
         if isinstance(fabric, KeepsNetworks) and lingers:
-            await within(LINGER, self._let_send(fabric, state, handle))
+            sending = self._let_send(fabric, state, handle)
+            await within(LINGER, sending)
         async with state.busy:
             if state.handle is None:
                 await fabric.detach(state.plan)
@@ -310,7 +358,12 @@ class NodeProcesses:
             with contextlib.suppress(OrchestratorError):  # then the namespace ends with the run
                 await fabric.forget(handle)
 
-    async def _let_send(self, fabric: KeepsNetworks, state: NodeState, handle: NodeHandle) -> None:
+    async def _let_send(
+        self,
+        fabric: KeepsNetworks,
+        state: NodeState,
+        handle: NodeHandle,
+    ) -> None:
         """Wait until a node that has ended has sent what its kernel holds, or starts again."""
         with contextlib.suppress(OrchestratorError):
             sending = await fabric.unsent(handle)
@@ -319,8 +372,9 @@ class NodeProcesses:
                 sending = await fabric.unsent(handle)
 
     def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
-        name = state.plan.name
-        if self._plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
+        name = state.name
+        restarts_failed = self._plan.restart == "on-failure"
+        if restarts_failed and state.restarts < RESTART_LIMIT:
             state.restarts += 1
             self._set(state, "restarting", f"restart {state.restarts}")
             self._works.spawn(self._restart(state))
@@ -331,10 +385,10 @@ class NodeProcesses:
         if state.plan.leads or not self._training:
             self._works.finish("failed", why)
         else:
-            self._show(f"{state.plan.name} stays away")
+            self._show(f"{state.name} stays away")
 
     async def _restart(self, state: NodeState) -> None:
-        name = state.plan.name
+        name = state.name
         await asyncio.sleep(RESTART_DELAY)
         obstacle = None
         if isinstance(self._driver, UsesHosts):
@@ -372,7 +426,8 @@ class NodeProcesses:
 
     async def revive(self, node: str) -> None:
         state = self.nodes[node]
-        if state.state == "crashed" and not self._works.ended.done():
+        run_has_ended = self._works.ended.done()
+        if state.state == "crashed" and not run_has_ended:
             self._set(state, "restarting", "fault over")
             await self.bring_back(state)
 
@@ -389,7 +444,12 @@ class NodeProcesses:
             await self._driver.resume(node)
             self._set(state, "running", "resumed")
 
-    async def slow(self, node: str, fault: int, factor: float) -> None:
+    async def slow(
+        self,
+        node: str,
+        fault: int,
+        factor: float,
+    ) -> None:
         """Make each step of a node, also of its later processes, this many times as long until `speed_up`."""
         state = self.running(node)
         state.slowness[fault] = factor
@@ -402,8 +462,10 @@ class NodeProcesses:
             await self._set_slowness(state)
 
     async def _set_slowness(self, state: NodeState) -> None:
-        factor = 1 / math.prod(state.slowness.values())  # of its speed
-        await self._control.send(state.plan.name, {"type": "slow", "factor": factor})
+        factors = state.slowness.values()
+        factor = 1 / math.prod(factors)  # of its speed
+        message = {"type": "slow", "factor": factor}
+        await self._control.send(state.name, message)
 
     async def join(self, node: str) -> None:
         state = self.nodes[node]
@@ -414,19 +476,22 @@ class NodeProcesses:
     async def ask_to_move(self, state: NodeState, edge: str) -> None:
         """Ask a node to end in order. `bring_back` starts it again."""
         state.expected_end = True
-        await self._control.send(state.plan.name, {"type": "leave"})
+        await self._send(state, "leave")
         self._set(state, "restarting", f"moves to {edge}")
 
     async def leave(self, node: str) -> None:
         state = self.running(node)
         state.expected_end = True
-        await self._control.send(node, {"type": "leave"})
+        await self._send(state, "leave")
         self._set(state, "left", "fault")
         self._finish_without_leaders()
 
     def reassign(self, change: Callable[[Assignment], Assignment]) -> None:
         """Change the assignments that later processes get."""
-        self._assignments = {name: change(assignment) for name, assignment in self._assignments.items()}
+        changed = {}
+        for name, assignment in self._assignments.items():
+            changed[name] = change(assignment)
+        self._assignments = changed
 
     def running(self, node: str) -> NodeState:
         """The state of a node that runs; DriverError for any other."""

@@ -18,7 +18,7 @@ from orchestrator.planning.faults.timeline import Fault
 from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.links import CrossTraffic, ScheduleFailed, ScheduleStep
 from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
-from orchestrator.record.events.run import HostChanged, Injected, NodeMoved, Note
+from orchestrator.record.events.run import HostChanged, Injected, NodeMoved
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.injection import FaultInjector
 from orchestrator.run.links.media import Media
@@ -42,6 +42,9 @@ class Progress:
 
     round: int = 0
     real: dict[str, str] = field(default_factory=dict)
+
+
+News = HostChange | NodeMove | HostReadings
 
 
 class Session:
@@ -72,12 +75,27 @@ class Session:
             readdress=self._readdress,
             move=self._move,
         )
-        self.moves = Moves(plan, self.processes, links, environment.driver, self.spawn)
-        self.schedules = Schedules(plan, links, self.media, self._note_schedule, self.spawn)
+        self.moves = Moves(
+            plan,
+            self.processes,
+            links,
+            driver=environment.driver,
+            spawn=self.spawn,
+        )
+        self.schedules = Schedules(
+            plan,
+            links,
+            self.media,
+            note=self._note_schedule,
+            spawn=self.spawn,
+        )
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
         self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
         self._began: float | None = None  # when training began, on the run's clock
-        self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
+        self._by_hand: dict[int, str] = {}  # the user, by the fault's id
+        for span in past.faults:
+            if span.by:
+                self._by_hand[span.id] = span.by
         self._record = run.record
         self._clock = run.clock
         self._show = run.view.line
@@ -96,18 +114,24 @@ class Session:
         self.processes.watch()
         self.spawn(self._fabric.watch())
         if isinstance(self._control, Programs):
-            self._control.over.add_done_callback(lambda over: self.finish(*over.result()))
+            self._control.over.add_done_callback(self._finish_with_programs)
         if isinstance(self._driver, UsesHosts):
-            self.spawn(self._handle_news(self._driver.news))
+            news = self._driver.news
+            self.spawn(self._handle_news(news))
+
+    def _finish_with_programs(self, over: asyncio.Future[tuple[str, str | None]]) -> None:
+        reason, error = over.result()
+        self.finish(reason, error)
 
     async def start_training(self) -> None:
         """Let every registered node start training, and start the faults and the schedules."""
         self._began = self._clock() - self.past.training
+        elapsed = self.past.training
         await self.processes.train()
         self.faults.begin(self.past)
-        self.schedules.begin(self.past.training)
+        self.schedules.begin(elapsed)
         for traffic in self.plan.cross_traffic:
-            carrying = self.media.carry(traffic, self.past.training, self._note_traffic)
+            carrying = self.media.carry(traffic, elapsed, self._note_traffic)
             self.spawn(carrying)
 
     @property
@@ -117,17 +141,28 @@ class Session:
             return None
         return self._clock() - self._began
 
-    async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
+    async def make_by_hand(
+        self,
+        fault: Fault,
+        user: str,
+        facts: Mapping[str, Any],
+    ) -> None:
         """Make a user's fault immediately; ``facts`` are recorded with it. OrchestratorError if it is not possible
         now."""
 
         def took_effect() -> None:
             first = not self._by_hand
             self._by_hand[fault.id] = user
-            self._note(Injected(fault=fault.id, user=user, **facts, planned=fault.to_json()))
+            injected = Injected(
+                fault=fault.id,
+                user=user,
+                **facts,
+                planned=fault.to_json(),
+            )
+            self._note(injected)
             if first:
                 note = TOUCHED.format(at=fault.at, user=user)
-                self._record.add_event(self._clock(), Note(note))
+                self._run.note(note)
 
         await self.faults.make(fault, took_effect)
 
@@ -153,7 +188,7 @@ class Session:
 
     # Hosts
 
-    async def _handle_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
+    async def _handle_news(self, news: asyncio.Queue[News]) -> None:
         while True:
             match await news.get():
                 case HostReadings(host, readings, ago):
@@ -187,46 +222,65 @@ class Session:
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
         """React to a message that has been checked."""
-        name = state.plan.name
-        if state.plan.leads and (self.plan.programs or not self.plan.has_one_leader):
-            self._apply_stop_rules(message)
+        leads = state.plan.leads
+        if leads:
+            follows_rules = self.plan.has_one_leader and not self.plan.programs
+            if not follows_rules:
+                self._apply_stop_rules(message)
         match message:
             case {"type": "register"}:
                 state.settled.set()
             case {"type": "event", "name": "round", "phase": "end"}:
                 state.restarts = 0
-            case {"type": "event", "name": "round", "round": round} if state.plan.leads:
-                first = round > self.progress.round
-                self.progress.round = max(self.progress.round, round)
-                self.faults.round_started(round)
-                if first:
-                    self.round_began(round)
-            case {"type": "event", "name": "left", "peer": str(peer)}:
-                self.moves.goodbye_received(name, peer)
-            case {"type": "event", "name": event, "code": 0} if event == ProgramEnded.NAME and self.plan.programs:
-                how = text.how_ended(0)
-                self._show(f"program {message['program']} ended ({how})")
-            case {"type": "event", "name": event} if event == LinesDropped.NAME and name not in self._flooding:
-                self._flooding.add(name)
-                self._show(f"{name} prints too many lines for the record: the rest is dropped")
+            case {"type": "event", "name": "round", "round": round}:
+                if leads:
+                    self._follow_round(round)
+            case {"type": "event"}:
+                self._follow_event(state, message)
             case {"type": "done"}:
                 self.processes.done(state, message["reason"])
             case {"type": "failed"}:
                 state.error = message["error"][:LONGEST_TEXT]
                 if message.get("lasting"):
+                    name = state.name
                     self.finish("failed", f"{name} failed: {state.error}: see `logs {name}`")
+
+    def _follow_round(self, round: int) -> None:
+        """React to the start of a round of a leading node."""
+        is_latest = round > self.progress.round
+        self.progress.round = max(self.progress.round, round)
+        self.faults.round_started(round)
+        if is_latest:
+            self.round_began(round)
+
+    def _follow_event(self, state: NodeState, event: dict[str, Any]) -> None:
+        """React to an event of a node that is not about a round."""
+        node = state.name
+        name = event["name"]
+        if name == "left":
+            peer = event.get("peer")
+            if isinstance(peer, str):
+                self.moves.goodbye_received(node, peer)
+        elif name == ProgramEnded.NAME:
+            if self.plan.programs and event.get("code") == 0:
+                how = text.how_ended(0)
+                self._show(f"program {event['program']} ended ({how})")
+        elif name == LinesDropped.NAME and node not in self._flooding:
+            self._flooding.add(node)
+            self._show(f"{node} prints too many lines for the record: the rest is dropped")
 
     def _apply_stop_rules(self, message: dict[str, Any]) -> None:
         """End the run if what a program has printed, or the mean over several leading nodes, meets a stop rule. A role
         that leads alone follows the rules itself."""
         stop = self.plan.stop
         match message:
-            case {"type": "event", "name": "round", "phase": "end", "round": round} if self.plan.programs:
-                if stop.rounds is not None and round >= stop.rounds:
+            case {"type": "event", "name": "round", "phase": "end", "round": round}:
+                last = stop.rounds
+                if self.plan.programs and last is not None and round >= last:
                     self.finish("rounds")
-            case {"type": "metric", "values": dict() as values} if values.get("scope") == "global":
-                means = self._means(values)
-                reached = stop.of_nodes.reached({"scope": "global", **means})
+            case {"type": "metric", "values": {"scope": "global"} as values}:
+                means = {"scope": "global", **self._means(values)}
+                reached = stop.of_nodes.reached(means)
                 if reached is not None:
                     self.finish(reached)
 
@@ -252,8 +306,9 @@ class Session:
 
     def _note(self, event: RecordedEvent) -> None:
         """Record an event with the present round."""
+        t = self._clock()
         round = self.progress.round or None
-        self._record.add_event(self._clock(), event, round)
+        self._record.add_event(t, event, round)
 
     def _note_schedule(self, event: ScheduleStep | ScheduleFailed) -> None:
         self._note(event)
@@ -267,8 +322,15 @@ class Session:
         self._show(f"cross traffic on {event.channel}{over}: {event.kind}, {rate}")
 
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
-        round = self.progress.round or None
-        self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
+        self._record.fault(
+            self._clock(),
+            fault.id,
+            fault.action,
+            fault.target,
+            phase=phase,
+            round=self.progress.round or None,
+            detail=detail,
+        )
         what = "manual fault" if fault.id in self._by_hand else "fault"
         sentence = f"{what}: {fault.action} {fault.target}"
         if fault.direction and fault.medium is None:

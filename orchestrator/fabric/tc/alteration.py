@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from netem.errors import NetemError
 from netem.kernel import tc
@@ -38,31 +39,65 @@ class Alteration:
         return self.change.source, self.change.target
 
 
-async def run(alterations: Sequence[Alteration], control: TrafficControl) -> list[tuple[Alteration, Reply, Reply]]:
+Outcome = tuple[Alteration, Reply, Reply]
+
+
+async def run(alterations: Sequence[Alteration], control: TrafficControl) -> list[Outcome]:
     """Run the commands of alterations in one batch. Returns for each one the reply to its command, or to that of its
     policer if that was refused, and what tc shows of its interface: for a profile the new state, otherwise the counters
     that the command discards, read before it and after ``stop``."""
-    before = [each.interface for each in alterations if each.change.profile is None]
-    after = [each.interface for each in alterations if each.change.profile is not None]
-    shows_before, shows_after = (list(dict.fromkeys(filter(None, names))) for names in (before, after))
-    policed = [each for each in alterations if each.police is not None]
-    parts = [
-        [each.stop for each in alterations if each.stop is not None],
-        [tc.show_command(interface) for interface in shows_before],
-        [each.command for each in alterations if each.command is not None],
-        [each.police for each in policed if each.police is not None],
-        [tc.show_command(interface) for interface in shows_after],
-    ]
-    replies = iter(await control.attempt([command for part in parts for command in part]))
-    _, shown_before, done, policing, shown_after = ([next(replies) for _ in part] for part in parts)
-    refused = {each.pair: reply for each, reply in zip(policed, policing, strict=True) if reply.error}
-    old = dict(zip(shows_before, shown_before, strict=True))
-    new = dict(zip(shows_after, shown_after, strict=True))
-    results = []
-    for each, reply in zip(alterations, done, strict=True):
-        shown = (old if each.change.profile is None else new)[each.interface or ""]
-        results.append((each, reply if reply.error else refused.get(each.pair, reply), shown))
-    return results
+    stops = []
+    commands = []
+    policed = []
+    police = []
+    for alteration in alterations:
+        if alteration.stop is not None:
+            stops.append(alteration.stop)
+        if alteration.command is not None:
+            commands.append(alteration.command)
+        if alteration.police is not None:
+            policed.append(alteration)
+            police.append(alteration.police)
+    interfaces_before = _interfaces(alterations, with_profile=False)
+    interfaces_after = _interfaces(alterations, with_profile=True)
+    show_before = [tc.show_command(interface) for interface in interfaces_before]
+    show_after = [tc.show_command(interface) for interface in interfaces_after]
+    batch = stops + show_before + commands + police + show_after
+    replies = iter(await control.attempt(batch))
+    _take(replies, stops)
+    shown_before = _take(replies, show_before)
+    done = _take(replies, commands)
+    policing = _take(replies, police)
+    shown_after = _take(replies, show_after)
+    old = dict(zip(interfaces_before, shown_before, strict=True))
+    new = dict(zip(interfaces_after, shown_after, strict=True))
+    refused = {}
+    for alteration, reply in zip(policed, policing, strict=True):
+        if reply.error:
+            refused[alteration.pair] = reply
+    outcomes = []
+    for alteration, reply in zip(alterations, done, strict=True):
+        if not reply.error:
+            reply = refused.get(alteration.pair, reply)
+        shown = old if alteration.change.profile is None else new
+        interface = alteration.interface or ""
+        outcomes.append((alteration, reply, shown[interface]))
+    return outcomes
+
+
+def _take(replies: Iterator[Reply], commands: Sequence[list[str]]) -> list[Reply]:
+    """The next replies, to these commands."""
+    return list(islice(replies, len(commands)))
+
+
+def _interfaces(alterations: Sequence[Alteration], *, with_profile: bool) -> list[str]:
+    """The interfaces of the changes of a profile, or of the others; each one once."""
+    interfaces: dict[str, None] = {}
+    for alteration in alterations:
+        has_profile = alteration.change.profile is not None
+        if alteration.interface and has_profile == with_profile:
+            interfaces[alteration.interface] = None
+    return list(interfaces)
 
 
 def finish(
@@ -77,21 +112,30 @@ def finish(
     complaint = reply.error or shown.error
     if complaint:
         return FabricError(f"link {source} -> {target}: {complaint}")
+    index = done.link.index
     try:
         if done.change.profile is not None:
             states = tc.parse_qdiscs(shown.shown)
             links.check(done.pair, done.link, states)
-            ledger.change(done.pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
+            counted = kernel_counters.counts(states[index])
+            ledger.change(done.pair, done.change.profile, counted)
         elif done.change.cut:
-            state = tc.parse_qdiscs(shown.shown)[done.link.index]
-            stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
-            counts = kernel_counters.counts(state)
-            counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
-            ledger.keep(done.pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
+            ledger.keep(done.pair, _until_cut(shown.shown, index))
         else:
-            ledger.keep(done.pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+            dropped = tc.parse_cuts(shown.shown)[index]
+            ledger.keep(done.pair, kernel_counters.cut_off(dropped))
     except (NetemError, FabricError) as error:
         return error
     except LookupError:
         return FabricError(f"link {source} -> {target}: the kernel does not show it; is its node gone?")
     return None
+
+
+def _until_cut(shown: str, index: int) -> dict[str, int]:
+    """The counters of a link that is being cut."""
+    state = tc.parse_qdiscs(shown)[index]
+    stopped = tc.parse_stops(shown).get(index, 0)
+    counted = kernel_counters.counts(state)
+    counted["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
+    counted["cut_dropped"] = state.backlog_packets + stopped
+    return counted

@@ -12,34 +12,44 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.trunk import DEVICE
 
 NAME = "br0"
+BATCH = ("bridge", "-batch", "-")
 _QUIET = "flood off mcast_flood off bcast_flood off learning off"
 _UNLOCKED = "the trunk: this host's bridge cannot drop packets by their source (Linux 5.18 and iproute2 5.19 can)"
 
 
 async def make(hub: Hub) -> None:
-    await hub.run(["ip", "link", "add", NAME, "type", "bridge", "mcast_snooping", "0"])
-    await hub.run(["ip", "link", "set", NAME, "addrgenmode", "none", "up"])
+    await hub.run(f"ip link add {NAME} type bridge mcast_snooping 0".split())
+    await hub.run(f"ip link set {NAME} addrgenmode none up".split())
 
 
 async def add_trunk(hub: Hub, macs: Sequence[str]) -> list[str]:
-    """Make the trunk a port behind which nodes with these addresses live. The bridge drops, and does not count, what
+    """Make the trunk a port with the nodes of these addresses behind it. The bridge drops, and does not count, what
     comes from there with another source (`locked` in bridge(8), since Linux 5.18). Returns notes: that it cannot."""
-    await hub.run(["ip", "link", "set", DEVICE, "master", NAME])
+    await hub.run(f"ip link set {DEVICE} master {NAME}".split())
     await place(hub, DEVICE, macs)
-    refused, _, _ = await hub.attempt(["bridge", "link", "set", "dev", DEVICE, "locked", "on"])
-    return [_UNLOCKED] if refused else []
+    lock = f"bridge link set dev {DEVICE} locked on"
+    refused, _, _ = await hub.attempt(lock.split())
+    if refused:
+        return [_UNLOCKED]
+    return []
 
 
 async def place(hub: Hub, interface: str, macs: Sequence[str]) -> None:
     """Nodes with these addresses are behind a port from now on."""
-    nodes = [f"fdb replace {mac} dev {interface} master static" for mac in macs]
-    await _batch(hub, [f"link set dev {interface} {_QUIET}", *nodes])
+    lines = [f"link set dev {interface} {_QUIET}"]
+    for mac in macs:
+        lines.append(f"fdb replace {mac} dev {interface} master static")
+    await _batch(hub, lines)
 
 
 async def remove(hub: Hub, interface: str, macs: Sequence[str]) -> None:
     """Nodes with these addresses are no longer behind a port."""
-    await _batch(hub, [f"fdb del {mac} dev {interface} master static" for mac in macs])
+    lines = []
+    for mac in macs:
+        lines.append(f"fdb del {mac} dev {interface} master static")
+    await _batch(hub, lines)
 
 
 async def _batch(hub: Hub, lines: Sequence[str]) -> None:
-    await hub.run(["bridge", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))
+    stdin = "".join(f"{line}\n" for line in lines)
+    await hub.run(BATCH, stdin=stdin)

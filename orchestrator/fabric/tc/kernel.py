@@ -11,7 +11,7 @@ source's IP address. Filters at the trunk's ingress count them all by their sour
 Packets of a link that crosses a shared medium pass its device before they come to the bridge (`KernelMedia`).
 
 When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
-made anew, which drops the packets in flight there.
+replaced, which drops the packets in flight there.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ class KernelFabric(Coalescing):
         self._tc = control
         self._nodes = {node.name: node for node in wires.nodes}
         self._trunk = trunk
-        self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk), wires.most_segments)
+        remote = remote_nodes(wires.nodes, trunk)
+        self._links = KernelLinks(capabilities, remote, wires.most_segments)
         self._buffers = KernelBuffers(self._links, control)
-        self._media = KernelMedia(hub, control, {node.name: node.address for node in wires.nodes})
+        addresses = {node.name: node.address for node in wires.nodes}
+        self._media = KernelMedia(hub, control, addresses)
         self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
@@ -100,17 +102,22 @@ class KernelFabric(Coalescing):
         tables = directory / "tc"
         tables.mkdir(exist_ok=True)  # exists already in a continued run
         for name, text in distribution_tables().items():
-            (tables / name).write_text(text)
+            table = tables / name
+            table.write_text(text)
         await bridge.make(hub)
         notes = []
         counts = False
         if trunk is not None:
             notes = await bridge.add_trunk(hub, list(trunk.remotes))
-            counting = batch.lines(count_commands(DEVICE, [node.address for node in wires.nodes]))
+            addresses = [node.address for node in wires.nodes]
+            counting = batch.lines(count_commands(DEVICE, addresses))
             uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
             counts = uncounted == 0
-            notes += [] if counts else [_UNCOUNTED]
-        control = TrafficControl(hub, {**labels(run, directory, "tc"), "TC_LIB_DIR": str(tables)})
+            if not counts:
+                notes.append(_UNCOUNTED)
+        environment = dict(labels(run, directory, "tc"))
+        environment["TC_LIB_DIR"] = str(tables)
+        control = TrafficControl(hub, environment)
         capabilities = tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree)
         return cls(hub, control, wires, capabilities, trunk, notes, counts=counts)
 
@@ -120,48 +127,69 @@ class KernelFabric(Coalescing):
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         await self.detach(node)
         interface = wiring.hub_interface(node, next(self._attachments))
-        lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
+        lines = wiring.hub_lines(node, handle.pid, interface, bridge.NAME, self._mtu)
         await self._hub.set_up(None, {}, lines)
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name])
         await self._media.attach(node.name, interface)
-        # A super-packet would need the buffer of a medium at one moment.
+        most_segments = self._links.segments.get(node.name)
         crosses = self._media.crossed_by(node.name)
-        most = 1 if crosses else self._links.segments.get(node.name)
+        if crosses:
+            most_segments = 1  # a super-packet would need the buffer of a medium at one moment
         self._super_packets.pids[node.name] = handle.pid
         if crosses:
-            await self._hub.run(media.detach_command("data0"), pid=handle.pid)
-        peers = wiring.peers(node, self._nodes.values())
-        mtus = self._mtus.get(node.name, {})
-        return await tcp.configure(self._hub, node, handle.pid, peers, most_segments=most, mtus=mtus, settings=self.tcp)
+            detach = media.detach_command("data0")
+            await self._hub.run(detach, pid=handle.pid)
+        return await tcp.configure(
+            self._hub,
+            node,
+            handle.pid,
+            wiring.peers(node, self._nodes.values()),
+            most_segments=most_segments,
+            mtus=self._mtus.get(node.name, {}),
+            settings=self.tcp,
+        )
 
     async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
         before = self._nodes[node.name]
         self._nodes[node.name] = node
-        await self._tc.run(self._links.readdress(node.name, node.address, self._interfaces))
-        most = self._links.segments.get(node.name)
+        name = node.name
+        commands = self._links.readdress(name, node.address, self._interfaces)
+        await self._tc.run(commands)
         await tcp.readdress(
-            *(self._hub, before, node, handle.pid, self._nodes.values(), peers),
-            most_segments=most,
+            self._hub,
+            before,
+            node,
+            handle.pid,
+            self._nodes.values(),
+            peers,
+            most_segments=self._links.segments.get(name),
             mtus=self._mtus,
             settings=self.tcp,
         )
 
     async def detach(self, node: NodePlan) -> None:
         """The counters of its interface are kept."""
-        interface = self._interfaces.get(node.name)
+        name = node.name
+        interface = self._interfaces.get(name)
         if interface is None:
             return
-        now = (await self._readings([interface]))[interface]
+        readings = await self._readings([interface])
+        now = readings[interface]
         self._made.pop(interface, None)
         self._read.pop(interface, None)
-        self._interfaces.pop(node.name, None)
-        self._media.detach(node.name)
-        self._super_packets.pids.pop(node.name, None)
+        self._interfaces.pop(name, None)
+        self._media.detach(name)
+        self._super_packets.pids.pop(name, None)
         self._passed += now.passed
-        for source, link in self._links.to(node.name).items():
-            self._ledger.keep((source, node.name), now.links.get(link.index, {}))
+        self._keep(name, now.links)
+
+    def _keep(self, target: str, counters: Mapping[int, Mapping[str, int]]) -> None:
+        """Keep the ``counters`` of the links to a node, by index, because their qdiscs end."""
+        for source, link in self._links.to(target).items():
+            counted = counters.get(link.index, {})
+            self._ledger.keep((source, target), counted)
 
     async def unsent(self, handle: NodeHandle) -> int:
         return await self._hub.unsent(handle.pid)
@@ -171,21 +199,23 @@ class KernelFabric(Coalescing):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
-        remote = self._links.to_remote()
-        if remote:
-            now = (await self._readings([DEVICE]))[DEVICE].links
-        else:
-            now = {}
+        now: dict[int, dict[str, int]] = {}
+        if self._links.to_remote():
+            readings = await self._readings([DEVICE])
+            now = readings[DEVICE].links
         before = self._trunk
         self._trunk = replace(self._trunk, remotes=remotes)
-        here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
-        await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
+        remaining = remote_nodes(self._nodes.values(), self._trunk)
+        before_names = self._links.remote.keys()
+        here = before_names - remaining.keys()
+        gone = [mac for mac in before.remotes if mac not in remotes]
+        await bridge.remove(self._hub, DEVICE, gone)
         self._links.remote = remaining
         for name in here:
             del self._interfaces[name]
-            for source, link in self._links.to(name).items():
-                self._ledger.keep((source, name), now.get(link.index, {}))
-            self._links.come_here(name, self._nodes[name].address)
+            self._keep(name, now)
+            node = self._nodes[name]
+            self._links.come_here(name, node.address)
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         for name, profile in channels.items():
@@ -196,91 +226,133 @@ class KernelFabric(Coalescing):
             raise FabricError(f"{channel}: the kernel engine has no cross traffic: choose `engine: userspace`")
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        numbers = count(1 + max((link.index for link in self._links.to_remote()), default=0))
+        indices = [link.index for link in self._links.to_remote()]
+        numbers = count(1 + max(indices, default=0))
         changes = []
         for link in links:
+            pair = (link.source, link.target)
             source = self._nodes[link.source].address
             target = self._nodes[link.target].address
+            to_remote = link.target in self._links.remote
             if link.source in self._links.remote:
-                if link.target not in self._links.remote:
+                if not to_remote:
                     self._links.let_pass(source, link.target)
                 continue
-            if (link.source, link.target) in self._links:
-                changes.append(LinkChange(link.source, link.target, profile=link.profile))
+            if pair in self._links:
+                change = LinkChange(link.source, link.target, profile=link.profile)
+                changes.append(change)
                 continue
-            if link.target in self._links.remote:
+            if to_remote:
                 self._links.add(link, source, target=target, number=next(numbers))
             else:
                 self._links.add(link, source)
-            if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
+            rates = {profile.rate for profile in link.extremes}
+            if len(rates) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
-            self._ledger.begin((link.source, link.target), link.profile)
-        await self._media.cross({(link.source, link.target): link.crossings for link in links})
+            self._ledger.begin(pair, link.profile)
+        ways = {}
+        for link in links:
+            pair = (link.source, link.target)
+            ways[pair] = link.crossings
+        await self._media.cross(ways)
         for name, interface in self._interfaces.items():
             if name not in self._links.remote:
-                await self._make_anew(interface, [name])
-        await self._make_anew(DEVICE, list(self._links.remote))
+                await self._make_again(interface, [name])
+        await self._make_again(DEVICE, list(self._links.remote))
         for error in await self.alter(changes):
             if error is not None:
                 raise error
 
-    async def _make_anew(self, interface: str, targets: Sequence[str]) -> None:
-        """Make the qdiscs of an interface to these targets, unless they are there for the same links."""
+    async def _make_again(self, interface: str, targets: Sequence[str]) -> None:
+        """Make the qdiscs of an interface to these targets, unless they exist for the same links."""
         before = self._made.get(interface)
-        if before == self._links.layout(targets) or (before is None and not self._links.to_remote()):
+        if before == self._links.layout(targets):
+            return
+        if before is None and not self._links.to_remote():
             return
         if before is not None:
-            remove = ["tc", "qdisc", "del", "dev", interface, "root"]
-            shown, policed, removed = await self._tc.attempt([*kernel_counters.show_commands(interface), remove])
-            if shown.error:
-                return  # its node has just ended
-            if removed.error:
-                raise HostError(f"`{' '.join(remove)}` failed ({removed.error})")
-            now = kernel_counters.read(shown.shown, policed.shown)
-            self._passed += now.passed
-            for source, target, index in before.links:
-                if (source, target) in self._links and target in targets:
-                    self._ledger.keep((source, target), now.links.get(index, {}))
-                    self._links.renew((source, target))
-            self._read.pop(interface, None)
+            removed = await self._remove(interface, before, targets)
+            if not removed:
+                return
         await self._make(interface, targets)
+
+    async def _remove(
+        self,
+        interface: str,
+        before: Layout,
+        targets: Sequence[str],
+    ) -> bool:
+        """Remove the qdiscs of an interface, and keep their counters; False if its node has just ended."""
+        remove = f"tc qdisc del dev {interface} root"
+        commands = kernel_counters.show_commands(interface)
+        commands.append(remove.split())
+        shown, policed, removed = await self._tc.attempt(commands)
+        if shown.error:
+            return False
+        if removed.error:
+            raise HostError(f"`{remove}` failed ({removed.error})")
+        now = kernel_counters.read(shown.shown, policed.shown)
+        self._passed += now.passed
+        for source, target, index in before.links:
+            pair = (source, target)
+            if pair in self._links and target in targets:
+                self._ledger.keep(pair, now.links.get(index, {}))
+                self._links.renew(pair)
+        self._read.pop(interface, None)
+        return True
 
     async def _make(self, interface: str, targets: Sequence[str]) -> None:
         """Make the qdiscs of an interface to these targets, and cut the links that are cut."""
         commands = self._links.setup_commands(interface, targets)
-        states = tc.parse_qdiscs(await self._tc.run([*commands, tc.show_command(interface)]))
+        commands.append(tc.show_command(interface))
+        shown = await self._tc.run(commands)
+        states = tc.parse_qdiscs(shown)
         self._made[interface] = self._links.layout(targets)
         for target in targets:
             for source, link in self._links.to(target).items():
                 self._links.check((source, target), link, states)
                 self._buffers.made((source, target))
-        closed = [
-            self._alteration(LinkChange(source, target, cut=True)) for source, target in self._cut if target in targets
-        ]
-        for each in closed:
-            self._add_cut(each)
+        closed = []
+        for source, target in self._cut:
+            if target in targets:
+                change = LinkChange(source, target, cut=True)
+                closed.append(self._alteration(change))
+        for alteration in closed:
+            self._add_cut(alteration)
         for error in await self._carry_out(closed):
             if error is not None:
                 raise error
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        here = [change for change in changes if (change.source, change.target) in self._links]
-        if len(here) < len(changes):
-            done = iter(await self.alter(here))
-            why = "this host does not shape it"
-            return [next(done) if c in here else FabricError(f"link {c.source} -> {c.target}: {why}") for c in changes]
+        here = []
+        for change in changes:
+            if (change.source, change.target) in self._links:
+                here.append(change)
+        if len(here) == len(changes):
+            return await self._alter_here(changes)
+        done = iter(await self._alter_here(here))
         errors: list[Exception | None] = []
-        while rest := changes[len(errors) :]:
-            ends = [(change.source, change.target) for change in rest]
-            # Several changes of the same link are made one after the other.
-            alone = next((n for n, pair in enumerate(ends) if pair in ends[:n]), len(ends))
-            await self._super_packets.limit(rest[:alone])
-            errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
+        for change in changes:
+            if change in here:
+                errors.append(next(done))
+            else:
+                link = f"{change.source} -> {change.target}"
+                errors.append(FabricError(f"link {link}: this host does not shape it"))
+        return errors
+
+    async def _alter_here(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        """As `alter`, of links that this host shapes. Several changes of the same link are made one after the other."""
+        errors: list[Exception | None] = []
+        while len(errors) < len(changes):
+            together = _different_links(changes[len(errors) :])
+            await self._super_packets.limit(together)
+            alterations = [self._prepare(change) for change in together]
+            errors += await self._carry_out(alterations)
         return errors
 
     def _prepare(self, change: LinkChange) -> Alteration:
         """The commands for a change; the state already records the change as made. `_undo` takes that back."""
-        pair = change.source, change.target
+        pair = (change.source, change.target)
         alteration = self._alteration(change)
         interface = alteration.interface
         try:
@@ -306,66 +378,103 @@ class KernelFabric(Coalescing):
 
     def _alteration(self, change: LinkChange) -> Alteration:
         link = self._links[change.source, change.target]
-        return Alteration(change, self._interfaces.get(change.target), link, link.profile)
+        interface = self._interfaces.get(change.target)
+        return Alteration(change, interface, link, link.profile)
 
     def _undo(self, refused: Alteration) -> None:
-        pair = refused.change.source, refused.change.target
+        pair = refused.pair
         if refused.change.profile is not None:
             self._links.renew(pair, refused.before)
+        elif refused.change.cut:
+            self._cut.discard(pair)
         else:
-            (self._cut.discard if refused.change.cut else self._cut.add)(pair)
+            self._cut.add(pair)
 
     def _add_cut(self, alteration: Alteration) -> None:
-        if alteration.interface is not None:
-            alteration.stop = tc.stop_command(alteration.interface, alteration.link)
-            alteration.command = tc.cut_command(alteration.interface, alteration.link)
+        interface = alteration.interface
+        if interface is not None:
+            alteration.stop = tc.stop_command(interface, alteration.link)
+            alteration.command = tc.cut_command(interface, alteration.link)
             alteration.police = self._buffers.opened(alteration.pair)
 
     async def _carry_out(self, alterations: Sequence[Alteration]) -> list[Exception | None]:
         """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded."""
-        running = [each for each in alterations if each.command is not None]
+        running = []
+        rerouted = []
+        for alteration in alterations:
+            if alteration.command is not None:
+                running.append(alteration)
+            if alteration.change.crossings is not None:
+                rerouted.append(alteration)
         if running:
-            await self._buffers.prepare([each for each in running if each.change.profile is not None])
-            for each, reply, shown in await run(running, self._tc):
-                each.error = finish(each, reply, shown, self._links, self._ledger)
-                if each.error is not None:
-                    self._undo(each)
-                elif each.change.profile is None and each.interface in self._read:
-                    # The ledger has kept what the qdisc had counted; the policer stays.
-                    links = self._read[each.interface].links
-                    index = each.link.index
-                    links[index] = kernel_counters.overflow(links.get(index, {}).get("overflowed", 0))
-            await self._buffers.undo([each for each in running if each.error is not None], self._cut)
-        await self._reroute([each for each in alterations if each.change.crossings is not None])
-        return [each.error for each in alterations]
+            await self._run(running)
+        await self._reroute(rerouted)
+        return [alteration.error for alteration in alterations]
+
+    async def _run(self, alterations: Sequence[Alteration]) -> None:
+        """Run the commands of alterations, and note the error of each."""
+        with_profile = []
+        for alteration in alterations:
+            if alteration.change.profile is not None:
+                with_profile.append(alteration)
+        await self._buffers.prepare(with_profile)
+        for alteration, reply, shown in await run(alterations, self._tc):
+            error = finish(alteration, reply, shown, self._links, self._ledger)
+            alteration.error = error
+            if error is not None:
+                self._undo(alteration)
+            elif alteration.change.profile is None and alteration.interface in self._read:
+                # The ledger has kept what the qdisc had counted; the policer stays.
+                links = self._read[alteration.interface].links
+                index = alteration.link.index
+                before = links.get(index, {})
+                overflowed = before.get("overflowed", 0)
+                links[index] = kernel_counters.overflow(overflowed)
+        refused = [alteration for alteration in alterations if alteration.error is not None]
+        await self._buffers.undo(refused, self._cut)
 
     async def _reroute(self, alterations: Sequence[Alteration]) -> None:
         """Lead links through other channels: together, or one after the other if that is refused."""
-        changes = [each.change for each in alterations]
+        ways = {}
+        for alteration in alterations:
+            ways[alteration.pair] = alteration.change.crossings or ()
         try:
-            await self._media.cross({(each.source, each.target): each.crossings or () for each in changes})
+            await self._media.cross(ways)
         except (OrchestratorError, NetemError) as error:
-            for each in alterations if len(alterations) > 1 else ():
-                await self._reroute([each])
             if len(alterations) == 1:
-                alterations[0].error = FabricError(f"link {changes[0].source} -> {changes[0].target}: {error}")
+                source, target = alterations[0].pair
+                alterations[0].error = FabricError(f"link {source} -> {target}: {error}")
+                return
+            for alteration in alterations:
+                await self._reroute([alteration])
 
     async def counters(self) -> Counted:
-        rows = list[LinkRow]()
-        backlogs = dict[kernel_counters.Pair, int]()
-        readings = await self._readings(dict.fromkeys(self._interfaces.values()))
+        rows: list[LinkRow] = []
+        backlogs: dict[kernel_counters.Pair, int] = {}
+        interfaces = dict.fromkeys(self._interfaces.values())
+        readings = await self._readings(interfaces)
         for pair in self._links:
-            now = readings.get(self._interfaces.get(pair[1], ""), kernel_counters.NOTHING)
+            _, target = pair
+            interface = self._interfaces.get(target, "")
+            now = readings.get(interface, kernel_counters.NOTHING)
             index = self._links[pair].index
-            rows.append(self._ledger.row(pair, now.links.get(index, {})))
+            counted = now.links.get(index, {})
+            rows.append(self._ledger.row(pair, counted))
             if index in now.backlog:
                 backlogs[pair] = now.backlog[index]
         await self._buffers.widen(backlogs)
-        passed = self._passed + sum(each.passed for each in readings.values())
+        passed = self._passed
+        for reading in readings.values():
+            passed += reading.passed
         channels = await self._media.rows()
-        came = await self._came_from()
+        came_from = await self._came_from()
         return Counted(
-            rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=came, channels=channels, channels_apart=True
+            rows,
+            from_trunk=passed,
+            sent_to=self._sent_to(rows),
+            came_from=came_from,
+            channels=channels,
+            channels_apart=True,
         )
 
     def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
@@ -381,9 +490,13 @@ class KernelFabric(Coalescing):
     async def _came_from(self) -> dict[str, int] | None:
         if not self._counts:
             return None
-        found = parse_counts(await self._tc.run([show_counts_command(DEVICE)]))
-        remote = self._links.remote
-        return {name: found.get(number, 0) for number, name in enumerate(self._nodes, start=1) if name in remote}
+        shown = await self._tc.run([show_counts_command(DEVICE)])
+        packets = parse_counts(shown)
+        came_from = {}
+        for number, name in enumerate(self._nodes, start=1):
+            if name in self._links.remote:
+                came_from[name] = packets.get(number, 0)
+        return came_from
 
     async def watch(self) -> None:
         await self._hub.watch()
@@ -394,17 +507,34 @@ class KernelFabric(Coalescing):
         await self._tc.close()
 
     async def _readings(self, interfaces: Iterable[str]) -> dict[str, kernel_counters.Reading]:
-        """What tc shows of these interfaces at one moment, or has shown last of those that have ended with their node's
-        namespace."""
+        """What tc shows of these interfaces at one moment, or has shown last of those that have ended with the
+        namespace of their node."""
         names = list(interfaces)
-        replies = iter(await self._tc.attempt([each for name in names for each in kernel_counters.show_commands(name)]))
+        commands: list[list[str]] = []
         for name in names:
-            reply = next(replies)
+            commands += kernel_counters.show_commands(name)
+        replies = iter(await self._tc.attempt(commands))
+        readings = {}
+        for name in names:
+            shown = next(replies)
             policed = next(replies)
-            # While an interface ends, tc shows no qdisc of it, without an error.
-            if not reply.error and any(now := kernel_counters.read(reply.shown, policed.shown)):
-                self._read[name] = now
-        return {name: self._read.get(name, kernel_counters.NOTHING) for name in names}
+            if not shown.error:
+                now = kernel_counters.read(shown.shown, policed.shown)
+                if any(now):  # while an interface ends, tc shows no qdisc of it, without an error
+                    self._read[name] = now
+            readings[name] = self._read.get(name, kernel_counters.NOTHING)
+        return readings
+
+
+def _different_links(changes: Sequence[LinkChange]) -> Sequence[LinkChange]:
+    """The changes before the first one of a link that another one has changed."""
+    pairs = set()
+    for number, change in enumerate(changes):
+        pair = (change.source, change.target)
+        if pair in pairs:
+            return changes[:number]
+        pairs.add(pair)
+    return changes
 
 
 _LATE_RATE = (

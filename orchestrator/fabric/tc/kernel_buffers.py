@@ -14,6 +14,9 @@ from orchestrator.fabric.tc.kernel_counters import Pair
 from orchestrator.fabric.tc.kernel_links import KernelLinks
 from orchestrator.fabric.tc.traffic_control import TrafficControl
 
+States = dict[int, tc.KernelLinkState]
+"""What tc shows of the links on an interface, by index."""
+
 WIDEN_EVERY = 0.05  # s
 TRIES = 40
 
@@ -28,21 +31,24 @@ class KernelBuffers:
         self._tc = control
         self._wanted: dict[Pair, Bucket | None] = {}
         self._set: dict[Pair, Bucket | None] = {}
-        self._interfaces: dict[Pair, str] = {}  # of links whose policer has been changed
+        self._interfaces: dict[Pair, str] = {}  # of links with a policer that has been changed
         self._widening: asyncio.Task[None] | None = None
         self._tries = 0
 
     def made(self, link: Pair) -> None:
         """The policer of a link is new, with a full bucket."""
-        self._wanted[link] = self._set[link] = self._links.bucket(link)
+        bucket = self._links.bucket(link)
+        self._wanted[link] = bucket
+        self._set[link] = bucket
 
     def opened(self, link: Pair) -> list[str] | None:
         """The command for a link that is cut: its policer drops nothing. None if there is none to give."""
         limited = self._set.get(link) is not None
-        self._wanted[link] = self._set[link] = None
-        if limited:
-            return police.change_command(self._links[link].policer, None)
-        return None
+        self._wanted[link] = None
+        self._set[link] = None
+        if not limited:
+            return None
+        return police.change_command(self._links[link].policer, None)
 
     def restored(self, link: Pair) -> list[str] | None:
         """The command for a link that is empty after a cut. None if there is none to give."""
@@ -55,84 +61,118 @@ class KernelBuffers:
     async def prepare(self, alterations: Sequence[Alteration]) -> None:
         """Add the command for the policer to each change of a profile that needs one: it gets the part of the new
         buffer that packets which wait at present leave."""
-        changed = [each for each in alterations if self._wanted.get(each.pair) != self._links.bucket(each.pair)]
-        limited = {each.interface for each in changed if each.interface and self._wanted.get(each.pair) is not None}
-        shown = await self._shown(limited)
-        for each in changed:
-            state = shown.get(each.interface or "", {}).get(each.link.index)
+        changed = []
+        interfaces = set()
+        for alteration in alterations:
+            wanted = self._wanted.get(alteration.pair)
+            if wanted == self._links.bucket(alteration.pair):
+                continue
+            changed.append(alteration)
+            if alteration.interface and wanted is not None:
+                interfaces.add(alteration.interface)
+        shown = await self._shown(interfaces)
+        for alteration in changed:
+            interface = alteration.interface or ""
+            states = shown.get(interface, {})
+            state = states.get(alteration.link.index)
+            waiting = 0.0
             if state is not None:
-                waiting = police.waiting_bytes(each.before, state.backlog)
-            else:
-                waiting = 0.0
-            wanted = self._links.bucket(each.pair)
-            self._wanted[each.pair] = wanted
-            if wanted is None:
-                self._set[each.pair] = None
-            else:
-                self._set[each.pair] = wanted.rest(waiting, each.link.piece)
-            each.police = police.change_command(each.link.policer, self._set[each.pair])
-            self._interfaces[each.pair] = each.interface or ""
+                waiting = police.waiting_bytes(alteration.before, state.backlog)
+            self._change(alteration, interface, waiting)
         if self._narrow():
             self._tries = TRIES
             if self._widening is None or self._widening.done():
                 self._widening = asyncio.create_task(self._widen_soon())
 
+    def _change(self, alteration: Alteration, interface: str, waiting: float) -> None:
+        """Add the command for the policer, while so many bytes wait."""
+        pair = alteration.pair
+        link = alteration.link
+        wanted = self._links.bucket(pair)
+        bucket = None
+        if wanted is not None:
+            bucket = wanted.rest(waiting, link.piece)
+        self._wanted[pair] = wanted
+        self._set[pair] = bucket
+        alteration.police = police.change_command(link.policer, bucket)
+        self._interfaces[pair] = interface
+
     def _narrow(self) -> list[Pair]:
-        """The links whose bucket is smaller than the buffer."""
-        found = []
+        """The links with a bucket smaller than the buffer."""
+        narrow = []
         for link, wanted in self._wanted.items():
             now = self._set[link]
             if wanted is not None and now is not None and now.size < wanted.size:
-                found.append(link)
-        return found
+                narrow.append(link)
+        return narrow
 
     async def _widen_soon(self) -> None:
-        while self._tries > 0 and (narrow := self._narrow()):
+        while self._tries > 0:
+            narrow = self._narrow()
+            if not narrow:
+                return
             self._tries -= 1
             await asyncio.sleep(WIDEN_EVERY)
+            interfaces = {self._interfaces.get(link, "") for link in narrow}
             try:
-                shown = await self._shown({self._interfaces.get(link, "") for link in narrow})
-                states = {link: self._state(link, shown) for link in narrow}
-                await self.widen({link: state.backlog for link, state in states.items() if state is not None})
+                shown = await self._shown(interfaces)
+                backlogs = {}
+                for link in narrow:
+                    state = self._state(link, shown)
+                    if state is not None:
+                        backlogs[link] = state.backlog
+                await self.widen(backlogs)
             except (HostError, NetemError):
                 return  # the counters are read as well, and report what is wrong
 
-    async def _shown(self, interfaces: Collection[str]) -> dict[str, dict[int, tc.KernelLinkState]]:
-        """What tc shows of the links on each of these interfaces that is there."""
+    async def _shown(self, interfaces: Collection[str]) -> dict[str, States]:
+        """What tc shows of the links on each of these interfaces that exists."""
         names = sorted(name for name in interfaces if name)
-        if names:
-            replies = await self._tc.attempt([tc.show_command(name) for name in names])
-        else:
-            replies = []
-        return {name: tc.parse_qdiscs(reply.shown) for name, reply in zip(names, replies, strict=True) if reply.shown}
+        if not names:
+            return {}
+        commands = [tc.show_command(name) for name in names]
+        replies = await self._tc.attempt(commands)
+        shown = {}
+        for name, reply in zip(names, replies, strict=True):
+            if reply.shown:
+                shown[name] = tc.parse_qdiscs(reply.shown)
+        return shown
 
-    def _state(self, link: Pair, shown: Mapping[str, Mapping[int, tc.KernelLinkState]]) -> tc.KernelLinkState | None:
-        return shown.get(self._interfaces.get(link, ""), {}).get(self._links[link].index)
+    def _state(self, link: Pair, shown: Mapping[str, States]) -> tc.KernelLinkState | None:
+        interface = self._interfaces.get(link, "")
+        states = shown.get(interface, {})
+        index = self._links[link].index
+        return states.get(index)
 
     def close(self) -> None:
         if self._widening is not None:
             self._widening.cancel()
 
     async def undo(self, refused: Sequence[Alteration], cut: Container[Pair]) -> None:
-        """Set the policers of links whose change was refused as they were. ``cut``: the links that are cut."""
-        commands = [self.opened(each.pair) if each.pair in cut else self.restored(each.pair) for each in refused]
-        given = [each for each in commands if each is not None]
-        if given:
-            await self._tc.attempt(given)
+        """Set the policers of links as they were before a refused change. ``cut``: the links that are cut."""
+        commands = []
+        for alteration in refused:
+            pair = alteration.pair
+            command = self.opened(pair) if pair in cut else self.restored(pair)
+            if command is not None:
+                commands.append(command)
+        if commands:
+            await self._tc.attempt(commands)
 
     async def widen(self, backlogs: Mapping[Pair, int]) -> None:
-        """Give the policers whose bucket is smaller than the buffer what fits at present. ``backlogs``: the bytes in
-        the netem of each link."""
+        """Give the policers with a bucket smaller than the buffer what fits at present. ``backlogs``: the bytes in the
+        netem of each link."""
         commands = []
-        for link in self._narrow():
-            wanted = self._wanted[link]
-            now = self._set[link]
-            if link not in backlogs or wanted is None or now is None:
+        for pair in self._narrow():
+            wanted = self._wanted[pair]
+            now = self._set[pair]
+            if pair not in backlogs or wanted is None or now is None:
                 continue
-            waiting = police.waiting_bytes(self._links[link].profile, backlogs[link])
-            fitting = wanted.rest(waiting, self._links[link].piece)
+            link = self._links[pair]
+            waiting = police.waiting_bytes(link.profile, backlogs[pair])
+            fitting = wanted.rest(waiting, link.piece)
             if fitting.size > now.size:
-                self._set[link] = fitting
-                commands.append(police.change_command(self._links[link].policer, fitting))
+                self._set[pair] = fitting
+                commands.append(police.change_command(link.policer, fitting))
         if commands:
             await self._tc.attempt(commands)

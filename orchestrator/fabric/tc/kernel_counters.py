@@ -1,4 +1,4 @@
-"""The kernel engine's counters of links, from what tc shows of an interface, and beyond its life. Pure."""
+"""The kernel engine's counters of links, from what tc shows of an interface, and after its end. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from netem.profile import LinkProfile
 from orchestrator.fabric.base import LinkRow
 
 Pair = tuple[str, str]  # the source and the target of a link
+Counts = Mapping[str, int]
 
-# drawn: packets whose loss netem has decided; the other offered packets found no room or came during a cut.
-_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "overflowed", "cut_dropped", "drawn")
+_COUNTERS = (
+    "offered",
+    "offered_bytes",
+    "delivered",
+    "delivered_bytes",
+    "lost",
+    "overflowed",
+    "cut_dropped",
+    "drawn",  # packets that netem has lost or not; the other offered packets found no room or came during a cut
+)
 
 
 class Reading(NamedTuple):
@@ -30,18 +39,24 @@ NOTHING = Reading({}, 0, {})  # of no interface
 
 
 def show_commands(interface: str) -> list[list[str]]:
-    """The commands whose output `read` takes."""
+    """The commands with the output that `read` takes."""
     return [tc.show_command(interface), show_police_command(interface)]
 
 
 def read(shown: str, policed: str) -> Reading:
     """The counters in what tc shows of the qdiscs and of the policers of an interface; "" if it has no policers."""
     states = tc.parse_qdiscs(shown)
-    links = {index: counts(state) for index, state in states.items()}
-    links |= {index: cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
-    for index, packets in (parse_police(policed) if policed else {}).items():
-        links[index] = _sum(links.get(index, {}), overflow(packets))
-    backlog = {index: state.backlog for index, state in states.items()}
+    links: dict[int, dict[str, int]] = {}
+    backlog = {}
+    for index, state in states.items():
+        links[index] = counts(state)
+        backlog[index] = state.backlog
+    for index, packets in tc.parse_cuts(shown).items():
+        links[index] = cut_off(packets)
+    if policed:
+        for index, packets in parse_police(policed).items():
+            counted = links.get(index, {})
+            links[index] = _sum(counted, overflow(packets))
     return Reading(links, tc.parse_passed(shown), backlog)
 
 
@@ -79,23 +94,36 @@ class Ledger:
     def begin(self, link: Pair, profile: LinkProfile) -> None:
         self._asked[link] = AskedLosses(profile)
 
-    def change(self, link: Pair, profile: LinkProfile, now: Mapping[str, int]) -> None:
+    def change(self, link: Pair, profile: LinkProfile, now: Counts) -> None:
         """The link has another profile from now on. ``now``: the counters of its qdisc; none if it has no qdisc."""
-        self._asked[link].change(self._whole(link, now)["drawn"], profile)
+        whole = self._whole(link, now)
+        self._asked[link].change(whole["drawn"], profile)
 
-    def keep(self, link: Pair, counted: Mapping[str, int]) -> None:
+    def keep(self, link: Pair, counted: Counts) -> None:
         """Add the counters of a qdisc that ends."""
         self._kept[link] = self._whole(link, counted)
 
-    def row(self, link: Pair, now: Mapping[str, int]) -> LinkRow:
+    def row(self, link: Pair, now: Counts) -> LinkRow:
         """All that is counted of a link. ``now``: see `change`."""
+        source, target = link
         whole = self._whole(link, now)
-        mean, variance = self._asked[link].of(whole["drawn"])
-        return {"source": link[0], "target": link[1], **whole, "asked_lost": mean, "asked_variance": variance}
+        asked = self._asked[link]
+        mean, variance = asked.of(whole["drawn"])
+        return {
+            "source": source,
+            "target": target,
+            **whole,
+            "asked_lost": mean,
+            "asked_variance": variance,
+        }
 
-    def _whole(self, link: Pair, now: Mapping[str, int]) -> dict[str, int]:
-        return _sum(self._kept.get(link, {}), now)
+    def _whole(self, link: Pair, now: Counts) -> dict[str, int]:
+        kept = self._kept.get(link, {})
+        return _sum(kept, now)
 
 
-def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return {key: first.get(key, 0) + second.get(key, 0) for key in _COUNTERS}
+def _sum(first: Counts, second: Counts) -> dict[str, int]:
+    total = {}
+    for key in _COUNTERS:
+        total[key] = first.get(key, 0) + second.get(key, 0)
+    return total

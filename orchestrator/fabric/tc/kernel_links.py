@@ -1,4 +1,4 @@
-"""The links that the kernel engine shapes on one host: what is asked of each, and the commands for it. Pure."""
+"""The links that the kernel engine shapes on one host: the settings of each, and the commands for it. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class KernelLinks:
     ``segments``: the most segments of a super-packet by its source, see `most_segments`."""
 
     def __init__(
-        self, capabilities: tc.Capabilities, remote: Mapping[str, str] = {}, segments: Mapping[str, int] = {}
+        self,
+        capabilities: tc.Capabilities,
+        remote: Mapping[str, str] = {},
+        segments: Mapping[str, int] = {},
     ) -> None:
         self.remote = remote
         self._capabilities = capabilities
@@ -50,7 +53,9 @@ class KernelLinks:
         return self._to[target][source]
 
     def __iter__(self) -> Iterator[Pair]:
-        return ((source, target) for target, links in self._to.items() for source in links)
+        for target, links in self._to.items():
+            for source in links:
+                yield source, target
 
     def to(self, target: str) -> dict[str, tc.KernelLink]:
         """The links to a node, by source."""
@@ -58,16 +63,28 @@ class KernelLinks:
 
     def to_remote(self) -> list[tc.KernelLink]:
         """The links to nodes of other hosts."""
-        return [link for target in self.remote for link in self._to[target].values()]
+        links: list[tc.KernelLink] = []
+        for target in self.remote:
+            links += self._to[target].values()
+        return links
 
-    def add(self, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None) -> None:
+    def add(
+        self,
+        link: LinkPlan,
+        address: str,
+        *,
+        target: str | None = None,
+        number: int | None = None,
+    ) -> None:
         """Add a link from ``address``. ``number``: on its device. ``target``: see `tc.KernelLink`."""
         known = self._to[link.target]
-        index = number or len(known) + 1
-        seed = link.seed % 2**32
-        piece = self.most_segments(link.source) * FULL_FRAME
         known[link.source] = tc.KernelLink(
-            index=index, address=address, profile=link.profile, seed=seed, target=target, piece=piece
+            index=number or len(known) + 1,
+            address=address,
+            profile=link.profile,
+            seed=link.seed % 2**32,
+            target=target,
+            piece=self._piece(link.source),
         )
 
     def let_pass(self, address: str, target: str) -> None:
@@ -75,91 +92,137 @@ class KernelLinks:
         self._passing[target].add(address)
 
     def come_here(self, target: str, address: str) -> None:
-        """A node of another host has moved to this one: its links leave the trunk and are numbered anew."""
+        """A node of another host has moved to this one: its links leave the trunk and get new numbers."""
         for addresses in self._passing.values():
             addresses.discard(address)
-        for index, (source, link) in enumerate(self.to(target).items(), start=1):
-            self._to[target][source] = replace(link, index=index, target=None)
+        links = self._to[target]
+        for index, source in enumerate(links, start=1):
+            link = links[source]
+            links[source] = replace(link, index=index, target=None)
 
-    def readdress(self, source: str, address: str, interfaces: Mapping[str, str]) -> list[list[str]]:
+    def readdress(
+        self,
+        source: str,
+        address: str,
+        interfaces: Mapping[str, str],
+    ) -> list[list[str]]:
         """Give the links from a node on this host another address. Returns the commands for the interfaces of their
         targets, by name; the filters of the former address stay."""
         commands = []
         for target, links in self._to.items():
             if source not in links:
                 continue
-            link = links[source] = replace(links[source], address=address)
+            link = replace(links[source], address=address)
+            links[source] = link
             if target in interfaces:
                 policer = sharing(link.policer)
-                flow = Match(address, None, link.class_id, police=(policer, policer))
-                known = len(links) + len(self._passed_to([target]))
+                police = (policer, policer)
+                flow = Match(address, None, link.class_id, police=police)
+                passed = self._passed_to([target])
+                known = len(links) + len(passed)
                 commands += further_commands(interfaces[target], known, flow)
         return commands
 
     def most_segments(self, source: str) -> int:
         """Of a super-packet from this node."""
-        return min(self.segments.get(source, SUPER_PACKET), SUPER_PACKET)
+        limit = self.segments.get(source, SUPER_PACKET)
+        return min(limit, SUPER_PACKET)
 
     def limit_segments(self, source: str, most: int) -> None:
         """A node makes super-packets of at most so many segments from now on."""
         self.segments[source] = most
+        piece = self._piece(source)
         for links in self._to.values():
             if source in links:
-                links[source] = replace(links[source], piece=self.most_segments(source) * FULL_FRAME)
+                link = links[source]
+                links[source] = replace(link, piece=piece)
+
+    def _piece(self, source: str) -> int:
+        """Bytes of the largest super-packet from a node."""
+        return self.most_segments(source) * FULL_FRAME
 
     def renew(self, link: Pair, profile: LinkProfile | None = None) -> tc.KernelLink:
         """Give a link its next seed, as each change of its qdisc needs, and perhaps another profile."""
         source, target = link
         old = self[link]
-        new = replace(old, profile=old.profile if profile is None else profile, seed=tc.next_seed(old.seed))
+        if profile is None:
+            profile = old.profile
+        seed = tc.next_seed(old.seed)
+        new = replace(old, profile=profile, seed=seed)
         self._to[target][source] = new
         return new
 
     def layout(self, targets: Sequence[str]) -> Layout:
         """That of an interface to these targets."""
-        links = {(source, target, link.index) for target in targets for source, link in self._to[target].items()}
-        return Layout(frozenset(links), frozenset(self._passed_to(targets)))
+        links = set()
+        for target in targets:
+            for source, link in self._to[target].items():
+                links.add((source, target, link.index))
+        passing = self._passed_to(targets)
+        return Layout(frozenset(links), frozenset(passing))
 
     def setup_commands(self, interface: str, targets: Sequence[str]) -> list[list[str]]:
         """The commands that shape the links to these targets on the hub's ``interface`` toward them, with new
         policers."""
+        new_links = []
         for target in targets:
-            for source, link in self._to[target].items():
-                self._to[target][source] = replace(link, policer=next(self._policers))
-        links = [link for target in targets for link in self._to[target].values()]
-        return tc.setup_commands(interface, links, self._capabilities, self._passed_to(targets))
+            links = self._to[target]
+            for source in links:
+                policer = next(self._policers)
+                link = replace(links[source], policer=policer)
+                links[source] = link
+                new_links.append(link)
+        passing = self._passed_to(targets)
+        return tc.setup_commands(interface, new_links, self._capabilities, passing)
 
     def change_command(self, interface: str, link: Pair) -> list[str]:
         """See `tc.change_command`."""
-        return tc.change_command(interface, self[link], self._capabilities, alone=self._alone(link[1]))
+        alone = self._alone(link[1])
+        return tc.change_command(interface, self[link], self._capabilities, alone=alone)
 
     def restore_command(self, interface: str, link: Pair) -> list[str]:
         """See `tc.restore_command`."""
-        return tc.restore_command(interface, self[link], self._capabilities, alone=self._alone(link[1]))
+        alone = self._alone(link[1])
+        return tc.restore_command(interface, self[link], self._capabilities, alone=alone)
 
     def bucket(self, link: Pair) -> Bucket | None:
         """See `tc.bucket`."""
-        return tc.bucket(self[link], self._capabilities, alone=self._alone(link[1]))
+        alone = self._alone(link[1])
+        return tc.bucket(self[link], self._capabilities, alone=alone)
 
-    def check(self, link: Pair, configured: tc.KernelLink, states: Mapping[int, tc.KernelLinkState]) -> None:
-        """Compare the kernel's settings with the asked ones; FabricError if they differ."""
+    def check(
+        self,
+        link: Pair,
+        configured: tc.KernelLink,
+        states: Mapping[int, tc.KernelLinkState],
+    ) -> None:
+        """Compare the kernel's settings with the configured ones; FabricError if they differ."""
         source, target = link
-        if configured.index not in states:
+        state = states.get(configured.index)
+        if state is None:
             raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
-        applied = tc.applied(configured.profile, self._capabilities, alone=self._alone(target))
-        differences = tc.compare(applied, states[configured.index])
+        alone = self._alone(target)
+        applied = tc.applied(configured.profile, self._capabilities, alone=alone)
+        differences = tc.compare(applied, state)
         if differences:
             raise FabricError(f"link {source} -> {target}: {'; '.join(differences)}")
 
     def not_applied(self) -> Iterator[str]:
         """The settings that this host's netem lacks, one sentence each."""
         for target, links in self._to.items():
-            for note in tc.not_applied(list(links.values()), self._capabilities, alone=self._alone(target)):
+            alone = self._alone(target)
+            listed = list(links.values())
+            for note in tc.not_applied(listed, self._capabilities, alone=alone):
                 yield f"{target}: {note}"
 
     def _passed_to(self, targets: Sequence[str]) -> list[str]:
-        return sorted({address for target in targets for address in self._passing[target]})
+        addresses: set[str] = set()
+        for target in targets:
+            addresses |= self._passing[target]
+        return sorted(addresses)
 
     def _alone(self, target: str) -> bool:
         """Whether no other link shares the interface of a link to this target."""
-        return len(self.to_remote() if target in self.remote else self._to[target]) == 1
+        if target in self.remote:
+            return len(self.to_remote()) == 1
+        return len(self._to[target]) == 1

@@ -21,6 +21,7 @@ from orchestrator.fabric.base import ChannelRow
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc.kernel_counters import Pair
 from orchestrator.fabric.tc.traffic_control import TrafficControl
+from orchestrator.fabric.trunk import BATCH
 
 SEVERAL = "the kernel engine leads a link through one medium: choose `engine: userspace` for several"
 
@@ -36,11 +37,36 @@ class _KernelChannel:
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     common: CommonQueue = field(default_factory=CommonQueue)
 
+    def count(self, member: str, queue: Queue) -> None:
+        """Note the counters of a member. What has left since the last time was sent at the present rate."""
+        before = self.read.get(member, Queue())
+        self.read[member] = queue
+        bits = 8 * (queue.bytes - before.bytes)
+        self.seconds[member] += bits / self.profile.rate
+
+    def row(self, name: str, member: str) -> ChannelRow:
+        """The counters of a member of this channel, which has this name."""
+        queue = self.read[member]
+        return {
+            "channel": name,
+            "member": member,
+            "queued_bytes": queue.waiting_bytes,
+            "packets": queue.packets,
+            "bytes": queue.bytes,
+            "overflowed": queue.dropped,
+            "seconds": self.seconds[member],
+        }
+
 
 class KernelMedia:
     """The channels by name, and the links that cross one. ``addresses``: of the nodes."""
 
-    def __init__(self, hub: Hub, control: TrafficControl, addresses: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        control: TrafficControl,
+        addresses: Mapping[str, str],
+    ) -> None:
         self._hub = hub
         self._tc = control
         self._addresses = addresses
@@ -59,33 +85,28 @@ class KernelMedia:
         """Why this host cannot share media, found by trying; empty if it can."""
         device = media.device_of(0)
         profile = ChannelProfile(1e6)
-        flow = Match("127.0.0.1", "127.0.0.2", media.class_of(profile, 0), 1, device)
-        commands = [
-            *media.channel_commands(device, profile),
-            *media.member_commands(device, profile, 0, 1),
-            *media.redirect_commands("lo"),
-            *filters.flow_commands("lo", flow),
-        ]
-        refused, _, said = await hub.attempt(["ip", "link", "add", device, "type", "ifb"])
+        class_id = media.class_of(profile, 0)
+        flow = Match("127.0.0.1", "127.0.0.2", class_id, 1, device)
+        commands = media.channel_commands(device, profile)
+        commands += media.member_commands(device, profile, 0, 1)
+        commands += media.redirect_commands("lo")
+        commands += filters.flow_commands("lo", flow)
+        add_device = f"ip link add {device} type ifb"
+        refused, _, errors = await hub.attempt(add_device.split())
         if not refused:
-            refused, _, said = await hub.attempt(["tc", "-batch", "-"], stdin=batch.lines(commands))
+            lines = batch.lines(commands)
+            refused, _, errors = await hub.attempt(["tc", "-batch", "-"], stdin=lines)
             await hub.attempt(media.stop_redirecting_command("lo"))
-            await hub.attempt(["ip", "link", "del", device])
-        return (said.strip() or "refused") if refused else ""
+            await hub.attempt(f"ip link del {device}".split())
+        if not refused:
+            return ""
+        return errors.strip() or "refused"
 
     async def share(self, name: str, profile: ChannelProfile) -> None:
         """Make a channel, or change its rate and buffer in place; if the kernel refuses, nothing changes."""
         channel = self._channels.get(name)
         if channel is None:
-            device = media.device_of(len(self._channels))
-            made = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
-            try:
-                await self._hub.run(["ip", "-batch", "-"], stdin=made)
-                await self._tc.run(media.channel_commands(device, profile))
-            except HostError:
-                await self._hub.attempt(["ip", "link", "del", device])
-                raise
-            self._channels[name] = _KernelChannel(device, profile)
+            self._channels[name] = await self._make(profile)
             return
         await self.rows()  # what has left was sent at the rate until now
         before = channel.profile
@@ -97,20 +118,32 @@ class KernelMedia:
             await self._tc.attempt(self._changes(name))
             raise FabricError(f"{name}: {error}") from error
 
+    async def _make(self, profile: ChannelProfile) -> _KernelChannel:
+        """Make the device of the next channel. HostError if the kernel refuses."""
+        device = media.device_of(len(self._channels))
+        lines = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
+        try:
+            await self._hub.run(BATCH, stdin=lines)
+            await self._tc.run(media.channel_commands(device, profile))
+        except HostError:
+            await self._hub.attempt(f"ip link del {device}".split())
+            raise
+        return _KernelChannel(device, profile)
+
     def crossed_by(self, source: str) -> bool:
         """Whether a link of this source crosses a channel."""
-        return any(pair[0] == source for pair in self._crossings)
+        sources = {pair[0] for pair in self._crossings}
+        return source in sources
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
         """Lead these links through these channels. FabricError if one would cross several; on errors nothing
         changes."""
         async with self._crossing:
-            changed = {pair: way for pair, way in ways.items() if list(way) != self.way(pair)}
-            if any(len(way) > 1 for way in changed.values()):
-                raise FabricError(SEVERAL)
-            unknown = {each.channel for way in changed.values() for each in way} - self._channels.keys()
-            if unknown:
-                raise FabricError(f"there is no channel {min(unknown)}")
+            changed = {}
+            for pair, way in ways.items():
+                if list(way) != self.way(pair):
+                    changed[pair] = way
+            self._check_ways(changed)
             if changed.keys() & self._flows.keys():
                 await self.rows()  # the counter of a filter ends with it
             before = dict(self._crossings)
@@ -118,7 +151,8 @@ class KernelMedia:
                 self._crossings.pop(pair, None)
                 if way:
                     self._crossings[pair] = way[0]
-            names = sorted({each.channel for each in {*before.values()} ^ {*self._crossings.values()}})
+            different = set(before.values()) ^ set(self._crossings.values())
+            names = sorted({crossing.channel for crossing in different})
             try:
                 for name in names:
                     await self._admit(name)
@@ -126,47 +160,76 @@ class KernelMedia:
             except (OrchestratorError, NetemError):
                 self._crossings = before
                 with contextlib.suppress(OrchestratorError, NetemError):
-                    await self._tc.attempt([command for name in names for command in self._changes(name)])
+                    commands = [self._changes(name) for name in names]
+                    await self._tc.attempt(list(chain.from_iterable(commands)))
                     await self._redirect(changed)
                 raise
+
+    def _check_ways(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
+        """Raise FabricError if a link would cross several channels, or one that does not exist."""
+        unknown = set()
+        for way in ways.values():
+            if len(way) > 1:
+                raise FabricError(SEVERAL)
+            for name, _ in way:
+                if name not in self._channels:
+                    unknown.add(name)
+        if unknown:
+            raise FabricError(f"there is no channel {min(unknown)}")
 
     async def attach(self, node: str, interface: str) -> None:
         """Redirect what comes from a node through a new interface."""
         async with self._crossing:
             self._interfaces[node] = interface
-            await self._redirect([pair for pair in self._crossings if pair[0] == node])
+            pairs = [pair for pair in self._crossings if pair[0] == node]
+            await self._redirect(pairs)
 
     def detach(self, node: str) -> None:
-        self._redirecting.discard(self._interfaces.pop(node, ""))
-        for pair in [pair for pair in self._flows if pair[0] == node]:
+        interface = self._interfaces.pop(node, "")
+        self._redirecting.discard(interface)
+        pairs = [pair for pair in self._flows if pair[0] == node]
+        for pair in pairs:
             self._forget(pair)
 
     async def rows(self) -> list[ChannelRow]:
         """The counters of all members."""
         if not self._channels:
             return []
-        common = not all(each.profile.rule.own_queues for each in self._channels.values())
-        interfaces = list(self._redirecting) if common else []
-        commands = [show_command(each.device) for each in self._channels.values()]
-        replies = await self._tc.attempt([*commands, *map(show_counts_command, interfaces)])
-        offered = self._grown([reply.shown for reply in replies[len(commands) :] if not reply.error])
+        channels = self._channels.values()
+        interfaces: list[str] = []
+        if not all(channel.profile.rule.own_queues for channel in channels):
+            interfaces = list(self._redirecting)
+        queues = [show_command(channel.device) for channel in channels]
+        counts = [show_counts_command(interface) for interface in interfaces]
+        replies = await self._tc.attempt(queues + counts)
+        shown_counts = []
+        for reply in replies[len(queues) :]:
+            if not reply.error:
+                shown_counts.append(reply.shown)
+        offered = self._grown(shown_counts)
         rows: list[ChannelRow] = []
-        for (name, channel), reply in zip(self._channels.items(), replies, strict=False):
+        named = self._channels.items()
+        for (name, channel), reply in zip(named, replies, strict=False):
             if reply.error:
                 raise FabricError(f"{name}: {reply.error}")
             try:
-                members = _members(channel, media.parse_queues(reply.shown), offered.get(name, {}))
+                shown = media.parse_queues(reply.shown)
+                members = _members(channel, shown, offered.get(name, {}))
             except KeyError as error:
                 raise FabricError(f"{name}: tc does not show the queue {error}") from error
-            for member, now in members.items():
-                grown = now.bytes - channel.read.get(member, Queue()).bytes
-                channel.read[member] = now
-                channel.seconds[member] += 8 * grown / channel.profile.rate
-                if now.packets or now.dropped or now.waiting:
-                    counts: ChannelRow = {"packets": now.packets, "bytes": now.bytes, "overflowed": now.dropped}
-                    of: ChannelRow = {"channel": name, "member": member, "queued_bytes": now.waiting_bytes}
-                    rows.append(of | counts | {"seconds": channel.seconds[member]})
+            for member, queue in members.items():
+                channel.count(member, queue)
+                if queue.packets or queue.dropped or queue.waiting:
+                    rows.append(channel.row(name, member))
         return rows
+
+    def _members_of(self, name: str) -> list[str]:
+        """The present members of a channel, each one once."""
+        members: dict[str, None] = {}
+        for channel, member in self._crossings.values():
+            if channel == name:
+                members[member] = None
+        return list(members)
 
     def way(self, pair: Pair) -> list[Crossing]:
         """The channels that a link crosses."""
@@ -177,20 +240,22 @@ class KernelMedia:
     def _changes(self, name: str) -> list[list[str]]:
         """The commands that give a channel its profile, and each member its part of the buffer."""
         channel = self._channels[name]
-        present = {each.member for each in self._crossings.values() if each[0] == name}
-        return media.change_commands(channel.device, channel.profile, len(channel.members), len(present))
+        ever = len(channel.members)
+        present = len(self._members_of(name))
+        return media.change_commands(channel.device, channel.profile, ever, present)
 
     async def _admit(self, name: str) -> None:
         """Make the queues of new members, and divide the buffer among all members."""
         channel = self._channels[name]
-        members = dict.fromkeys(each.member for each in self._crossings.values() if each.channel == name)
+        members = self._members_of(name)
         new = [member for member in members if member not in channel.members]
-        numbers = {member: number for number, member in enumerate(new, start=len(channel.members))}
-        commands = [
-            command
-            for number in numbers.values()
-            for command in media.member_commands(channel.device, channel.profile, number, len(members))
-        ]
+        numbers = {}
+        commands: list[list[str]] = []
+        profile = channel.profile
+        first = len(channel.members)
+        for number, member in enumerate(new, start=first):
+            numbers[member] = number
+            commands += media.member_commands(channel.device, profile, number, len(members))
         if commands:
             await self._tc.run(commands)
         channel.members |= numbers
@@ -198,23 +263,32 @@ class KernelMedia:
 
     async def _redirect(self, pairs: Iterable[Pair]) -> None:
         """Redirect these links to their channels if their sources are attached. HostError after the others."""
-        of: defaultdict[str, list[Pair]] = defaultdict(list)
+        pairs_from: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in pairs:
-            if pair in self._flows:
-                is_now = self._crossed[self._flows[pair]]
-            else:
-                is_now = None
-            if pair[0] in self._interfaces and self._crossings.get(pair) != is_now:
-                of[self._interfaces[pair[0]]].append(pair)
+            source, _ = pair
+            interface = self._interfaces.get(source)
+            if interface is None:
+                continue
+            if self._crossings.get(pair) != self._redirected_to(pair):
+                pairs_from[interface].append(pair)
         errors = []
-        for interface, changed in of.items():
+        for interface, changed in pairs_from.items():
             try:
                 await self._redirect_from(interface, changed)
             except HostError as error:
-                gone, _, _ = await self._hub.attempt(["ip", "link", "show", "dev", interface])
-                errors += [] if gone else [error]  # gone: its node has just ended
+                show = f"ip link show dev {interface}"
+                gone, _, _ = await self._hub.attempt(show.split())
+                if not gone:  # gone: its node has just ended
+                    errors.append(error)
         if errors:
             raise errors[0]
+
+    def _redirected_to(self, pair: Pair) -> Crossing | None:
+        """Where the packets of a link are redirected at present."""
+        index = self._flows.get(pair)
+        if index is None:
+            return None
+        return self._crossed[index]
 
     async def _redirect_from(self, interface: str, pairs: Sequence[Pair]) -> None:
         if interface not in self._redirecting:
@@ -224,23 +298,32 @@ class KernelMedia:
                 await self._tc.attempt([media.stop_redirecting_command(interface)])
                 raise
             self._redirecting.add(interface)
-        flows = {pair: self._flow(pair) for pair in pairs if pair in self._crossings}
+        flows = {}
+        for pair in pairs:
+            if pair in self._crossings:
+                flows[pair] = self._flow(pair)
         commands = {}
         for pair in pairs:
+            _, target = pair
             if pair in flows:
                 commands[pair] = filters.flow_commands(interface, flows[pair])
             else:
-                commands[pair] = filters.stop_flow_commands(interface, self._addresses[pair[1]])
-        replies = iter(await self._tc.attempt(list(chain.from_iterable(commands.values()))))
+                address = self._addresses[target]
+                commands[pair] = filters.stop_flow_commands(interface, address)
+        together = list(chain.from_iterable(commands.values()))
+        replies = iter(await self._tc.attempt(together))
         errors = []
         for pair, own in commands.items():
             refused = False
             for command, reply in zip(own, replies, strict=False):
                 if reply.error:
                     refused = True
-                    errors.append(HostError(f"`{' '.join(command)}` failed ({reply.error})"))
+                    written = " ".join(command)
+                    errors.append(HostError(f"`{written}` failed ({reply.error})"))
             index = flows[pair].counter if pair in flows else 0
-            if refused or self._interfaces.get(pair[0]) != interface:  # detached meanwhile
+            source, _ = pair
+            detached = self._interfaces.get(source) != interface
+            if refused or detached:
                 self._crossed.pop(index, None)
                 continue
             self._forget(pair)
@@ -250,38 +333,57 @@ class KernelMedia:
             raise errors[0]
 
     def _forget(self, pair: Pair) -> None:
-        """The filter of a link is not there any more."""
+        """The filter of a link does not exist any more."""
         index = self._flows.pop(pair, 0)
         self._crossed.pop(index, None)
         self._offered.pop(index, None)
 
     def _flow(self, pair: Pair) -> Match:
+        source, target = pair
         crossing = self._crossings[pair]
         index = next(self._indexes)
         channel = self._channels[crossing.channel]
         self._crossed[index] = crossing
-        place = media.class_of(channel.profile, channel.members[crossing.member])
-        return Match(self._addresses[pair[0]], self._addresses[pair[1]], place, index, channel.device)
+        number = channel.members[crossing.member]
+        return Match(
+            source=self._addresses[source],
+            target=self._addresses[target],
+            class_id=media.class_of(channel.profile, number),
+            counter=index,
+            device=channel.device,
+        )
 
     def _grown(self, shown: Sequence[str]) -> dict[str, dict[str, Offered]]:
         """What each member has offered to each channel since the last reading."""
-        found: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
-        for index, now in [each for text in shown for each in media.parse_redirected(text).items()]:
-            if index not in self._crossed:
-                continue  # it has ended meanwhile
-            before = self._offered.get(index, Offered())
-            self._offered[index] = now
-            name, member = self._crossed[index]
-            other = found[name].get(member, Offered())
-            more = Offered(now.packets - before.packets, now.bytes - before.bytes)
-            found[name][member] = Offered(other.packets + more.packets, other.bytes + more.bytes)
-        return found
+        grown: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
+        redirected = [media.parse_redirected(text) for text in shown]
+        for counters in redirected:
+            for index, now in counters.items():
+                if index not in self._crossed:
+                    continue  # it has ended in the meantime
+                before = self._offered.get(index, Offered())
+                self._offered[index] = now
+                name, member = self._crossed[index]
+                other = grown[name].get(member, Offered())
+                packets = now.packets - before.packets
+                size = now.bytes - before.bytes
+                together = Offered(other.packets + packets, other.bytes + size)
+                grown[name][member] = together
+        return grown
 
 
 def _members(
-    channel: _KernelChannel, queues: Mapping[str, Queue], offered: Mapping[str, Offered]
+    channel: _KernelChannel,
+    queues: Mapping[str, Queue],
+    offered: Mapping[str, Offered],
 ) -> Mapping[str, Queue]:
     """The counters of a channel by member."""
-    if not channel.profile.rule.own_queues:
-        return channel.common.add(queues[media.class_of(channel.profile, 0)], offered)
-    return {member: queues[media.class_of(channel.profile, number)] for member, number in channel.members.items()}
+    profile = channel.profile
+    if not profile.rule.own_queues:
+        queue = queues[media.class_of(profile, 0)]
+        return channel.common.add(queue, offered)
+    members = {}
+    for member, number in channel.members.items():
+        class_id = media.class_of(profile, number)
+        members[member] = queues[class_id]
+    return members

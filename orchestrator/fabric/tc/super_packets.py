@@ -8,6 +8,7 @@ from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.namespaces import wiring
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc.kernel_links import KernelLinks
+from orchestrator.fabric.trunk import BATCH
 
 
 class SuperPackets:
@@ -23,13 +24,15 @@ class SuperPackets:
         not know of needs it."""
         for change in changes:
             if change.profile is None:
-                most = None
-            else:
-                most = wiring.segments_of(change.profile)
-            if most is None or most >= self._links.most_segments(change.source) or change.source not in self.pids:
+                continue
+            source = change.source
+            most = wiring.segments_of(change.profile)
+            if most is None or most >= self._links.most_segments(source):
+                continue
+            if source not in self.pids:
                 continue
             line = wiring.segments_line(most)
-            pid = self.pids[change.source]
-            refused, _, _ = await self._hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
+            pid = self.pids[source]
+            refused, _, _ = await self._hub.attempt(BATCH, pid=pid, stdin=line)
             if not refused:
-                self._links.limit_segments(change.source, most)
+                self._links.limit_segments(source, most)

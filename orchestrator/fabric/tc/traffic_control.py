@@ -28,8 +28,9 @@ class TrafficControl:
         """Run all commands in order, even after a failure; returns the reply to each. HostError if tc ends."""
         async with self._turn:
             first = self._lines + 1
+            end = self._lines + len(commands) + 1
             try:
-                said = await self._ask(batch.lines(commands), self._lines + len(commands) + 1)
+                said = await self._ask(batch.lines(commands), end)
             except BaseException:
                 await self._end()  # its next output would be read as that of another batch
                 raise
@@ -37,11 +38,12 @@ class TrafficControl:
 
     async def run(self, commands: Sequence[Command]) -> str:
         """Run commands; returns the output of the last one. HostError if one of them fails."""
-        results = await self.attempt(commands)
-        for command, result in zip(commands, results, strict=True):
-            if result.error:
-                raise HostError(f"`{' '.join(command)}` failed ({result.error})")
-        return results[-1].shown
+        replies = await self.attempt(commands)
+        for command, reply in zip(commands, replies, strict=True):
+            if reply.error:
+                written = " ".join(command)
+                raise HostError(f"`{written}` failed ({reply.error})")
+        return replies[-1].shown
 
     async def _ask(self, lines: str, last: int) -> str:
         """tc's output for `lines`; `last` is the number of the END line after them."""
@@ -49,20 +51,23 @@ class TrafficControl:
             self._process = await self._hub.spawn(
                 batch.ARGUMENTS, environment=self._environment, errors=asyncio.subprocess.STDOUT
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        said = []
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said: list[str] = []
         try:
-            self._process.stdin.write(f"{lines}{batch.END}\n".encode())
-            await self._process.stdin.drain()
-            while line := await self._process.stdout.readline():
+            process.stdin.write(f"{lines}{batch.END}\n".encode())
+            await process.stdin.drain()
+            while line := await process.stdout.readline():
                 said.append(line.decode())
-                if batch.failed_line(said[-1].strip()) == last:
+                failed = batch.failed_line(said[-1].strip())
+                if failed == last:
                     self._lines = last
                     return "".join(said[:-2])  # the last two are the error of the END line
         except ConnectionError:
             pass  # tc has ended; its output so far goes into the error
-        raise HostError(f"tc ended before it had run all commands: {''.join(said).strip() or 'it printed nothing'}")
+        output = "".join(said).strip() or "it printed nothing"
+        raise HostError(f"tc ended before it had run all commands: {output}")
 
     async def _end(self) -> None:
         process = self._process

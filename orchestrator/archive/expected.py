@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from node.files import read_untrusted
 from orchestrator.errors import ArchiveError, MistakeError, RunError
 from orchestrator.record.rows import COMPLETE
+from orchestrator.record.schema import LONGEST_DOCUMENT
 from orchestrator.results.checks.registry import checks, overall
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.history import History
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.sections.drivers import kind_of
 from orchestrator.sweep.figures import figures

@@ -18,7 +18,8 @@ from orchestrator.exports.base import AlreadyThereError, remove
 from orchestrator.exports.kinds import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars
 from orchestrator.record.directory import RunDirectory
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.record.schema import LONGEST_DOCUMENT
+from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
 EXTRA = "tensorboard"

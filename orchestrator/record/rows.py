@@ -100,6 +100,18 @@ def link_in_words(link_class: str, source: str, target: str) -> str:
     return f"{source} → {target}"
 
 
+class FaultPhase(NamedTuple):
+    """A fault took effect ("start"), was undone ("end") or was not possible ("skipped")."""
+
+    t: float
+    fault: int
+    action: str
+    target: str
+    phase: str
+    round: int | None
+    detail: str
+
+
 class FaultSpan(NamedTuple):
     """The course of one fault: the times at which it started, ended or was skipped.
 

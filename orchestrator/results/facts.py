@@ -1,35 +1,40 @@
 """What is known of a run: its plan and the rows of its record, and what follows from them.
 
-`orchestrator.results.history` reads the rows from the record. `orchestrator.results.story` gathers them in
-memory, as they are recorded. What follows from rows, such as rounds from their events, is computed here, once for both.
+`orchestrator.results.history` reads the rows from the record. `orchestrator.results.story` gathers them in memory, as
+they are recorded. What follows from rows is computed here and in `orchestrator.results.folds`, once for both.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 from node.catalogue.datasets import CLIENTS, MAIN_METRIC
 from orchestrator.record.events.base import RecordedEvent
-from orchestrator.record.events.nodes import Overrun, Resumed, RoundAbandoned, RoundReached
+from orchestrator.record.events.nodes import Resumed
 from orchestrator.record.events.run import Continued, Training
-from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Recorded, Round, State
+from orchestrator.record.rows import Event, FaultPhase, FaultSpan, Metric, Outcome, ProbeResult, Recorded, Round, State
 from orchestrator.record.words import POPULATION
+from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.folds import EventFold, Overruns, Reports, Rounds
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
 RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
+DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report
 
 
 E = TypeVar("E", bound=RecordedEvent)
+Fold = TypeVar("Fold", bound=EventFold)
 
 
 class Facts(Protocol):
     """A run so far. ``plan`` is that of plan.json. ``seconds``: the duration of the run so far. ``packets``: how many
     packets the links have delivered in training; None if their counters were never read."""
+
+    _fault_spans: tuple[int, list[FaultSpan]] | None = None  # with the number of changes when they were put together
 
     @cached_property
     def plan(self) -> dict[str, Any]: ...
@@ -75,20 +80,20 @@ class Facts(Protocol):
 
     def probes(self) -> list[ProbeResult]: ...
 
-    def faults(self) -> list[FaultSpan]: ...
+    def fault_phases(self) -> list[FaultPhase]:
+        """The phases of faults in the order of recording."""
 
-    def rounds(self) -> list[Round]: ...
+    def changes(self) -> int:
+        """Another number when the record has other rows of faults than before."""
 
-    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
-        """A metric by node, in the order of reporting."""
+    def metric_names(self) -> list[tuple[str, str]]:
+        """The scope and name of every reported metric, in alphabetical order."""
 
-    def bands(self, name: str) -> dict[int, Band]:
-        """A metric of many devices by round, of the first of `DEVICE_SCOPES` that any of them reports."""
+    def folded(self, kind: type[Fold]) -> Fold:
+        """What follows from the events of a kind of fold."""
 
-    def metric_names(self) -> list[tuple[str, str]]: ...
-
-    def overruns(self) -> dict[str, tuple[int, float]]:
-        """By node: its steps that took longer than configured, and the seconds that they took longer."""
+    def reports(self, name: str, scope: str) -> Reports:
+        """The reports of a metric."""
 
     # The plan
 
@@ -150,7 +155,25 @@ class Facts(Protocol):
         """Whether the run only measured its links."""
         return self.outcome is not None and self.outcome.ended == "calibrated"
 
+    # Faults
+
+    def faults(self) -> list[FaultSpan]:
+        """The course of every fault: the planned ones in the plan's order, then the manual ones. They are needed in
+        many places, so they are put together again only if the record has changed."""
+        changes = self.changes()
+        if self._fault_spans is None or self._fault_spans[0] != changes:
+            self._fault_spans = changes, fault_spans(self, self.fault_phases())
+        return list(self._fault_spans[1])
+
     # Times and rounds
+
+    def rounds(self) -> list[Round]:
+        """The rounds of all coordinators in order of their start. A round that a restart repeats is listed again."""
+        return self.folded(Rounds).all
+
+    def overruns(self) -> dict[str, tuple[int, float]]:
+        """By node: its steps that took longer than configured, and the seconds that they took longer."""
+        return self.folded(Overruns).by_node
 
     @property
     def training_began(self) -> float | None:
@@ -192,6 +215,18 @@ class Facts(Protocol):
         return latest | {state.node: state for state in self.states()}
 
     # Metrics
+
+    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
+        """A metric by node, in the order of reporting."""
+        return self.reports(name, scope).by_node
+
+    def bands(self, name: str) -> dict[int, Band]:
+        """A metric of many devices by round, of the first of `DEVICE_SCOPES` that any of them reports."""
+        for scope in DEVICE_SCOPES:
+            by_round = self.reports(name, scope).bands.by_round()
+            if by_round:
+                return by_round
+        return {}
 
     def global_series(self, name: str) -> list[Metric]:
         """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes, as in
@@ -236,37 +271,3 @@ class Facts(Protocol):
         for scope in reversed(scopes):
             series |= self.series(name, scope)
         return {name: series[name] for name, node in self.nodes.items() if name in series and node["tier"] == tier}
-
-
-def add_overrun(overruns: dict[str, tuple[int, float]], event: Event) -> None:
-    """Take an event `Overrun` into what `Facts.overruns` returns."""
-    node = event.node or "?"
-    steps, seconds = overruns.get(node, (0, 0.0))
-    overrun = Overrun.from_json(event.data)
-    late = (overrun.taken or 0.0) - (overrun.asked or 0.0)
-    overruns[node] = steps + 1, seconds + late
-
-
-DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown
-
-
-class Rounds:
-    """The rounds of all coordinators in order of their start. One that a restart repeats is listed again."""
-
-    EVENTS = (RoundReached.NAME, RoundAbandoned.NAME)
-
-    def __init__(self) -> None:
-        self.all: list[Round] = []
-        self.latest: dict[str, int] = {}  # by node, the place of its latest round
-
-    def add(self, event: Event) -> None:
-        """Take one of `EVENTS`."""
-        if event.node is None or event.round is None:
-            return
-        index = self.latest.get(event.node)
-        if event.name == RoundReached.NAME and event.data.get("phase") == "start":
-            self.latest[event.node] = len(self.all)
-            self.all.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
-        elif index is not None and self.all[index].number == (event.round, event.edge_round):
-            changed: Mapping[str, Any] = {"end": event.t} if event.name == RoundReached.NAME else {"abandoned": True}
-            self.all[index] = self.all[index]._replace(**changed)

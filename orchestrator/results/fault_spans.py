@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import text
 from orchestrator.record.events.run import Injected
-from orchestrator.record.rows import FaultSpan
-from orchestrator.results.facts import Facts
+from orchestrator.record.rows import FaultPhase, FaultSpan
+
+if TYPE_CHECKING:
+    from orchestrator.results.facts import Facts
 
 
-def fault_spans(facts: Facts, phases: Iterable[tuple[float, int, str, str, str, int | None, str]]) -> list[FaultSpan]:
+def fault_spans(facts: Facts, phases: Iterable[FaultPhase]) -> list[FaultSpan]:
     """The course of every fault: the planned ones in the plan's order, then those by hand. ``phases``: the rows of the
     table fault, in the order of recording; the first of each phase counts."""
     by_fault: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from node.files import read_untrusted
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.record.schema import LONGEST_DOCUMENT
+from orchestrator.results.history import History
 from orchestrator.scenario.language.files import first_comment
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from netem.units import parse_duration
 from node.catalogue.datasets import CLIENTS
@@ -24,28 +24,26 @@ from orchestrator.record.events.nodes import (
     BadMessage,
     Frozen,
     LinesDropped,
-    Overrun,
     ProgramEnded,
     Resumed,
     RoundReached,
 )
 from orchestrator.record.events.overload import Overload
 from orchestrator.record.events.run import Continued, Gap, HostChanged, Injected, NodeMoved, StackInForce, Training
-from orchestrator.record.rows import Event, FaultSpan, Metric, Outcome, ProbeResult, Round, State
+from orchestrator.record.reader import outcome_of
+from orchestrator.record.rows import Event, FaultPhase, Metric, Outcome, ProbeResult, Round, State
 from orchestrator.results.facts import (
     CUT_OFF,
-    DEVICE_SCOPES,
     IN_ROUND,
     RUNNING,
     WAITING,
     Facts,
-    Rounds,
-    add_overrun,
+    Fold,
 )
-from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.folds import EventFold, Overruns, Reports, Rounds
 from orchestrator.results.forecast import NextFault, TimeLeft
-from orchestrator.results.history import History, outcome_of
-from orchestrator.results.means import Band, Bands, LatestReports
+from orchestrator.results.history import History
+from orchestrator.results.means import LatestReports
 from orchestrator.results.traffic.usage import Usage
 
 PIECE = 20_000  # rows of a table that are read in one go
@@ -70,7 +68,7 @@ KEPT = (
     LinesDropped.NAME,
 )
 """The names of the events that the checks of a running run read. Others may be many."""
-_FOLDED = frozenset((Overrun.NAME, *Rounds.EVENTS))
+_FOLDED = frozenset((*Overruns.EVENTS, *Rounds.EVENTS))
 
 
 class Story(Facts):
@@ -99,22 +97,20 @@ class Story(Facts):
             for key in ("at", "round")
         )
         self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
-        self._training: float | None = None
         self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
         self._number = 0  # of events so far
         self._states: list[State] = []
         self._probes: list[ProbeResult] = []
-        self._phases: list[tuple[float, int, str, str, str, int | None, str]] = []  # of faults
-        self._spans: tuple[int, list[FaultSpan]] = 0, []
+        self._phases: list[FaultPhase] = []
         self._rounds = Rounds()
+        self._overruns = Overruns()
+        self._folds: dict[type[EventFold], EventFold] = {Rounds: self._rounds, Overruns: self._overruns}
         self._ends: dict[int, float] = {}  # by round, when the last leader ended it
         self._done = 0  # the latest of these rounds
-        self._metrics: defaultdict[tuple[str, str], dict[str, list[Metric]]] = defaultdict(dict)
+        self._reports: dict[tuple[str, str], Reports] = {}  # by metric and scope
         self._latest: dict[str, Metric] = {}  # by metric, the latest report of the leading node
         self.latest_of_leaders: defaultdict[str, LatestReports] = defaultdict(LatestReports)  # of several leading nodes
-        self._bands: defaultdict[tuple[str, str], Bands] = defaultdict(Bands)  # by metric and scope
         self._trained_in: dict[str, int] = {}  # by node, the round of its latest report of training
-        self._overruns: dict[str, tuple[int, float]] = {}
         self._curves = {*CURVES, CLIENTS, self.main_metric, self.goal}  # the metrics that are kept
         self._looked = False  # whether the record was read
         self._read = dict.fromkeys(_TABLES, 0)
@@ -184,12 +180,6 @@ class Story(Facts):
     def packets(self) -> int | None:
         return self.usage.packets
 
-    @property
-    def training_began(self) -> float | None:
-        if self._training is not None:
-            return self._training
-        return super().training_began
-
     def events(self, *names: str) -> list[Event]:
         """The events of these names, which are among `KEPT`, in the order of recording."""
         return [event for _, event in merge(*(self._events[name] for name in names), key=itemgetter(0))]
@@ -200,36 +190,28 @@ class Story(Facts):
     def probes(self) -> list[ProbeResult]:
         return self._probes
 
-    def faults(self) -> list[FaultSpan]:
-        seen = len(self._phases) + len(self._events[Injected.NAME]) + 1
-        if self._spans[0] != seen:
-            self._spans = seen, fault_spans(self, self._phases)
-        return self._spans[1]
+    def fault_phases(self) -> list[FaultPhase]:
+        return self._phases
 
-    def rounds(self) -> list[Round]:
-        return self._rounds.all
+    def changes(self) -> int:
+        return len(self._phases) + len(self._events[Injected.NAME])
+
+    def folded(self, kind: type[Fold]) -> Fold:
+        return cast("Fold", self._folds[kind])
+
+    def reports(self, name: str, scope: str) -> Reports:
+        """The reports of a metric; of many devices only their bands."""
+        return self._reports.get((name, scope)) or self._no_reports()
+
+    def metric_names(self) -> list[tuple[str, str]]:
+        return sorted((scope, name) for name, scope in self._reports)
 
     def latest_round(self, node: str) -> Round | None:
         """The latest round that a coordinator has begun."""
-        index = self._rounds.latest.get(node)
-        return None if index is None else self._rounds.all[index]
+        return self._rounds.latest(node)
 
-    def series(self, name: str, scope: str) -> dict[str, list[Metric]]:
-        return self._metrics.get((name, scope), {})
-
-    def bands(self, name: str) -> dict[int, Band]:
-        for scope in DEVICE_SCOPES:
-            if (name, scope) in self._bands:
-                by_round = self._bands[name, scope].by_round()
-                if by_round:
-                    return by_round
-        return {}
-
-    def metric_names(self) -> list[tuple[str, str]]:
-        return sorted({(scope, name) for name, scope in (*self._metrics, *self._bands)})
-
-    def overruns(self) -> dict[str, tuple[int, float]]:
-        return self._overruns
+    def _no_reports(self) -> Reports:
+        return Reports(self.many_devices, self.counts, keeps_all=False)
 
     # The answers
 
@@ -317,12 +299,10 @@ class Story(Facts):
                 return
             self._curves.add(name)
         metric = Metric(t, node, round, scope, name, value)
-        if node not in self.many_devices:
-            self._metrics[name, scope].setdefault(node, []).append(metric)
-        else:
-            bands = self._bands[name, scope]
-            if round is not None and self.counts(node) and math.isfinite(value):
-                bands.add(metric, round)
+        reports = self._reports.get((name, scope))
+        if reports is None:
+            reports = self._reports[name, scope] = self._no_reports()
+        reports.add(metric)
         if scope == "global" and node in self.leaders:
             self._latest[name] = metric
             if self.counts(node):
@@ -342,7 +322,7 @@ class Story(Facts):
         round: int | None,
         detail: str,
     ) -> None:
-        self._phases.append((t, fault, action, target, phase, round, detail))
+        self._phases.append(FaultPhase(t, fault, action, target, phase, round, detail))
         if phase != "end":
             self.seen_faults.add(fault)
         if phase == "start":
@@ -366,14 +346,12 @@ class Story(Facts):
         self._number += 1
         if name in self._events:
             self._events[name].append((self._number, event))
-        if name == Training.NAME and self._training is None:
-            self._training = t
-        elif name == Injected.NAME and node is None:
+        if name == Injected.NAME and node is None:
             injected = Injected.from_json(event.data)
             self.by_hand[injected.fault] = injected.planned
             self._planned[injected.fault] = injected.planned
-        elif name == Overrun.NAME:
-            add_overrun(self._overruns, event)
+        elif name in Overruns.EVENTS:
+            self._overruns.add(event)
         elif name in Rounds.EVENTS:
             self._add_round(event)
 

@@ -22,8 +22,9 @@ from node.catalogue.json_text import strict_json
 from node.files import read_untrusted
 from orchestrator.errors import MistakeError, OrchestratorError, RecordError
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.schema import LONGEST_DOCUMENT
 from orchestrator.report.template import script, style
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.results.history import History
 from orchestrator.results.listing import Listing, find, run_paths
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
 from orchestrator.serve.comparison import cases_of_sweep, several

@@ -13,7 +13,8 @@ from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import Destination
 from orchestrator.record.directory import RunDirectory, find_run
-from orchestrator.results.history import LONGEST_DOCUMENT, History
+from orchestrator.record.schema import LONGEST_DOCUMENT
+from orchestrator.results.history import History
 
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:

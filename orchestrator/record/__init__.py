@@ -1,1 +1,1 @@
-"""The record of a run: its tables, its writer and its reader."""
+"""The record of a run, on which all else can build: its directory, tables, rows, events, writer and reader."""

@@ -2,7 +2,7 @@
 
 ``runs/<id>/`` holds scenario.yaml (as given), effective.json (with every default filled in), plan.json, and run.db.
 run.db is one SQLite database in write-ahead mode: others can read it during the run, and a killed writer loses nothing
-that was committed. ``orchestrator.results.history`` is the reader.
+that was committed. ``orchestrator.record.reader`` is the reader.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A as torch's linear layers. Only A and B are trained and sent."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from torch import Tensor, nn
 
@@ -26,8 +25,9 @@ class Adapted(nn.Module):
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        frozen: Tensor = self.layer(x)  # first: gradients of x are added in the order of the calls
         adapter: Tensor = self.up(self.down(x))
-        return cast(Tensor, self.layer(x) + self.scale * adapter)
+        return frozen + self.scale * adapter
 
 
 def adapt(

@@ -134,7 +134,11 @@ def _stop(scenario: Scenario) -> StopPlan:
     stop = scenario.stop
     target = None
     if stop.target:
-        target = Target(name=stop.target.name, at_least=stop.target.at_least, at_most=stop.target.at_most)
+        target = Target(
+            name=stop.target.name,
+            at_least=stop.target.at_least,
+            at_most=stop.target.at_most,
+        )
     return StopPlan(
         rounds=scenario.rounds,
         accuracy=stop.accuracy,

@@ -102,7 +102,10 @@ def at_worst(
     return worst
 
 
-def _ways(links: Iterable[LinkPlan], faults: Iterable[Fault]) -> Mapping[Ends, Iterable[_Way]]:
+def _ways(
+    links: Iterable[LinkPlan],
+    faults: Iterable[Fault],
+) -> Mapping[Ends, Iterable[_Way]]:
     """The different ways of each direction: as planned, and after handovers."""
     ways: defaultdict[Ends, dict[_Way, None]] = defaultdict(dict)
     for link in links:

@@ -70,7 +70,11 @@ def media_homes(
     return homes
 
 
-def _home(group: _Group, hosts: Mapping[str, str], before: Mapping[str, str]) -> str | None:
+def _home(
+    group: _Group,
+    hosts: Mapping[str, str],
+    before: Mapping[str, str],
+) -> str | None:
     """An earlier home if it is still possible, else the host of an upper node, else that of a lower one."""
     common = group.common(hosts)
     for medium in group.media:

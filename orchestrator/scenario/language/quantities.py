@@ -135,9 +135,10 @@ def _write_quorum(quorum: Quorum) -> Any:
     return quorum.count
 
 
+_COUNT_SCHEMA = {"type": "integer", "minimum": 1}
 QuorumField = Annotated[
     Quorum,
     PlainValidator(_read_quorum),
     PlainSerializer(_write_quorum),
-    WithJsonSchema({"anyOf": [FRACTION_SCHEMA | {"type": "string"}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema({"anyOf": [FRACTION_SCHEMA | {"type": "string"}, _COUNT_SCHEMA]}),
 ]

@@ -150,11 +150,22 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(loader, node, path)
         if isinstance(node, yaml.SequenceNode):
-            for position, item in enumerate(node.value):
-                self.places[(*path, position)] = self._place(item)
-            return [self._value(loader, item, (*path, position)) for position, item in enumerate(node.value)]
+            return self._sequence(loader, node, path)
         assert isinstance(node, yaml.ScalarNode)
         return self._scalar(loader, node, path)
+
+    def _sequence(
+        self,
+        loader: yaml.SafeLoader,
+        node: yaml.SequenceNode,
+        path: KeyPath,
+    ) -> list[Any]:
+        for position, item in enumerate(node.value):
+            self.places[(*path, position)] = self._place(item)
+        values = []
+        for position, item in enumerate(node.value):
+            values.append(self._value(loader, item, (*path, position)))
+        return values
 
     def _scalar(self, loader: yaml.SafeLoader, node: yaml.ScalarNode, path: KeyPath) -> Any:
         text = str(node.value)

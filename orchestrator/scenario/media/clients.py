@@ -8,12 +8,11 @@ scenario is checked with a few clients: the first ones, and for each pattern the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from netem.media.profile import Crossing
-from orchestrator.scenario.media.routes import ResolvedMedia, joined, matches, regex, resolve_media
-from orchestrator.scenario.media.section import MediumSpec
+from orchestrator.scenario.media.routes import ResolvedMedia, Routes, Shared, joined, matches, regex, resolve_media
 from orchestrator.scenario.sections.topology import Pair
 
 LOOKED_AT = 1000  # clients
@@ -23,8 +22,8 @@ _Way = list[tuple[str, bool]]  # the channels of a direction, and whether the cl
 
 
 def resolve_for_clients(
-    shared: Mapping[str, MediumSpec],
-    routes: Mapping[str, Sequence[str]],
+    shared: Shared,
+    routes: Routes,
     clients: int,
 ) -> ResolvedMedia:
     """The media of a population of so many clients. ``members`` are the patterns, and no planned link crosses them."""
@@ -45,8 +44,8 @@ def resolve_for_clients(
 
 
 def crossings_of(
-    shared: Mapping[str, MediumSpec],
-    routes: Mapping[str, Sequence[str]],
+    shared: Shared,
+    routes: Routes,
 ) -> Callable[[str], tuple[_Crossings, _Crossings]]:
     """Gives the channels of a client's link, up and down; equal for clients that match the same patterns."""
     matchers = []
@@ -64,17 +63,23 @@ def crossings_of(
             way_down = _way(crossings.get(pair.down, ()), client)
             known[matched] = (way_up, way_down)
         way_up, way_down = known[matched]
-        members = {True: client, False: joined(pair)}
-        up = [Crossing(channel, members[by_node]) for channel, by_node in way_up]
-        down = [Crossing(channel, members[by_node]) for channel, by_node in way_down]
+        link = joined(pair)
+        up = []
+        for channel, by_node in way_up:
+            member = client if by_node else link
+            up.append(Crossing(channel, member))
+        down = []
+        for channel, by_node in way_down:
+            member = client if by_node else link
+            down.append(Crossing(channel, member))
         return tuple(up), tuple(down)
 
     return find
 
 
 def _patterns(
-    shared: Mapping[str, MediumSpec],
-    routes: Mapping[str, Sequence[str]],
+    shared: Shared,
+    routes: Routes,
 ) -> list[str]:
     """The names of links and members as the scenario has them."""
     patterns = list(routes)
@@ -84,7 +89,11 @@ def _patterns(
 
 
 def _way(crossings: Sequence[Crossing], client: str) -> _Way:
-    return [(channel, member == client) for channel, member in crossings]
+    way = []
+    for channel, member in crossings:
+        by_node = member == client
+        way.append((channel, by_node))
+    return way
 
 
 def _of_client(written: str) -> list[str]:

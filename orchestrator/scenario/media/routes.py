@@ -10,7 +10,7 @@ import fnmatch
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ from orchestrator.scenario.language.words import shortened
 from orchestrator.scenario.media.section import MediumSpec, buffer_of, buffer_values, channel_names
 from orchestrator.scenario.sections.topology import Ends, Pair, unknown_node
 
+Shared = Mapping[str, MediumSpec]
+Routes = Mapping[str, Sequence[str]]  # the media of links, by link or pattern
 _Way = tuple[Crossing, ...]  # the channels that a direction crosses
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")
 _LINK = re.compile(r"(\S+) <-> (\S+)")
@@ -95,10 +97,11 @@ class ResolvedMedia:
         is_half = len(self.channels[to]) == 1
         up, down = channel_names(to, half=is_half)
         directions = []
-        for source, target in self._ends_by_member[node]:
+        for ends in self._ends_by_member[node]:
+            source, target = ends
             channel = up if source == node else down
             way = []
-            for crossing in self.crossings[source, target]:
+            for crossing in self.crossings[ends]:
                 if crossing.member == node:
                     way.append(Crossing(channel, node))
                 else:
@@ -164,8 +167,8 @@ def joined(pair: Pair) -> str:
 
 
 def resolve_media(
-    shared: Mapping[str, MediumSpec],
-    routes: Mapping[str, Sequence[str]],
+    shared: Shared,
+    routes: Routes,
     pairs: Sequence[Pair],
     targets: Collection[str] = (),
 ) -> ResolvedMedia:
@@ -180,7 +183,7 @@ def resolve_media(
 class _Resolver:
     """Finds the links that use each medium, and the order in which a link crosses them. Mistakes are noted."""
 
-    def __init__(self, shared: Mapping[str, MediumSpec], pairs: Sequence[Pair]) -> None:
+    def __init__(self, shared: Shared, pairs: Sequence[Pair]) -> None:
         nodes: dict[str, None] = {}
         for pair in pairs:
             nodes |= dict.fromkeys(pair.up)
@@ -197,15 +200,17 @@ class _Resolver:
         if why:
             self._note(path, f"'{shortened(name)}' {why}; a medium is named like cell-0")
         members = self._members(name, spec)
-        if "members" not in spec.model_fields_set and not is_target:
+        has_members = "members" in spec.model_fields_set
+        if not has_members and not is_target:
             why = "no link crosses it: give it members, like members: [device-*], or members: [] for handovers to it"
             self._note(path, why)
         if is_target or not spec.members:
             rates = self._rates(name, spec, None)
         else:
             rates = self._rates(name, spec, members)
+        channels = spec.channels(name, rates)
         self.resolved.members[name] = tuple(members)
-        self.resolved.channels[name] = spec.channels(name, rates)
+        self.resolved.channels[name] = channels
 
     def _why_no_name(self, name: str) -> str:
         """Why a medium cannot have a name; empty if it can."""
@@ -215,14 +220,13 @@ class _Resolver:
             return "cannot be a name: write at most 40 lower-case letters, digits and hyphens"
         return ""
 
-    def cross(self, routes: Mapping[str, Sequence[str]]) -> None:
+    def cross(self, routes: Routes) -> None:
         """Put the media of each link in order."""
         order = self._order(routes)
         for pair, uses in self._uses.items():
             listed = order.get(pair)
             if listed:
-                positions = {medium: position for position, medium in enumerate(listed)}
-                way = sorted(uses, key=lambda use: positions[use.medium])
+                way = _in_order(uses, listed)
             else:
                 way = sorted(uses, key=lambda use: not use.by_node)
             if listed is None and not self._has_mistaken_routes():
@@ -345,7 +349,7 @@ class _Resolver:
 
     def _order(
         self,
-        routes: Mapping[str, Sequence[str]],
+        routes: Routes,
     ) -> dict[Pair, Sequence[str]]:
         """The media of each link that a route names, from the lower end to the upper one."""
         order: dict[Pair, Sequence[str]] = {}
@@ -383,15 +387,23 @@ class _Resolver:
     def _check_obvious(self, pair: Pair, way: Sequence[_Use]) -> None:
         """Note a mistake, once for two media, if the order of a link's media follows from no rule."""
         link = joined(pair)
-        media = ", ".join(use.medium for use in way)
+        media = [use.medium for use in way]
+        route = f"routes: {{{link}: [{', '.join(media)}]}}"
         for first, second in itertools.pairwise(way):
             if first.by_node != second.by_node:
                 continue
             path: KeyPath = ("shared", second.medium)
             noted = [mistaken for mistaken, _ in self.resolved.mistakes]
             if path not in noted:
-                route = f"routes: {{{link}: [{media}]}}"
                 self._note(path, f"{link} is in {first.medium} too: give the order, like {route}")
+
+
+def _in_order(uses: Iterable[_Use], media: Sequence[str]) -> list[_Use]:
+    """The uses in the order of their media."""
+    positions = {}
+    for position, medium in enumerate(media):
+        positions[medium] = position
+    return sorted(uses, key=lambda use: positions[use.medium])
 
 
 def _exactness(entry: tuple[str, object]) -> int:

@@ -173,7 +173,10 @@ class MediumSpec(Strict):
     def _check_rates(self, most: float) -> None:
         """Check the rates of single members. ``most``: that of the medium."""
         if self.rates and not RULES[self.rule].own_rates:
-            able = [f"share: {name}" for name, rule in RULES.items() if rule.own_rates]
+            able = []
+            for name, rule in RULES.items():
+                if rule.own_rates:
+                    able.append(f"share: {name}")
             raise ValueError(f"rates: go with {' or '.join(able)}, not with {self.rule}")
         for member, rate in self.rates.items():
             if rate > most:
@@ -239,7 +242,8 @@ class MediumSpec(Strict):
 
     @property
     def half(self) -> bool:
-        return bool(self._settled("duplex") == "half")
+        duplex = self._settled("duplex")
+        return bool(duplex == "half")
 
     @property
     def rule(self) -> Rule:
@@ -256,7 +260,9 @@ class MediumSpec(Strict):
         own: float | None = getattr(self, direction)
         if own is not None:
             return own
-        named = MEDIA[self.profile] if self.profile else {}
+        if not self.profile:
+            return None
+        named = MEDIA[self.profile]
         written = named.get(direction, named.get("rate"))
         if written is None:
             return None
@@ -343,22 +349,27 @@ class CrossTrafficSpec(Strict):
 
     def traffic(self) -> CrossTraffic:
         """It as the switch and the simulation take it."""
-        rows = []
-        if self._table is not None:
-            for row in self._table.rows:
-                rate = row.values.get("rate", 0.0)
-                rows.append((row.at, rate))
-        if rows:
-            first_at, _ = rows[0]
-            if first_at > 0:
-                rows.insert(0, (0.0, 0.0))
         return CrossTraffic(
             self.kind,
             rate=self.rate or 0.0,
             on=self.on_for or 0.0,
             off=self.off_for or 0.0,
-            rows=tuple(rows),
+            rows=tuple(self._rows()),
         )
+
+    def _rows(self) -> list[tuple[float, float]]:
+        """The rates of a trace from the start of training on."""
+        if self._table is None:
+            return []
+        rows = []
+        for row in self._table.rows:
+            rate = row.values.get("rate", 0.0)
+            rows.append((row.at, rate))
+        if rows:
+            first_at, _ = rows[0]
+            if first_at > 0:
+                rows.insert(0, (0.0, 0.0))
+        return rows
 
     @property
     def file(self) -> dict[str, str]:

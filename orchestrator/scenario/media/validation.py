@@ -30,16 +30,19 @@ def check_media(scenario: Scenario) -> Iterator[Mistake]:
         if mistakes:
             continue
         for channel in media.on(spec.on, spec.direction):
-            for other, earlier in used[channel]:
+            entries = used[channel]
+            for other, earlier in entries:
                 if _overlap(spec, earlier):
                     message = f"overlaps entry {other} on {channel}, which has one at a time: give them other times"
                     yield ("cross_traffic", index), message
                     break
-            used[channel].append((index, spec))
+            entries.append((index, spec))
 
 
 def _overlap(one: CrossTrafficSpec, other: CrossTrafficSpec) -> bool:
-    return one.at < other.end and other.at < one.end
+    if one.at >= other.end:
+        return False
+    return other.at < one.end
 
 
 def _abilities(scenario: Scenario) -> Iterator[Mistake]:
@@ -143,13 +146,21 @@ def beyond_kernel(
     for name, profile in channels.items():
         rule = profile.rule
         turns_by_packets = rule.own_rates and not rule.by_rate  # the kernel's queues count bytes
-        rates_differ = any(rate != profile.rate for rate in profile.rates.values())
-        if turns_by_packets or rates_differ:
+        if turns_by_packets or _has_own_rates(profile):
             of_members = " with rates of members" if profile.rates else ""
             return f"{name} has `share: {profile.share}`{of_members}"
     for source, target, link, way in ways:
         if len(way) > 1:
             return f"the link {source} -> {target} crosses {len(way)} media"
         if way and link.mean_loss:
-            return f"the link {source} -> {target} crosses {way[0].channel} and loses packets"
+            channel = way[0].channel
+            return f"the link {source} -> {target} crosses {channel} and loses packets"
     return ""
+
+
+def _has_own_rates(channel: ChannelProfile) -> bool:
+    """Whether a member has another rate than the channel."""
+    for rate in channel.rates.values():
+        if rate != channel.rate:
+            return True
+    return False

@@ -129,7 +129,8 @@ class FaultInjector:
         took_effect()
         self._note(fault, "start", "")
         if fault.duration is not None:
-            self._spawn(self._end_after(fault, fault.duration))
+            ending = self._end_after(fault, fault.duration)
+            self._spawn(ending)
 
     async def _act(self, fault: Fault) -> None:
         act, _ = self._ACTIONS[fault.action]
@@ -144,8 +145,11 @@ class FaultInjector:
             await self._end(fault)
         for fault in due:
             if not fault.lasts_a_round:
-                self._spawn(self._run(fault))
-            elif await self._start(fault):
+                running = self._run(fault)
+                self._spawn(running)
+                continue
+            started = await self._start(fault)
+            if started:
                 self._until_next_round.append(fault)
 
     async def _run(self, fault: Fault) -> None:
@@ -198,20 +202,23 @@ class FaultInjector:
     async def _revive(self, fault: Fault) -> None:
         if fault.program is None:
             await self._nodes.revive(_node(fault))
-        else:
-            self._nodes.programs.revive(fault.program)
+            return
+        programs = self._nodes.programs
+        programs.revive(fault.program)
 
     async def _pause(self, fault: Fault) -> None:
         if fault.program is None:
             await self._nodes.pause(_node(fault))
-        else:
-            await self._nodes.programs.pause(fault.program)
+            return
+        programs = self._nodes.programs
+        await programs.pause(fault.program)
 
     async def _resume(self, fault: Fault) -> None:
         if fault.program is None:
             await self._nodes.resume(_node(fault))
-        else:
-            await self._nodes.programs.resume(fault.program)
+            return
+        programs = self._nodes.programs
+        await programs.resume(fault.program)
 
     async def _power_off(self, fault: Fault) -> None:
         """Cut the links first, so that no peer learns of the end."""

@@ -337,7 +337,10 @@ def _planned(
 
 
 def _ways_back(plan: Plan) -> dict[Ends, LinkPlan]:
-    return {(link.target, link.source): link for link in plan.links}
+    ways_back = {}
+    for link in plan.links:
+        ways_back[link.target, link.source] = link
+    return ways_back
 
 
 def _beyond_own_links(load: Contention, ways: Mapping[str, Way]) -> float:
@@ -399,4 +402,7 @@ def _way(link: LinkPlan) -> Way:
 
 
 def _ways(links: Mapping[str, LinkPlan]) -> dict[str, Way]:
-    return {member: _way(link) for member, link in links.items()}
+    ways = {}
+    for member, link in links.items():
+        ways[member] = _way(link)
+    return ways

@@ -26,8 +26,11 @@ class NetworkWatch:
         self._began = run.clock() - run.past.training
         self._links = []
         for link in run.plan.links:
-            self._links.append((link.source, link.target, link.profile))
-        homes = {node.name: node.host for node in run.plan.nodes}
+            ends_and_profile = (link.source, link.target, link.profile)
+            self._links.append(ends_and_profile)
+        homes = {}
+        for node in run.plan.nodes:
+            homes[node.name] = node.host
         links = crossing_links(self._links, homes)
         self._findings = NetworkFindings(links)
         self._real = RealNetworks(links)  # nodes with real links do not move

@@ -29,16 +29,27 @@ UNREADABLE = "unreadable"  # type of the message that replaces a message that th
 
 ORCHESTRATORS = frozenset(
     {
-        *{run.Training.NAME, run.Continued.NAME, run.Gap.NAME, run.HostChanged.NAME, run.ProcessorUse.NAME},
-        *{run.Injected.NAME, links.Probed.NAME, links.LossAudit.NAME, links.CrossTraffic.NAME},
-        *{links.ScheduleStep.NAME, links.ScheduleFailed.NAME, links.ScheduleEnded.NAME},
-        *{Overload.NAME, NetworkReading.NAME},
+        run.Training.NAME,
+        run.Continued.NAME,
+        run.Gap.NAME,
+        run.HostChanged.NAME,
+        run.ProcessorUse.NAME,
+        run.Injected.NAME,
+        links.Probed.NAME,
+        links.LossAudit.NAME,
+        links.CrossTraffic.NAME,
+        links.ScheduleStep.NAME,
+        links.ScheduleFailed.NAME,
+        links.ScheduleEnded.NAME,
+        Overload.NAME,
+        NetworkReading.NAME,
     }
 )
 """Events that only the orchestrator may record; readers of the record trust them."""
 
 MOST_SINGLE = 10  # bad messages of one node that are recorded one by one; after that only when their number has doubled
 
+Message = Mapping[str, Any]
 Predicate = Callable[[Any], bool]
 
 
@@ -162,8 +173,16 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
         "abandoned": _or_none(_count),
     },
     reports.RoundAbandoned.NAME: {"round": _round, "peers": _or_none(_names)},
-    reports.Unanswered.NAME: {"kind": _name, "peers": _names, "deadline": _seconds},
-    reports.Contributed.NAME: {"kind": _name, "gathered": _flag, "peers": _names},
+    reports.Unanswered.NAME: {
+        "kind": _name,
+        "peers": _names,
+        "deadline": _seconds,
+    },
+    reports.Contributed.NAME: {
+        "kind": _name,
+        "gathered": _flag,
+        "peers": _names,
+    },
     reports.Unreceived.NAME: {"kind": _name, "peers": _names},
     reports.Resumed.NAME: {"round": _round},
     reports.Selected.NAME: {"nodes": _names},
@@ -198,7 +217,7 @@ _ROW: Mapping[str, Predicate] = {
 }
 
 
-def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
+def problem(message: Message, nodes: Container[str]) -> str | None:
     """Why a message is bad, in words; None if it is good. ``nodes`` are the names of all nodes."""
     kind = message.get("type")
     checks = None
@@ -220,7 +239,7 @@ def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
     return None
 
 
-def _event_problem(event: Mapping[str, Any]) -> str | None:
+def _event_problem(event: Message) -> str | None:
     name = event["name"]
     if name in ORCHESTRATORS:
         return f"the event '{name}' is the orchestrator's own: name it differently"
@@ -342,7 +361,7 @@ class MessageRecorder:
         self._record = record
         self._clock = clock
 
-    def take(self, node: str, message: Mapping[str, Any]) -> bool:
+    def take(self, node: str, message: Message) -> bool:
         """Record a message. False if it is bad; the caller must then ignore it."""
         reason = problem(message, self._nodes)
         if reason:
@@ -369,10 +388,16 @@ class MessageRecorder:
                 record.add_event(t, reports.NodeFailed(error), node=node)
         return True
 
-    def _record_metrics(self, t: float, node: str, message: Mapping[str, Any]) -> None:
+    def _record_metrics(
+        self,
+        t: float,
+        node: str,
+        message: Message,
+    ) -> None:
         round = message.get("round")
-        scope = message["values"].get("scope", "train")
-        for name, value in message["values"].items():
+        values = message["values"]
+        scope = values.get("scope", "train")
+        for name, value in values.items():
             if name != "scope" and value is not None:
                 self._record.metric(t, node, round, scope, name, float(value))
 

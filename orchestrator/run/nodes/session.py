@@ -25,7 +25,7 @@ from orchestrator.run.links.media import Media
 from orchestrator.run.links.schedules import Schedules
 from orchestrator.run.links.states import Links
 from orchestrator.run.nodes.addresses import Addresses
-from orchestrator.run.nodes.messages import LONGEST_TEXT, MessageRecorder
+from orchestrator.run.nodes.messages import LONGEST_TEXT, Message, MessageRecorder
 from orchestrator.run.nodes.moves import Moves
 from orchestrator.run.nodes.processes import NodeProcesses, NodeState
 from orchestrator.run.tasks import Works
@@ -203,7 +203,14 @@ class Session:
         checkpoint = move.checkpoint
         if checkpoint is not None:
             checkpoint = round(checkpoint, 1)
-        self._note_host(NodeMoved(move.node, move.source, move.target, move.reason, checkpoint))
+        moved = NodeMoved(
+            move.node,
+            move.source,
+            move.target,
+            move.reason,
+            checkpoint,
+        )
+        self._note_host(moved)
 
     def _note_host(self, event: HostChanged | NodeMoved) -> None:
         self._note(event)
@@ -220,7 +227,7 @@ class Session:
                 self._follow(self.nodes[node], message)
             self.on_message()
 
-    def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
+    def _follow(self, state: NodeState, message: Message) -> None:
         """React to a message that has been checked."""
         leads = state.plan.leads
         if leads:
@@ -253,7 +260,7 @@ class Session:
         if is_latest:
             self.round_began(round)
 
-    def _follow_event(self, state: NodeState, event: dict[str, Any]) -> None:
+    def _follow_event(self, state: NodeState, event: Message) -> None:
         """React to an event of a node that is not about a round."""
         node = state.name
         name = event["name"]
@@ -269,7 +276,7 @@ class Session:
             self._flooding.add(node)
             self._show(f"{node} prints too many lines for the record: the rest is dropped")
 
-    def _apply_stop_rules(self, message: dict[str, Any]) -> None:
+    def _apply_stop_rules(self, message: Message) -> None:
         """End the run if what a program has printed, or the mean over several leading nodes, meets a stop rule. A role
         that leads alone follows the rules itself."""
         stop = self.plan.stop
@@ -292,7 +299,8 @@ class Session:
         story = self._run.story
         online = set()
         for name, state in self.nodes.items():
-            if state.plan.leads and state.up and story.counts(name):
+            is_online = state.plan.leads and state.up
+            if is_online and story.counts(name):
                 online.add(name)
         means = {}
         for metric in values:

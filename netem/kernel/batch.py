@@ -18,6 +18,9 @@ from netem.errors import TcError
 ARGUMENTS = ("tc", "-force", "-json", "-statistics", "-batch", "-")
 END = "end"
 """An unknown command: tc's error for its line shows that all lines before it are done."""
+Commands = list[list[str]]
+"""The words of each command."""
+
 _LINE = re.compile(r"\S.*")  # the rest of one, from its first word on
 _FAILED = re.compile(r"Command failed \S+:(\d+)$")
 

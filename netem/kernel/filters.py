@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from netem.kernel.batch import reading
+from netem.kernel.batch import Commands, reading
 
 LINEAR_FILTERS = 32
 """Up to this number the filters are a list; above it, a hash table over the last byte of an address."""
@@ -70,7 +70,7 @@ def filter_commands(
     device: str,
     flows: Sequence[Match],
     parent: str = ROOT,
-) -> list[list[str]]:
+) -> Commands:
     """The commands for the qdisc ``parent`` of a device."""
     ipv4 = _family_commands(device, flows, parent, IPV4)
     ipv6 = _family_commands(device, flows, parent, IPV6)
@@ -82,7 +82,7 @@ def _family_commands(
     flows: Sequence[Match],
     parent: str,
     family: Family,
-) -> list[list[str]]:
+) -> Commands:
     add = _filter("add", device, parent, family)
     if len(flows) <= LINEAR_FILTERS:
         return [[*add, "u32", *_match(flow, family)] for flow in flows]
@@ -100,7 +100,7 @@ def _family_commands(
     return commands
 
 
-def further_commands(device: str, known: int, flow: Match) -> list[list[str]]:
+def further_commands(device: str, known: int, flow: Match) -> Commands:
     """The commands that add a flow by its source to ``known`` ones of a device, after the `filter_commands` for these
     have run."""
     commands = []
@@ -113,7 +113,7 @@ def further_commands(device: str, known: int, flow: Match) -> list[list[str]]:
     return commands
 
 
-def table_commands(device: str, parent: str, *, by_target: bool) -> list[list[str]]:
+def table_commands(device: str, parent: str, *, by_target: bool) -> Commands:
     """The commands that make an empty hash table over the last byte of the target's address, or of the source's, for
     each protocol."""
     ipv4 = _table_commands(device, parent, IPV4, by_target=by_target)
@@ -127,7 +127,7 @@ def _table_commands(
     family: Family,
     *,
     by_target: bool,
-) -> list[list[str]]:
+) -> Commands:
     add = _filter("add", device, parent, family)
     at = family.target_at if by_target else family.source_at
     table = f"{family.table}:"
@@ -139,7 +139,7 @@ def _table_commands(
     ]
 
 
-def flow_commands(device: str, flow: Match) -> list[list[str]]:
+def flow_commands(device: str, flow: Match) -> Commands:
     """The commands that add a match to the tables by target of arriving packets, or replace the one of its target in
     place. The tables must have one source, and the targets must differ in their last 19 bits."""
     bucket, number = _place(flow.target or "")
@@ -152,7 +152,7 @@ def flow_commands(device: str, flow: Match) -> list[list[str]]:
     return commands
 
 
-def stop_flow_commands(device: str, target: str) -> list[list[str]]:
+def stop_flow_commands(device: str, target: str) -> Commands:
     """The commands after which the packets to an address match nothing."""
     bucket, number = _place(target)
     commands = []
@@ -208,7 +208,7 @@ def _address_match(address: str, side: str, family: Family) -> list[str]:
     return f"match u32 0x{bits:08x} 0xffffffff at {at}".split()
 
 
-def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:
+def count_commands(device: str, sources: Sequence[str]) -> Commands:
     """The commands that count what arrives on a device, by its source: an address has the number of its place in
     ``sources``, from 1. The kernel needs act_gact."""
     flows = []

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from netem import units
-from netem.kernel.batch import reading
+from netem.kernel.batch import Commands, reading
 from netem.kernel.filters import INGRESS, actions_in, table_commands
 from netem.kernel.police import UNLIMITED
 from netem.media.profile import ChannelProfile
@@ -86,7 +86,7 @@ def class_of(profile: ChannelProfile, number: int) -> str:
     return f"10:{FIRST_MEMBER + number:x}"
 
 
-def channel_commands(device: str, profile: ChannelProfile) -> list[list[str]]:
+def channel_commands(device: str, profile: ChannelProfile) -> Commands:
     """The commands that make a channel on a new IFB device; `member_commands` add the members."""
     root = f"tc qdisc add dev {device} root handle 10: htb default 1".split()
     commands = [root, _rate("add", device, profile)]
@@ -100,7 +100,7 @@ def member_commands(
     profile: ChannelProfile,
     number: int,
     members: int,
-) -> list[list[str]]:
+) -> Commands:
     """The commands that add the member of this number to a channel; none with ``fifo``. They can be repeated."""
     if not profile.rule.own_queues:
         return []
@@ -120,7 +120,7 @@ def change_commands(
     profile: ChannelProfile,
     numbers: int,
     members: int,
-) -> list[list[str]]:
+) -> Commands:
     """The commands that give a channel another rate and buffer in place. ``numbers``: how many members it has had;
     ``members``: how many are in it at present."""
     commands = [_rate("change", device, profile)]
@@ -130,7 +130,7 @@ def change_commands(
     return commands
 
 
-def redirect_commands(device: str) -> list[list[str]]:
+def redirect_commands(device: str) -> Commands:
     """The commands that prepare a device, through which the packets of a node come to the hub, for `Match`es."""
     ingress = f"tc qdisc add dev {device} ingress".split()
     return [ingress, *table_commands(device, INGRESS, by_target=True)]

@@ -50,7 +50,7 @@ from typing import Any
 
 from netem import units
 from netem.errors import TcError
-from netem.kernel.batch import reading
+from netem.kernel.batch import Commands, reading
 from netem.kernel.filters import Match, filter_commands
 from netem.kernel.police import LONGEST_BUCKET, UNLIMITED, Bucket, bucket_of, cut_short, making, queue_limit, sharing
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
@@ -121,7 +121,7 @@ def setup_commands(
     links: Sequence[KernelLink],
     capabilities: Capabilities,
     passing: Sequence[str] = (),
-) -> list[list[str]]:
+) -> Commands:
     """The commands that shape a new device, in order. They omit the settings that `not_applied` names. `passing`:
     addresses of peers with unshaped packets."""
     _check_different(device, links, passing)

@@ -83,7 +83,8 @@ class Trace:
     @property
     def mean_rate(self) -> float:
         """Mean of the whole trace in bits per second, with Ethernet headers like every rate."""
-        return len(self.opportunities) * FULL_FRAME * 8 / self.duration
+        frames = len(self.opportunities)
+        return frames * FULL_FRAME * 8 / self.duration
 
     def crossed(self, seconds: float) -> int:
         """Number of opportunities up to and including this time."""
@@ -121,7 +122,8 @@ class Trace:
         return math.ceil(round(windows, 6)) - 1
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
-        return [base, base.merged(rate=self.mean_rate)]
+        mean = base.merged(rate=self.mean_rate)
+        return [base, mean]
 
     def to_mapping(self) -> dict[str, Any]:
         return {
@@ -283,7 +285,8 @@ class TraceTable:
         for number, cells in lines:
             place = f"{name}:{number}"
             row = _row(cells, columns, place)
-            if rows and row.at <= rows[-1].at:
+            not_later = bool(rows) and row.at <= rows[-1].at
+            if not_later:
                 raise ScheduleError(f"{place}: t: {row.at:g} s is not after the row before it")
             rows.append(row)
             places.append(place)

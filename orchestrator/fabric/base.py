@@ -29,6 +29,10 @@ class NodeHandle:
     host: str = ""
 
 
+Handles = Mapping[str, NodeHandle]
+"""The present incarnations of nodes, by name."""
+
+
 @dataclass(frozen=True)
 class LinkChange:
     """One change of a link: another ``profile``, a ``cut`` (True), the end of a cut (False), or other ``crossings``
@@ -68,7 +72,8 @@ def _combined(row: LinkRow, other: LinkRow, sign: int) -> LinkRow:
         if key in NO_COUNTS:
             combined[key] = value
         else:
-            combined[key] = _count(row, key) + sign * _count(other, key)
+            other_count = _count(other, key)
+            combined[key] = _count(row, key) + sign * other_count
     return combined
 
 
@@ -76,6 +81,10 @@ def _count(row: LinkRow, key: str) -> int | float:
     value = row.get(key, 0)
     assert not isinstance(value, str)
     return value
+
+
+Errors = list[Exception | None]
+"""The error of each of several changes, None if it succeeded."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,7 @@ class KeepsNetworks(Protocol):
 class ChangesAddresses(Protocol):
     """The power to give a node another address while it runs."""
 
-    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Handles) -> None:
         """Give a node its new address, and remove the former one. ``node``: with the new address. ``peers``: those of
         its peers that run."""
 
@@ -160,7 +169,7 @@ class Fabric(Protocol):
         this host are let in from the trunk. Packets of a link that another host shapes leave by the trunk as they
         are."""
 
-    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+    async def alter(self, changes: Sequence[LinkChange]) -> Errors:
         """Make all changes at one moment, in order; returns the error of each, None if it succeeded. A change of
         profile is in place and keeps the packets in flight. A cut drops all packets, including those in flight."""
 

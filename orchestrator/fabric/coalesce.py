@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from netem.media.profile import Crossing
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import LinkChange
+from orchestrator.fabric.base import Errors, LinkChange
 
-Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
+Alter = Callable[[Sequence[LinkChange]], Awaitable[Errors]]
 
 
 class Coalescing:
@@ -24,19 +24,24 @@ class Coalescing:
         self._working: asyncio.Task[None] | None = None
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        await self._do(LinkChange(source, target, profile=profile))
+        change = LinkChange(source, target, profile=profile)
+        await self._do(change)
 
     async def reroute(self, source: str, target: str, crossings: tuple[Crossing, ...]) -> None:
-        await self._do(LinkChange(source, target, crossings=crossings))
+        change = LinkChange(source, target, crossings=crossings)
+        await self._do(change)
 
     async def cut(self, source: str, target: str) -> None:
-        await self._do(LinkChange(source, target, cut=True))
+        change = LinkChange(source, target, cut=True)
+        await self._do(change)
 
     async def restore(self, source: str, target: str) -> None:
-        await self._do(LinkChange(source, target, cut=False))
+        change = LinkChange(source, target, cut=False)
+        await self._do(change)
 
     async def _do(self, change: LinkChange) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((change, done))
         if self._working is None:
             self._working = asyncio.create_task(self._work())

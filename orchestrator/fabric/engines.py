@@ -39,14 +39,15 @@ async def open_fabric(
         "kernel": _open_kernel,
         "userspace": UserspaceFabric.open,
     }
+    arguments = (hub, directory.run, directory.path, wires, trunk)
     fabric: Fabric | None = None
     for name in allowed[:-1]:
         with contextlib.suppress(EngineError):
-            fabric = await opening[name](hub, directory.run, directory.path, wires, trunk)
+            fabric = await opening[name](*arguments)
             break
     if fabric is None:
         last = allowed[-1]
-        fabric = await opening[last](hub, directory.run, directory.path, wires, trunk)
+        fabric = await opening[last](*arguments)
     fabric.tcp = settings
     return fabric
 

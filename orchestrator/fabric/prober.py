@@ -15,16 +15,19 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import MTU
 from orchestrator.host.process import python
 
+Output = dict[str, Any]
+"""What an end of a measurement has printed."""
+
 
 class Prober(Protocol):
     """Starts the two ends of a measurement. HostError; ValueError for no answer. ``mtu``: a node's largest packet."""
 
     mtu: int
 
-    def responding(self, handle: NodeHandle, address: str) -> AbstractAsyncContextManager[dict[str, Any]]:
+    def responding(self, handle: NodeHandle, address: str) -> AbstractAsyncContextManager[Output]:
         """Answer at a node's ``address`` while the body runs. Gives what the responder printed when it was ready."""
 
-    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> Output:
         """Run a probe with the arguments from `netem.measurement.measure.probe_arguments`. Returns its
         `netem.measurement.measure.Measurement` as a mapping."""
 
@@ -41,23 +44,24 @@ class HubProber:
         self._hub = hub
 
     @contextlib.asynccontextmanager
-    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[dict[str, Any]]:
+    async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[Output]:
         command = python.module("netem.measurement.measure", *respond_arguments(address))
-        responder = await self._hub.spawn(command, pid=handle.pid, errors=None)
+        pid = handle.pid
+        responder = await self._hub.spawn(command, pid=pid, errors=None)
         assert responder.stdin is not None
         assert responder.stdout is not None
         try:
             line = await responder.stdout.readline()
-            ready: dict[str, Any] = json.loads(line)
+            ready: Output = json.loads(line)
             yield ready
         finally:
             responder.stdin.close()
             await responder.wait()
 
-    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
+    async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> Output:
         command = python.module("netem.measurement.measure", *arguments)
         output = await self._hub.run(command, pid=handle.pid)
-        measurement: dict[str, Any] = json.loads(output)
+        measurement: Output = json.loads(output)
         return measurement
 
     async def now(self, handle: NodeHandle) -> float:

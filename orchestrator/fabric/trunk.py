@@ -34,7 +34,7 @@ from typing import Protocol
 
 from netem.userspace.vxlan import TAG
 from orchestrator.errors import ChildError, HostError
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import BRIDGE_BATCH, IP_BATCH, Hub
 from orchestrator.host.process import python
 from orchestrator.host.process.child import JsonChild
 from orchestrator.host.process.processes import labels
@@ -44,7 +44,6 @@ DEVICE = "trunk"  # its name in the hub
 FAR = "trunk.far"  # the other end of the veth pair that it is where a process carries the packets
 OVERHEAD = 50  # bytes: the headers of IPv4, UDP and VXLAN, and the inner Ethernet header
 NO_VXLAN = ("Unknown device type", "Operation not supported")  # what `ip` reports then
-BATCH = ("ip", "-batch", "-")
 START_TIMEOUT = 20.0  # s
 PORT = 61147  # no service has registered it, and Linux gives a socket no such port by chance
 
@@ -69,7 +68,8 @@ class Trunk:
     key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        for address in (self.local, *self.remotes.values()):
+        addresses = [self.local, *self.remotes.values()]
+        for address in addresses:
             try:
                 ipaddress.IPv4Address(address)
             except ValueError:
@@ -78,7 +78,8 @@ class Trunk:
 
 def id_of(run: str) -> int:
     """The identifier of a run's trunk: 24 bits of a hash."""
-    digest = hashlib.sha256(run.encode()).digest()
+    name = run.encode()
+    digest = hashlib.sha256(name).digest()
     return int.from_bytes(digest[:3])
 
 
@@ -94,7 +95,11 @@ def remote_nodes(nodes: Iterable[NodePlan], trunk: Trunk | None) -> dict[str, st
     """The MACs of the nodes on other hosts, by name."""
     if trunk is None:
         return {}
-    return {node.name: node.mac for node in nodes if node.mac in trunk.remotes}
+    macs = {}
+    for node in nodes:
+        if node.mac in trunk.remotes:
+            macs[node.name] = node.mac
+    return macs
 
 
 def host_lines(trunk: Trunk, hub: int) -> str:
@@ -153,7 +158,7 @@ class KernelCarrier:
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         lines = forwarding_lines(remotes, self._macs)
-        await self._hub.run(["bridge", "-batch", "-"], stdin=lines)
+        await self._hub.run(BRIDGE_BATCH, stdin=lines)
         self._macs = list(remotes)
 
     def notes(self) -> list[str]:
@@ -178,7 +183,8 @@ class ProcessCarrier:
         return [f"the trunk: {why}a process carries the packets"]
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        await self._child.request("forward", hosts=dict(remotes), key=self._key)
+        hosts = dict(remotes)
+        await self._child.request("forward", hosts=hosts, key=self._key)
 
     async def watch(self) -> None:
         await self._child.watch()
@@ -200,9 +206,9 @@ async def create_trunk(
     if trunk.key:
         return await create_trunk_by_process(trunk, hub, run, directory, pid)
     lines = host_lines(trunk, hub.anchor.pid)
-    code, _, errors = await hub.attempt(BATCH, pid=pid, stdin=lines)
+    code, _, errors = await hub.attempt(IP_BATCH, pid=pid, stdin=lines)
     if code == 0:
-        await hub.run(BATCH, stdin=hub_lines(trunk))
+        await hub.run(IP_BATCH, stdin=hub_lines(trunk))
         carrier = KernelCarrier(hub)
         await carrier.redirect(trunk.remotes)
         return carrier
@@ -219,9 +225,16 @@ async def create_trunk_by_process(
     host: int,
 ) -> Carrier:
     """As `create_trunk`, without VXLAN in the kernel."""
-    await hub.run(BATCH, stdin=pair_lines(trunk))
-    arguments = (hub.anchor.pid, DEVICE, FAR, trunk.local, trunk.port, trunk.id)
-    program = python.module("netem.userspace.vxlan", *map(str, arguments))
+    await hub.run(IP_BATCH, stdin=pair_lines(trunk))
+    program = python.module(
+        "netem.userspace.vxlan",
+        str(hub.anchor.pid),
+        DEVICE,
+        FAR,
+        trunk.local,
+        str(trunk.port),
+        str(trunk.id),
+    )
     child = await JsonChild.start(
         "the trunk",
         [*hub.enter(host), *program],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import IP_BATCH, Hub
 from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, create_trunk, id_of, mtu_of
 
 
@@ -60,7 +60,7 @@ async def create_trial(
     carrier = await create_trunk(trunk, hub, run, directory)
     lines = hub_lines(number, len(hosts))
     try:
-        await hub.run(["ip", "-batch", "-"], stdin=lines)
+        await hub.run(IP_BATCH, stdin=lines)
     except BaseException:
         await carrier.close()
         raise

@@ -11,7 +11,7 @@ from typing import Any
 
 from netem.media.profile import ChannelProfile, CrossTraffic
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import Counted, LinkChange, NodeHandle
+from orchestrator.fabric.base import Counted, Errors, Handles, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
 from orchestrator.fabric.namespaces.hub import Hub
@@ -23,8 +23,10 @@ from orchestrator.planning.plan import LinkPlan, NodePlan
 
 START_TIMEOUT = 20.0
 
+Request = dict[str, Any]
 
-def link_request(link: LinkPlan) -> dict[str, Any]:
+
+def link_request(link: LinkPlan) -> Request:
     """The request to the switch (netem/userspace/switch.py) that makes a link."""
     request = {
         "op": "link",
@@ -34,11 +36,12 @@ def link_request(link: LinkPlan) -> dict[str, Any]:
         "seed": link.seed,
     }
     if link.crossings:
-        request["crossings"] = [list(crossing) for crossing in link.crossings]
+        crossings = [list(crossing) for crossing in link.crossings]
+        request["crossings"] = crossings
     return request
 
 
-def nat_requests(links: Sequence[LinkPlan]) -> list[dict[str, Any]]:
+def nat_requests(links: Sequence[LinkPlan]) -> list[Request]:
     """The requests to the switch that put NATs before the targets of links."""
     requests = []
     for link in links:
@@ -83,7 +86,7 @@ class UserspaceFabric(Coalescing):
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._attached: set[str] = set()
-        self._counted: dict[tuple[str, str], dict[str, Any]] = {}
+        self._counted: dict[tuple[str, str], LinkRow] = {}
 
     @classmethod
     async def open(
@@ -116,25 +119,27 @@ class UserspaceFabric(Coalescing):
         return []
 
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
+        name = node.name
         interface = wiring.hub_interface(node, next(self._attachments))
-        lines = wiring.hub_lines(node, handle.pid, interface, bridge=None, mtu=self._mtu)
+        pid = handle.pid
+        lines = wiring.hub_lines(node, pid, interface, None, self._mtu)
         await self._hub.set_up(None, {}, lines)
-        await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
-        self._attached.add(node.name)
+        await self._switch.request("attach", port=name, interface=interface, mac=node.mac)
+        self._attached.add(name)
         return await tcp.configure(
             self._hub,
             node,
-            handle.pid,
+            pid,
             wiring.peers(node, self._nodes),
             most_segments=self._most_segments(node),
-            mtus=self._mtus.get(node.name, {}),
+            mtus=self._mtus.get(name, {}),
             settings=self.tcp,
         )
 
     def _most_segments(self, node: NodePlan) -> int | None:
         return 1 if node.name in self._single_packets else None
 
-    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Handles) -> None:
         """The switch finds nodes by their MACs, which stay."""
         (before,) = [known for known in self._nodes if known.name == node.name]
         nodes = []
@@ -171,8 +176,12 @@ class UserspaceFabric(Coalescing):
         await self._switch.request("trunk", interface=DEVICE, remotes=self._remote)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        own = [link for link in links if _shaping_end(link) not in self._remote]
-        requests = [link_request(link) for link in own]
+        own = []
+        requests = []
+        for link in links:
+            if _shaping_end(link) not in self._remote:
+                own.append(link)
+                requests.append(link_request(link))
         requests += nat_requests(own)
         for error in await self._batch(requests):
             if error is not None:
@@ -180,11 +189,12 @@ class UserspaceFabric(Coalescing):
         leaving = []
         arriving = []
         for link in links:
+            pair = (link.source, link.target)
             to_remote = link.target in self._remote
             if link.at_target and to_remote:
-                leaving.append((link.source, link.target))
+                leaving.append(pair)
             if link.source in self._remote and not to_remote:
-                arriving.append((link.source, link.target))
+                arriving.append(pair)
         if leaving:
             await self._switch.request("pass_on", links=leaving)
         if arriving:
@@ -192,13 +202,14 @@ class UserspaceFabric(Coalescing):
 
     async def share(self, channels: Mapping[str, ChannelProfile]) -> None:
         for name, profile in channels.items():
-            await self._switch.request("channel", name=name, profile=profile.to_mapping())
+            written = profile.to_mapping()
+            await self._switch.request("channel", name=name, profile=written)
 
     async def occupy(self, channel: str, traffic: CrossTraffic | None, seed: int = 0) -> None:
         written = None if traffic is None else traffic.to_mapping()
         await self._switch.request("occupy", name=channel, traffic=written, seed=seed)
 
-    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+    async def alter(self, changes: Sequence[LinkChange]) -> Errors:
         requests = [_request(change) for change in changes]
         return await self._batch(requests)
 
@@ -223,15 +234,18 @@ class UserspaceFabric(Coalescing):
         )
 
     async def watch(self) -> None:
-        await asyncio.gather(self._hub.watch(), self._switch.watch())
+        hub = self._hub.watch()
+        switch = self._switch.watch()
+        await asyncio.gather(hub, switch)
 
     async def close(self) -> None:
         await self._switch.close()
 
-    async def _batch(self, requests: list[dict[str, Any]]) -> list[Exception | None]:
+    async def _batch(self, requests: list[Request]) -> Errors:
         answer = await self._switch.request("batch", requests=requests)
-        errors: list[Exception | None] = []
-        for request, reply in zip(requests, answer["replies"], strict=True):
+        replies = answer["replies"]
+        errors: Errors = []
+        for request, reply in zip(requests, replies, strict=True):
             if "error" in reply:
                 link = f"{request['source']} -> {request['target']}"
                 errors.append(FabricError(f"link {link}: {reply['error']}"))
@@ -248,15 +262,25 @@ def _drops(answer: dict[str, Any]) -> dict[str, int]:
     drops["in full interfaces"] = answer["refused"]
     drops["beyond what the switch holds"] = answer["flight_dropped"]
     drops["unreadable"] = answer["unreadable"]
-    return {where: number for where, number in drops.items() if number}
+    lost = {}
+    for where, number in drops.items():
+        if number:
+            lost[where] = number
+    return lost
 
 
-def _request(change: LinkChange) -> dict[str, Any]:
+def _request(change: LinkChange) -> Request:
     """The request to the switch for a change."""
-    request: dict[str, Any] = {"source": change.source, "target": change.target}
+    request: Request = {
+        "op": "link",
+        "source": change.source,
+        "target": change.target,
+    }
     if change.profile is not None:
-        return {"op": "link", **request, "profile": change.profile.to_mapping()}
-    if change.crossings is not None:
+        request["profile"] = change.profile.to_mapping()
+    elif change.crossings is not None:
         crossings = [list(crossing) for crossing in change.crossings]
-        return {"op": "link", **request, "crossings": crossings}
-    return {"op": "cut" if change.cut else "restore", **request}
+        request["crossings"] = crossings
+    else:
+        request["op"] = "cut" if change.cut else "restore"
+    return request

@@ -1,4 +1,4 @@
-"""Passive checks of the links during a run: measured losses against asked losses. Pure.
+"""Passive checks of the links during a run: measured losses against configured losses. Pure.
 
 The audit sends nothing: the packets of the run are the probes, and netem.measurement.losses tests the counts. A check
 covers all links, every few seconds. The links of a check share `CHANCE`, so that false alarms on correct links are
@@ -20,34 +20,63 @@ MOST = 20  # maximum number of links astray listed individually
 
 
 def look(
-    rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str], channels: Sequence[ChannelRow] = ()
+    rows: Sequence[LinkRow],
+    classes: Mapping[tuple[str, str], str],
+    channels: Sequence[ChannelRow] = (),
 ) -> LossAudit:
     """Check the counters of all links. ``channels``: the counters of shared media with drops that are not among those
     of links. The links with deviating losses have the form of `_figures`, and at most MOST of them are listed."""
-    used = {(str(row["source"]), str(row["target"])): losses for row in rows if (losses := losses_of(row)).packets}
+    used: dict[tuple[str, str], Losses] = {}
+    for row in rows:
+        losses = losses_of(row)
+        if losses.packets:
+            pair = (str(row["source"]), str(row["target"]))
+            used[pair] = losses
     chance = CHANCE / max(1, len(used))
-    together: dict[str, tuple[int, Losses]] = {}
+    astray = []
+    conclusive = 0
     for pair, losses in used.items():
-        number, before = together.get(classes[pair], (0, Losses(0, 0, 0.0, 0.0)))
-        together[classes[pair]] = number + 1, before.plus(losses)
-    astray = [pair for pair, losses in used.items() if not losses.as_asked(chance)]
+        conclusive += losses.tells(chance)
+        if not losses.as_asked(chance):
+            astray.append(pair)
+    listed = []
+    for pair in astray[:MOST]:
+        figures = _figures(used[pair], chance)
+        listed.append({"link": " → ".join(pair), **figures})
     return LossAudit(
         links=len(used),
-        packets=sum(_sent(row) for row in rows),
-        told=sum(losses.tells(chance) for losses in used.values()),
+        packets=sum(map(_sent, rows)),
+        told=conclusive,
         astray_count=len(astray),
-        astray=[{"link": " → ".join(pair), **_figures(used[pair], chance)} for pair in astray[:MOST]],
-        classes=[
-            {"class": name, "links": number, **_figures(losses, chance)}
-            for name, (number, losses) in sorted(together.items())
-        ],
+        astray=listed,
+        classes=_classes(used, classes, chance),
         **_other_drops(rows, channels),
     )
 
 
+def _classes(
+    used: Mapping[tuple[str, str], Losses],
+    classes: Mapping[tuple[str, str], str],
+    chance: float,
+) -> list[dict[str, Any]]:
+    """The losses of all links of a class together, by class."""
+    numbers: Counter[str] = Counter()
+    together: dict[str, Losses] = {}
+    for pair, losses in used.items():
+        name = classes[pair]
+        numbers[name] += 1
+        before = together.get(name, Losses(0, 0, 0.0, 0.0))
+        together[name] = before.plus(losses)
+    rows = []
+    for name, losses in sorted(together.items()):
+        figures = _figures(losses, chance)
+        rows.append({"class": name, "links": numbers[name], **figures})
+    return rows
+
+
 def _sent(row: LinkRow) -> int:
-    """The packets sent into a link: more than those whose loss was decided, if others found no room before it. 0 if
-    its engine does not report the asked losses."""
+    """The packets sent into a link: more than those that could be lost, if others found no room before it. 0 if its
+    engine does not report the configured losses."""
     decided = losses_of(row).packets
     if decided:
         return max(decided, int(row.get("offered", 0)))
@@ -55,14 +84,21 @@ def _sent(row: LinkRow) -> int:
 
 
 def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dict[str, Any]:
-    overflowed = Counter({f"{row['source']} → {row['target']}": int(row.get("overflowed", 0)) for row in rows})
+    overflowed: Counter[str] = Counter()
+    expired: Counter[str] = Counter()
+    cut_dropped = 0
+    for row in rows:
+        link = f"{row['source']} → {row['target']}"
+        overflowed[link] = int(row.get("overflowed", 0))
+        expired[link] = int(row.get("nat_expired", 0))
+        cut_dropped += int(row.get("cut_dropped", 0))
     for channel in channels:
-        overflowed[str(channel["channel"])] += int(channel["overflowed"])
-    expired = {f"{row['source']} → {row['target']}": int(row.get("nat_expired", 0)) for row in rows}
+        name = str(channel["channel"])
+        overflowed[name] += int(channel["overflowed"])
     return {
         "overflowed": sum(overflowed.values()),
         "most_overflowed": _most(overflowed),
-        "cut_dropped": sum(int(row.get("cut_dropped", 0)) for row in rows),
+        "cut_dropped": cut_dropped,
         "nat_expired": sum(expired.values()),
         "most_nat_expired": _most(expired),
     }
@@ -70,25 +106,25 @@ def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dic
 
 def _most(packets: Mapping[str, int]) -> dict[str, Any] | None:
     """The link with most packets; None if no link has any."""
-    link = max(packets, key=lambda each: packets[each], default="")
-    if packets.get(link):
-        return {"link": link, "packets": packets[link]}
-    return None
+    link = max(packets, key=packets.__getitem__, default="")
+    if not packets.get(link):
+        return None
+    return {"link": link, "packets": packets[link]}
 
 
 def losses_of(row: LinkRow) -> Losses:
-    """The losses in an engine's counters of a link; no packets if the engine does not report the asked losses."""
+    """The losses in an engine's counters of a link; no packets if the engine does not report the configured losses."""
     return Losses(
-        int(row.get("drawn", 0)),
-        int(row["lost"]),
-        float(row.get("asked_lost", 0.0)),
-        float(row.get("asked_variance", 0.0)),
+        packets=int(row.get("drawn", 0)),
+        lost=int(row["lost"]),
+        asked=float(row.get("asked_lost", 0.0)),
+        variance=float(row.get("asked_variance", 0.0)),
     )
 
 
 def _figures(losses: Losses, chance: float) -> dict[str, Any]:
-    """Fractions asked, measured and accepted."""
-    low, high = (count / losses.packets for count in losses.accepted(chance))
+    """Fractions configured, measured and accepted."""
+    fewest, most = losses.accepted(chance)
     if not losses.as_asked(chance):
         verdict = "fail"
     elif losses.tells(chance):
@@ -100,7 +136,7 @@ def _figures(losses: Losses, chance: float) -> dict[str, Any]:
         "lost": losses.lost,
         "asked": losses.asked / losses.packets,
         "measured": losses.lost / losses.packets,
-        "low": low,
-        "high": high,
+        "low": fewest / losses.packets,
+        "high": most / losses.packets,
         "verdict": verdict,
     }

@@ -1,8 +1,8 @@
 """Detect overload of the link engine and its host from their counters. Pure; the monitor reads and records.
 
-Effects of overload on a run: packets leave late, or are lost without being asked to. Causes of overload: the switch has
-too many packets to move, the host's processors have too much work, or something stopped the switch for a moment. Two
-readings show both for the time between them.
+Effects of overload on a run: packets leave late, or are lost beyond the configured losses. Causes of overload: the
+switch has too many packets to move, the host's processors have too much work, or something stopped the switch for a
+moment. Two readings show both for the time between them.
 """
 
 from __future__ import annotations
@@ -42,24 +42,35 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
     if seconds <= 0:
         return None
     processors, waiting = _host_shares(before.host, now.host, seconds)
-    switch = text.share(now.counted.cpu_seconds - before.counted.cpu_seconds, max(seconds, SHORTEST))
+    saturated = _saturated(processors, waiting)
+    cpu_seconds = now.counted.cpu_seconds - before.counted.cpu_seconds
+    switch = text.share(cpu_seconds, max(seconds, SHORTEST))
     late = now.counted.late
     lost = Counter(now.counted.drops) - Counter(before.counted.drops)
     backlog = max(0, now.host.dropped - before.host.dropped)  # a processor that is switched off takes its count away
-    saturated = _saturated(processors, waiting)
-    found = {LATE_PACKETS: late, LOST_PACKETS: lost, FULL_BACKLOG: backlog}
-    effects = tuple(effect for effect, happened in found.items() if happened)
-    if not effects and not saturated:
-        return None
+    effects = []
+    if late:
+        effects.append(LATE_PACKETS)
+    if lost:
+        effects.append(LOST_PACKETS)
+    if backlog:
+        effects.append(FULL_BACKLOG)
+    if not effects:
+        if not saturated:
+            return None
+        effects.append(SATURATED)
+    ours = bool(late or lost)
+    late_max = now.counted.late_max if late else 0.0
+    lost_everywhere = lost + Counter({FULL_BACKLOG: backlog})
     return Overload(
         before.t,
         now.t,
-        effects or (SATURATED,),
-        _cause(switch, saturated=saturated, ours=bool(late or lost)),
+        tuple(effects),
+        _cause(switch, saturated=saturated, ours=ours),
         late=late,
-        late_max=now.counted.late_max if late else 0.0,
-        held_up=min(now.counted.late_max, seconds) if late else 0.0,
-        lost=dict(lost + Counter({FULL_BACKLOG: backlog})),
+        late_max=late_max,
+        held_up=min(late_max, seconds),
+        lost=dict(lost_everywhere),
         processors=processors,
         switch=switch,
         waiting=waiting,
@@ -68,7 +79,8 @@ def overload(before: LoadReading, now: LoadReading) -> Overload | None:
 
 def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
     """Whether the host had too much work in the ``seconds`` between two readings."""
-    return _saturated(*_host_shares(before, now, seconds))
+    processors, waiting = _host_shares(before, now, seconds)
+    return _saturated(processors, waiting)
 
 
 def busy_share(before: HostLoad, now: HostLoad, seconds: float) -> float:
@@ -90,7 +102,9 @@ def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float
 
 
 def _saturated(processors: float, waiting: float | None) -> bool:
-    return processors >= FULL_HOST and (waiting is None or waiting >= WAITING)
+    if processors < FULL_HOST:
+        return False
+    return waiting is None or waiting >= WAITING
 
 
 def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
@@ -98,7 +112,9 @@ def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
         return "more packets than the switch can move"
     if saturated:
         return "this host's processors are saturated"
-    return "the switch was held up" if ours else "a burst beyond net.core.netdev_max_backlog"
+    if ours:
+        return "the switch was held up"
+    return "a burst beyond net.core.netdev_max_backlog"
 
 
 class Overloads:
@@ -113,21 +129,27 @@ class Overloads:
         """The intervals to record after this reading. The first reading is only the baseline."""
         before = self._before
         self._before = now
-        found = None if before is None else overload(before, now)
+        latest = None
+        if before is not None:
+            latest = overload(before, now)
         over: list[Overload] = []
-        if self._open is not None and (found is None or not self._open.followed_by(found)):
+        if self._open is not None and (latest is None or not self._open.followed_by(latest)):
             over += self.end()
-        if self._open is not None and found is not None:
-            self._open = self.known[-1] = self._open.joined(found)
+        if self._open is not None and latest is not None:
+            self._open = self._open.joined(latest)
+            self.known[-1] = self._open
         else:
-            self._open = found
-            self.known += [] if found is None else [found]
+            self._open = latest
+            if latest is not None:
+                self.known.append(latest)
         if self._open is not None and self._open.end - self._open.start >= LONGEST:
             over += self.end()
         return over
 
     def end(self) -> list[Overload]:
         """End the ongoing interval and return it for the record."""
-        going = self._open
+        ended = self._open
         self._open = None
-        return [] if going is None else [going]
+        if ended is None:
+            return []
+        return [ended]

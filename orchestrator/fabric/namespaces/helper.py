@@ -60,7 +60,9 @@ class HelperHub(Hub):
             argv += ["--label", f"{key}={value}"]
         for right in RIGHTS:
             argv += ["--cap-add", right]
-        argv += ["--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"]
+        argv += ["--security-opt", "apparmor=unconfined"]
+        argv += ["--user", "0:0", "--pid", "host"]
+        argv += ["--network", "none"]
         argv += ["--log-driver", "none", "--no-healthcheck"]
         argv += _environment(label)
         argv += ["--entrypoint", "nsenter", image]
@@ -100,7 +102,8 @@ def without_client() -> HostError | None:
 
 def _as_seen_here() -> list[str]:
     """Arguments of `nsenter` for this process's file system and working directory."""
-    return ["--target", str(os.getpid()), "--mount", "--wd", "--"]
+    pid = str(os.getpid())
+    return ["--target", pid, "--mount", "--wd", "--"]
 
 
 def _environment(variables: Mapping[str, str]) -> list[str]:

@@ -25,6 +25,9 @@ from orchestrator.text import how_ended
 
 _ANCHOR_FILE = Path(__file__).with_name("anchor.py")
 ANCHOR = (sys.executable, "-I", "-S", str(_ANCHOR_FILE))
+IP_BATCH = ("ip", "-batch", "-")
+BRIDGE_BATCH = ("bridge", "-batch", "-")
+TC_BATCH = ("tc", "-batch", "-")
 START_TIMEOUT = 10.0
 SETUP_TIMEOUT = 60.0  # s, including the wait for earlier requests
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line

@@ -81,7 +81,8 @@ def message(line: str) -> tuple[int, int, bytes]:
     """The type, the flags and the body of the message for a line of `ip -batch`."""
     match line.split():
         case ["link", "add", name, "mtu", mtu, "type", "veth", *peer]:
-            return NEW_LINK, CREATE | EXCLUSIVE, veth_pair(line, name, mtu, peer)
+            body = veth_pair(line, name, mtu, peer)
+            return NEW_LINK, CREATE | EXCLUSIVE, body
         case ["link", "set", name, "up"]:
             return NEW_LINK, 0, link(name, UP)
         case ["link", "set", name, "addrgenmode", "none"]:
@@ -97,7 +98,8 @@ def message(line: str) -> tuple[int, int, bytes]:
             flags = NO_PREFIX_ROUTE
             if nodad:
                 flags |= NO_DUPLICATE_DETECTION
-            body = interface_address(address, name) + attribute(8, number(flags))
+            body = interface_address(address, name)
+            body += attribute(8, number(flags))
             return NEW_ADDRESS, CREATE | EXCLUSIVE, body
         case ["addr", "del", address, "dev", name]:
             return DELETED_ADDRESS, 0, interface_address(address, name)
@@ -105,7 +107,8 @@ def message(line: str) -> tuple[int, int, bytes]:
             network = ipaddress.ip_network(to)
             scope = SCOPE_LINK if network.version == 4 else SCOPE_UNIVERSE
             body = route(network, scope, UNICAST)
-            body += attribute(4, number(socket.if_nametoindex(name)))
+            index = socket.if_nametoindex(name)
+            body += attribute(4, number(index))
             body += attribute(7, ipaddress.ip_address(source).packed)
             return NEW_ROUTE, CREATE | REPLACE, body + metrics_of(metrics)
         case ["route", "replace", "unreachable", to]:
@@ -135,7 +138,8 @@ def veth_pair(
             far_end += attribute(1, hardware(mac)) + size
             far_end += attribute(19, number(pid))
             data = attribute(2, attribute(1, far_end))
-            veth = attribute(18, attribute(1, text("veth")) + data)
+            kind = attribute(1, text("veth"))
+            veth = attribute(18, kind + data)
             return link() + attribute(3, text(name)) + size + veth
     raise ValueError(f"no line for a node: {line}")
 
@@ -146,7 +150,8 @@ def interface_address(address: str, name: str) -> bytes:
     prefix = interface.network.prefixlen
     index = socket.if_nametoindex(name)
     head = ADDRESS.pack(family_of(interface), prefix, 0, 0, index)
-    return head + attribute(2, interface.packed) + attribute(1, interface.packed)
+    body = head + attribute(2, interface.packed)
+    return body + attribute(1, interface.packed)
 
 
 def route(

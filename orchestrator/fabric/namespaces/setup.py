@@ -44,7 +44,8 @@ def main() -> None:
     if not os.access(SETTINGS / "tcp_rmem", os.W_OK):
         mount_proc(libc)
     networks = Networks(libc)
-    print(json.dumps({"event": "ready"}), flush=True)
+    ready = json.dumps({"event": "ready"})
+    print(ready, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:

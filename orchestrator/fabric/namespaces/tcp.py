@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.base import Handles
+from orchestrator.fabric.namespaces.hub import IP_BATCH, Hub
 from orchestrator.fabric.namespaces.wiring import (
     neighbour_lines,
     node_lines,
@@ -85,7 +85,7 @@ async def configure(
 async def _attempt(hub: Hub, pid: int, lines: Iterable[str]) -> None:
     """Run each of these lines that the kernel of a node does not refuse."""
     for line in lines:
-        await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=line)
+        await hub.attempt(IP_BATCH, pid=pid, stdin=line)
 
 
 async def readdress(
@@ -94,7 +94,7 @@ async def readdress(
     node: NodePlan,
     pid: int,
     nodes: Iterable[NodePlan],
-    running: Mapping[str, NodeHandle],
+    running: Handles,
     *,
     most_segments: int | None,
     mtus: Mapping[str, Mapping[str, int]],
@@ -137,7 +137,8 @@ async def _introduce(
     await hub.set_up(pid, {}, lines)
     if CONGESTION in peer.stack:
         control = peer.stack[CONGESTION]
-        await _attempt(hub, pid, path_routes(peer, control, [node], mtus))
+        own_routes = path_routes(peer, control, [node], mtus)
+        await _attempt(hub, pid, own_routes)
 
 
 async def in_force(hub: Hub) -> dict[str, str]:

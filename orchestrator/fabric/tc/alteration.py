@@ -8,7 +8,7 @@ from itertools import islice
 
 from netem.errors import NetemError
 from netem.kernel import tc
-from netem.kernel.batch import Reply
+from netem.kernel.batch import Commands, Reply
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import LinkChange
@@ -85,7 +85,7 @@ async def run(alterations: Sequence[Alteration], control: TrafficControl) -> lis
     return outcomes
 
 
-def _take(replies: Iterator[Reply], commands: Sequence[list[str]]) -> list[Reply]:
+def _take(replies: Iterator[Reply], commands: Commands) -> list[Reply]:
     """The next replies, to these commands."""
     return list(islice(replies, len(commands)))
 
@@ -120,7 +120,8 @@ def finish(
             counted = kernel_counters.counts(states[index])
             ledger.change(done.pair, done.change.profile, counted)
         elif done.change.cut:
-            ledger.keep(done.pair, _until_cut(shown.shown, index))
+            counted = _until_cut(shown.shown, index)
+            ledger.keep(done.pair, counted)
         else:
             dropped = tc.parse_cuts(shown.shown)[index]
             ledger.keep(done.pair, kernel_counters.cut_off(dropped))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import BRIDGE_BATCH, Hub
 from orchestrator.fabric.trunk import DEVICE
 
 NAME = "br0"
-BATCH = ("bridge", "-batch", "-")
 _QUIET = "flood off mcast_flood off bcast_flood off learning off"
 _UNLOCKED = "the trunk: this host's bridge cannot drop packets by their source (Linux 5.18 and iproute2 5.19 can)"
 
@@ -52,4 +51,4 @@ async def remove(hub: Hub, interface: str, macs: Sequence[str]) -> None:
 
 async def _batch(hub: Hub, lines: Sequence[str]) -> None:
     stdin = "".join(f"{line}\n" for line in lines)
-    await hub.run(BATCH, stdin=stdin)
+    await hub.run(BRIDGE_BATCH, stdin=stdin)

@@ -23,14 +23,15 @@ from pathlib import Path
 
 from netem.errors import NetemError
 from netem.kernel import batch, media, tc
+from netem.kernel.batch import Commands
 from netem.kernel.filters import count_commands, parse_counts, show_counts_command
 from netem.kernel.tables import distribution_tables
 from netem.media.profile import ChannelProfile, CrossTraffic
 from orchestrator.errors import FabricError, HostError, OrchestratorError
-from orchestrator.fabric.base import Counted, LinkChange, LinkRow, NodeHandle
+from orchestrator.fabric.base import Counted, Errors, Handles, LinkChange, LinkRow, NodeHandle
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.namespaces import tcp, wiring
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import TC_BATCH, Hub
 from orchestrator.fabric.tc import bridge, kernel_counters
 from orchestrator.fabric.tc.alteration import Alteration, finish, run
 from orchestrator.fabric.tc.kernel_buffers import KernelBuffers
@@ -108,10 +109,11 @@ class KernelFabric(Coalescing):
         notes = []
         counts = False
         if trunk is not None:
-            notes = await bridge.add_trunk(hub, list(trunk.remotes))
+            remotes = list(trunk.remotes)
+            notes = await bridge.add_trunk(hub, remotes)
             addresses = [node.address for node in wires.nodes]
             counting = batch.lines(count_commands(DEVICE, addresses))
-            uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
+            uncounted, _, _ = await hub.attempt(TC_BATCH, stdin=counting)
             counts = uncounted == 0
             if not counts:
                 notes.append(_UNCOUNTED)
@@ -127,7 +129,8 @@ class KernelFabric(Coalescing):
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         await self.detach(node)
         interface = wiring.hub_interface(node, next(self._attachments))
-        lines = wiring.hub_lines(node, handle.pid, interface, bridge.NAME, self._mtu)
+        pid = handle.pid
+        lines = wiring.hub_lines(node, pid, interface, bridge.NAME, self._mtu)
         await self._hub.set_up(None, {}, lines)
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
@@ -137,21 +140,21 @@ class KernelFabric(Coalescing):
         crosses = self._media.crossed_by(node.name)
         if crosses:
             most_segments = 1  # a super-packet would need the buffer of a medium at one moment
-        self._super_packets.pids[node.name] = handle.pid
+        self._super_packets.pids[node.name] = pid
         if crosses:
             detach = media.detach_command("data0")
-            await self._hub.run(detach, pid=handle.pid)
+            await self._hub.run(detach, pid=pid)
         return await tcp.configure(
             self._hub,
             node,
-            handle.pid,
+            pid,
             wiring.peers(node, self._nodes.values()),
             most_segments=most_segments,
             mtus=self._mtus.get(node.name, {}),
             settings=self.tcp,
         )
 
-    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Mapping[str, NodeHandle]) -> None:
+    async def readdress(self, node: NodePlan, handle: NodeHandle, peers: Handles) -> None:
         before = self._nodes[node.name]
         self._nodes[node.name] = node
         name = node.name
@@ -185,9 +188,10 @@ class KernelFabric(Coalescing):
         self._passed += now.passed
         self._keep(name, now.links)
 
-    def _keep(self, target: str, counters: Mapping[int, Mapping[str, int]]) -> None:
+    def _keep(self, target: str, counters: Mapping[int, kernel_counters.Counts]) -> None:
         """Keep the ``counters`` of the links to a node, by index, because their qdiscs end."""
-        for source, link in self._links.to(target).items():
+        links = self._links.to(target)
+        for source, link in links.items():
             counted = counters.get(link.index, {})
             self._ledger.keep((source, target), counted)
 
@@ -199,16 +203,20 @@ class KernelFabric(Coalescing):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node runs on another host"
-        now: dict[int, dict[str, int]] = {}
+        now: Mapping[int, kernel_counters.Counts] = {}
         if self._links.to_remote():
             readings = await self._readings([DEVICE])
             now = readings[DEVICE].links
         before = self._trunk
         self._trunk = replace(self._trunk, remotes=remotes)
-        remaining = remote_nodes(self._nodes.values(), self._trunk)
+        nodes = self._nodes.values()
+        remaining = remote_nodes(nodes, self._trunk)
         before_names = self._links.remote.keys()
         here = before_names - remaining.keys()
-        gone = [mac for mac in before.remotes if mac not in remotes]
+        gone = []
+        for mac in before.remotes:
+            if mac not in remotes:
+                gone.append(mac)
         await bridge.remove(self._hub, DEVICE, gone)
         self._links.remote = remaining
         for name in here:
@@ -243,7 +251,8 @@ class KernelFabric(Coalescing):
                 changes.append(change)
                 continue
             if to_remote:
-                self._links.add(link, source, target=target, number=next(numbers))
+                number = next(numbers)
+                self._links.add(link, source, target=target, number=number)
             else:
                 self._links.add(link, source)
             rates = {profile.rate for profile in link.extremes}
@@ -258,7 +267,8 @@ class KernelFabric(Coalescing):
         for name, interface in self._interfaces.items():
             if name not in self._links.remote:
                 await self._make_again(interface, [name])
-        await self._make_again(DEVICE, list(self._links.remote))
+        remote = list(self._links.remote)
+        await self._make_again(DEVICE, remote)
         for error in await self.alter(changes):
             if error is not None:
                 raise error
@@ -296,7 +306,8 @@ class KernelFabric(Coalescing):
         for source, target, index in before.links:
             pair = (source, target)
             if pair in self._links and target in targets:
-                self._ledger.keep(pair, now.links.get(index, {}))
+                counted = now.links.get(index, {})
+                self._ledger.keep(pair, counted)
                 self._links.renew(pair)
         self._read.pop(interface, None)
         return True
@@ -309,9 +320,11 @@ class KernelFabric(Coalescing):
         states = tc.parse_qdiscs(shown)
         self._made[interface] = self._links.layout(targets)
         for target in targets:
-            for source, link in self._links.to(target).items():
-                self._links.check((source, target), link, states)
-                self._buffers.made((source, target))
+            links = self._links.to(target)
+            for source, link in links.items():
+                pair = (source, target)
+                self._links.check(pair, link, states)
+                self._buffers.made(pair)
         closed = []
         for source, target in self._cut:
             if target in targets:
@@ -323,7 +336,7 @@ class KernelFabric(Coalescing):
             if error is not None:
                 raise error
 
-    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+    async def alter(self, changes: Sequence[LinkChange]) -> Errors:
         here = []
         for change in changes:
             if (change.source, change.target) in self._links:
@@ -331,7 +344,7 @@ class KernelFabric(Coalescing):
         if len(here) == len(changes):
             return await self._alter_here(changes)
         done = iter(await self._alter_here(here))
-        errors: list[Exception | None] = []
+        errors: Errors = []
         for change in changes:
             if change in here:
                 errors.append(next(done))
@@ -340,9 +353,9 @@ class KernelFabric(Coalescing):
                 errors.append(FabricError(f"link {link}: this host does not shape it"))
         return errors
 
-    async def _alter_here(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+    async def _alter_here(self, changes: Sequence[LinkChange]) -> Errors:
         """As `alter`, of links that this host shapes. Several changes of the same link are made one after the other."""
-        errors: list[Exception | None] = []
+        errors: Errors = []
         while len(errors) < len(changes):
             together = _different_links(changes[len(errors) :])
             await self._super_packets.limit(together)
@@ -397,7 +410,7 @@ class KernelFabric(Coalescing):
             alteration.command = tc.cut_command(interface, alteration.link)
             alteration.police = self._buffers.opened(alteration.pair)
 
-    async def _carry_out(self, alterations: Sequence[Alteration]) -> list[Exception | None]:
+    async def _carry_out(self, alterations: Sequence[Alteration]) -> Errors:
         """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded."""
         running = []
         rerouted = []
@@ -418,7 +431,8 @@ class KernelFabric(Coalescing):
             if alteration.change.profile is not None:
                 with_profile.append(alteration)
         await self._buffers.prepare(with_profile)
-        for alteration, reply, shown in await run(alterations, self._tc):
+        outcomes = await run(alterations, self._tc)
+        for alteration, reply, shown in outcomes:
             error = finish(alteration, reply, shown, self._links, self._ledger)
             alteration.error = error
             if error is not None:
@@ -430,7 +444,10 @@ class KernelFabric(Coalescing):
                 before = links.get(index, {})
                 overflowed = before.get("overflowed", 0)
                 links[index] = kernel_counters.overflow(overflowed)
-        refused = [alteration for alteration in alterations if alteration.error is not None]
+        refused = []
+        for alteration in alterations:
+            if alteration.error is not None:
+                refused.append(alteration)
         await self._buffers.undo(refused, self._cut)
 
     async def _reroute(self, alterations: Sequence[Alteration]) -> None:
@@ -490,7 +507,8 @@ class KernelFabric(Coalescing):
     async def _came_from(self) -> dict[str, int] | None:
         if not self._counts:
             return None
-        shown = await self._tc.run([show_counts_command(DEVICE)])
+        show = show_counts_command(DEVICE)
+        shown = await self._tc.run([show])
         packets = parse_counts(shown)
         came_from = {}
         for number, name in enumerate(self._nodes, start=1):
@@ -510,7 +528,7 @@ class KernelFabric(Coalescing):
         """What tc shows of these interfaces at one moment, or has shown last of those that have ended with the
         namespace of their node."""
         names = list(interfaces)
-        commands: list[list[str]] = []
+        commands: Commands = []
         for name in names:
             commands += kernel_counters.show_commands(name)
         replies = iter(await self._tc.attempt(commands))

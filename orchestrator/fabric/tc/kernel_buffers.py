@@ -48,7 +48,8 @@ class KernelBuffers:
         self._set[link] = None
         if not limited:
             return None
-        return police.change_command(self._links[link].policer, None)
+        policer = self._links[link].policer
+        return police.change_command(policer, None)
 
     def restored(self, link: Pair) -> list[str] | None:
         """The command for a link that is empty after a cut. None if there is none to give."""
@@ -56,7 +57,8 @@ class KernelBuffers:
         bucket = self._set[link]
         if bucket is None:
             return None
-        return police.change_command(self._links[link].policer, bucket)
+        policer = self._links[link].policer
+        return police.change_command(policer, bucket)
 
     async def prepare(self, alterations: Sequence[Alteration]) -> None:
         """Add the command for the policer to each change of a profile that needs one: it gets the part of the new
@@ -153,7 +155,10 @@ class KernelBuffers:
         commands = []
         for alteration in refused:
             pair = alteration.pair
-            command = self.opened(pair) if pair in cut else self.restored(pair)
+            if pair in cut:
+                command = self.opened(pair)
+            else:
+                command = self.restored(pair)
             if command is not None:
                 commands.append(command)
         if commands:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from netem.kernel import tc
+from netem.kernel.batch import Commands
 from netem.kernel.filters import parse_police, show_police_command
 from netem.measurement.losses import AskedLosses
 from netem.profile import LinkProfile
@@ -38,7 +39,7 @@ class Reading(NamedTuple):
 NOTHING = Reading({}, 0, {})  # of no interface
 
 
-def show_commands(interface: str) -> list[list[str]]:
+def show_commands(interface: str) -> Commands:
     """The commands with the output that `read` takes."""
     return [tc.show_command(interface), show_police_command(interface)]
 
@@ -97,7 +98,8 @@ class Ledger:
     def change(self, link: Pair, profile: LinkProfile, now: Counts) -> None:
         """The link has another profile from now on. ``now``: the counters of its qdisc; none if it has no qdisc."""
         whole = self._whole(link, now)
-        self._asked[link].change(whole["drawn"], profile)
+        asked = self._asked[link]
+        asked.change(whole["drawn"], profile)
 
     def keep(self, link: Pair, counted: Counts) -> None:
         """Add the counters of a qdisc that ends."""
@@ -125,5 +127,7 @@ class Ledger:
 def _sum(first: Counts, second: Counts) -> dict[str, int]:
     total = {}
     for key in _COUNTERS:
-        total[key] = first.get(key, 0) + second.get(key, 0)
+        one = first.get(key, 0)
+        other = second.get(key, 0)
+        total[key] = one + other
     return total

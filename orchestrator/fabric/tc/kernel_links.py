@@ -9,6 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from netem.kernel import tc
+from netem.kernel.batch import Commands
 from netem.kernel.filters import Match, further_commands
 from netem.kernel.police import Bucket, sharing
 from netem.profile import FULL_FRAME, LinkProfile
@@ -27,6 +28,10 @@ class Layout(NamedTuple):
     passing: frozenset[str]
 
 
+Links = dict[str, tc.KernelLink]
+"""The links to a node, by source."""
+
+
 class KernelLinks:
     """The links by target and source. ``remote``: the MACs of other hosts' nodes; their links share the trunk.
     ``segments``: the most segments of a super-packet by its source, see `most_segments`."""
@@ -41,7 +46,7 @@ class KernelLinks:
         self._capabilities = capabilities
         self.segments = dict(segments)
         self._policers = count(1)  # an index is never used again, so that its counter starts at 0
-        self._to: defaultdict[str, dict[str, tc.KernelLink]] = defaultdict(dict)
+        self._to: defaultdict[str, Links] = defaultdict(dict)
         self._passing: defaultdict[str, set[str]] = defaultdict(set)  # the addresses of remote sources, by target
 
     def __contains__(self, link: Pair) -> bool:
@@ -57,7 +62,7 @@ class KernelLinks:
             for source in links:
                 yield source, target
 
-    def to(self, target: str) -> dict[str, tc.KernelLink]:
+    def to(self, target: str) -> Links:
         """The links to a node, by source."""
         return dict(self._to[target])
 
@@ -105,7 +110,7 @@ class KernelLinks:
         source: str,
         address: str,
         interfaces: Mapping[str, str],
-    ) -> list[list[str]]:
+    ) -> Commands:
         """Give the links from a node on this host another address. Returns the commands for the interfaces of their
         targets, by name; the filters of the former address stay."""
         commands = []
@@ -161,7 +166,7 @@ class KernelLinks:
         passing = self._passed_to(targets)
         return Layout(frozenset(links), frozenset(passing))
 
-    def setup_commands(self, interface: str, targets: Sequence[str]) -> list[list[str]]:
+    def setup_commands(self, interface: str, targets: Sequence[str]) -> Commands:
         """The commands that shape the links to these targets on the hub's ``interface`` toward them, with new
         policers."""
         new_links = []
@@ -212,7 +217,8 @@ class KernelLinks:
         for target, links in self._to.items():
             alone = self._alone(target)
             listed = list(links.values())
-            for note in tc.not_applied(listed, self._capabilities, alone=alone):
+            notes = tc.not_applied(listed, self._capabilities, alone=alone)
+            for note in notes:
                 yield f"{target}: {note}"
 
     def _passed_to(self, targets: Sequence[str]) -> list[str]:

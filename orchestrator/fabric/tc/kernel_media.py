@@ -12,16 +12,16 @@ from itertools import chain, count
 
 from netem.errors import NetemError
 from netem.kernel import batch, filters, media
+from netem.kernel.batch import Commands
 from netem.kernel.filters import Match, show_counts_command
 from netem.kernel.media import CommonQueue, Offered, Queue
 from netem.kernel.tc import show_command
 from netem.media.profile import ChannelProfile, Crossing
 from orchestrator.errors import FabricError, HostError, OrchestratorError
 from orchestrator.fabric.base import ChannelRow
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import IP_BATCH, TC_BATCH, Hub
 from orchestrator.fabric.tc.kernel_counters import Pair
 from orchestrator.fabric.tc.traffic_control import TrafficControl
-from orchestrator.fabric.trunk import BATCH
 
 SEVERAL = "the kernel engine leads a link through one medium: choose `engine: userspace` for several"
 
@@ -95,7 +95,7 @@ class KernelMedia:
         refused, _, errors = await hub.attempt(add_device.split())
         if not refused:
             lines = batch.lines(commands)
-            refused, _, errors = await hub.attempt(["tc", "-batch", "-"], stdin=lines)
+            refused, _, errors = await hub.attempt(TC_BATCH, stdin=lines)
             await hub.attempt(media.stop_redirecting_command("lo"))
             await hub.attempt(f"ip link del {device}".split())
         if not refused:
@@ -123,8 +123,9 @@ class KernelMedia:
         device = media.device_of(len(self._channels))
         lines = f"link add {device} numtxqueues 1 numrxqueues 1 type ifb\nlink set {device} addrgenmode none up\n"
         try:
-            await self._hub.run(BATCH, stdin=lines)
-            await self._tc.run(media.channel_commands(device, profile))
+            await self._hub.run(IP_BATCH, stdin=lines)
+            commands = media.channel_commands(device, profile)
+            await self._tc.run(commands)
         except HostError:
             await self._hub.attempt(f"ip link del {device}".split())
             raise
@@ -151,7 +152,8 @@ class KernelMedia:
                 self._crossings.pop(pair, None)
                 if way:
                     self._crossings[pair] = way[0]
-            different = set(before.values()) ^ set(self._crossings.values())
+            formerly = set(before.values())
+            different = formerly ^ set(self._crossings.values())
             names = sorted({crossing.channel for crossing in different})
             try:
                 for name in names:
@@ -161,7 +163,8 @@ class KernelMedia:
                 self._crossings = before
                 with contextlib.suppress(OrchestratorError, NetemError):
                     commands = [self._changes(name) for name in names]
-                    await self._tc.attempt(list(chain.from_iterable(commands)))
+                    together = list(chain.from_iterable(commands))
+                    await self._tc.attempt(together)
                     await self._redirect(changed)
                 raise
 
@@ -214,7 +217,8 @@ class KernelMedia:
                 raise FabricError(f"{name}: {reply.error}")
             try:
                 shown = media.parse_queues(reply.shown)
-                members = _members(channel, shown, offered.get(name, {}))
+                offers = offered.get(name, {})
+                members = _members(channel, shown, offers)
             except KeyError as error:
                 raise FabricError(f"{name}: tc does not show the queue {error}") from error
             for member, queue in members.items():
@@ -237,7 +241,7 @@ class KernelMedia:
             return [self._crossings[pair]]
         return []
 
-    def _changes(self, name: str) -> list[list[str]]:
+    def _changes(self, name: str) -> Commands:
         """The commands that give a channel its profile, and each member its part of the buffer."""
         channel = self._channels[name]
         ever = len(channel.members)
@@ -248,9 +252,12 @@ class KernelMedia:
         """Make the queues of new members, and divide the buffer among all members."""
         channel = self._channels[name]
         members = self._members_of(name)
-        new = [member for member in members if member not in channel.members]
+        new = []
+        for member in members:
+            if member not in channel.members:
+                new.append(member)
         numbers = {}
-        commands: list[list[str]] = []
+        commands: Commands = []
         profile = channel.profile
         first = len(channel.members)
         for number, member in enumerate(new, start=first):
@@ -269,7 +276,8 @@ class KernelMedia:
             interface = self._interfaces.get(source)
             if interface is None:
                 continue
-            if self._crossings.get(pair) != self._redirected_to(pair):
+            crossing = self._crossings.get(pair)
+            if crossing != self._redirected_to(pair):
                 pairs_from[interface].append(pair)
         errors = []
         for interface, changed in pairs_from.items():
@@ -293,9 +301,11 @@ class KernelMedia:
     async def _redirect_from(self, interface: str, pairs: Sequence[Pair]) -> None:
         if interface not in self._redirecting:
             try:
-                await self._tc.run(media.redirect_commands(interface))
+                redirect = media.redirect_commands(interface)
+                await self._tc.run(redirect)
             except HostError:
-                await self._tc.attempt([media.stop_redirecting_command(interface)])
+                stop = media.stop_redirecting_command(interface)
+                await self._tc.attempt([stop])
                 raise
             self._redirecting.add(interface)
         flows = {}
@@ -306,7 +316,8 @@ class KernelMedia:
         for pair in pairs:
             _, target = pair
             if pair in flows:
-                commands[pair] = filters.flow_commands(interface, flows[pair])
+                flow = flows[pair]
+                commands[pair] = filters.flow_commands(interface, flow)
             else:
                 address = self._addresses[target]
                 commands[pair] = filters.stop_flow_commands(interface, address)

@@ -75,11 +75,13 @@ def _duplicates_in_tree() -> bool:
 def _without_policers() -> str:
     """Why links cannot have policers, which drop what finds no room in a buffer; empty if they can. Two filters share
     one, it is changed in place, and its drops are shown."""
-    police = making(1, Bucket(125_000, 20_000)), sharing(1)
+    bucket = Bucket(125_000, 20_000)
+    police = making(1, bucket), sharing(1)
     flow = Match("127.0.0.1", None, "1:1", police=police)
     commands = [f"tc qdisc add dev lo root handle {ROOT} htb".split()]
     commands += filter_commands("lo", [flow])
-    commands.append(change_command(1, Bucket(250_000, 30_000)))
+    larger = Bucket(250_000, 30_000)
+    commands.append(change_command(1, larger))
     refused = _run(*map(" ".join, commands))
     show = show_police_command("lo")
     shown = _output(["tc", "-json", "-statistics", *show[1:]])

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.namespaces import wiring
-from orchestrator.fabric.namespaces.hub import Hub
+from orchestrator.fabric.namespaces.hub import IP_BATCH, Hub
 from orchestrator.fabric.tc.kernel_links import KernelLinks
-from orchestrator.fabric.trunk import BATCH
 
 
 class SuperPackets:
@@ -33,6 +32,6 @@ class SuperPackets:
                 continue
             line = wiring.segments_line(most)
             pid = self.pids[source]
-            refused, _, _ = await self._hub.attempt(BATCH, pid=pid, stdin=line)
+            refused, _, _ = await self._hub.attempt(IP_BATCH, pid=pid, stdin=line)
             if not refused:
                 self._links.limit_segments(source, most)

@@ -30,7 +30,8 @@ class TrafficControl:
             first = self._lines + 1
             end = self._lines + len(commands) + 1
             try:
-                said = await self._ask(batch.lines(commands), end)
+                lines = batch.lines(commands)
+                said = await self._ask(lines, end)
             except BaseException:
                 await self._end()  # its next output would be read as that of another batch
                 raise
@@ -59,8 +60,9 @@ class TrafficControl:
             process.stdin.write(f"{lines}{batch.END}\n".encode())
             await process.stdin.drain()
             while line := await process.stdout.readline():
-                said.append(line.decode())
-                failed = batch.failed_line(said[-1].strip())
+                text = line.decode()
+                said.append(text)
+                failed = batch.failed_line(text.strip())
                 if failed == last:
                     self._lines = last
                     return "".join(said[:-2])  # the last two are the error of the END line

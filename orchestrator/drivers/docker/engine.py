@@ -23,6 +23,7 @@ from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN, NodeContainer,
 
 T = TypeVar("T")
 Event = dict[str, Any]
+Printed = tuple[str, str]  # output and errors
 Options = Mapping[str, Any]  # the SDK's arguments for a container
 
 TIMEOUT = 120  # s for one answer; an Engine that starts many containers is slow
@@ -91,7 +92,7 @@ class Engine:
         with plain_words(f"making the container {options['name']}"):
             return self.client.containers.create(image, command, **options)
 
-    def tried(self, image: str, command: list[str], options: Options) -> tuple[str, str]:
+    def tried(self, image: str, command: list[str], options: Options) -> Printed:
         """Run a container to its end, and remove it. Returns its output and its errors."""
         container = self.create(image, command, options)
         try:

@@ -43,6 +43,7 @@ ENDED = ("complete", *FAILED)  # the states of a task that is not started again
 
 
 Task = Mapping[str, Any]  # the API's answer about a task (`docker service ps`)
+Names = Mapping[str, str]  # of hosts, by id
 
 
 @dataclass(frozen=True)
@@ -348,7 +349,7 @@ def namesakes(members: Iterable[SwarmHost]) -> HostError | None:
     )
 
 
-def latest(tasks: Iterable[Task], names: Mapping[str, str]) -> dict[str, Agent]:
+def latest(tasks: Iterable[Task], names: Names) -> dict[str, Agent]:
     """The agents by host, from the API's answers about tasks (`docker service ps`); ``names`` are the hosts' by id."""
     agents: dict[str, Agent] = {}
     in_order = sorted(tasks, key=lambda task: str(task["CreatedAt"]))

@@ -72,9 +72,11 @@ class Facts(Protocol):
 
     def recorded(self, kind: type[E]) -> list[Recorded[E]]:
         """The events of a kind in the order of recording."""
-        return [
-            Recorded(event.t, event.node, event.round, kind.from_json(event.data)) for event in self.events(kind.NAME)
-        ]
+        recorded = []
+        for event in self.events(kind.NAME):
+            typed = kind.from_json(event.data)
+            recorded.append(Recorded(event.t, event.node, event.round, typed))
+        return recorded
 
     def states(self) -> list[State]: ...
 
@@ -107,7 +109,8 @@ class Facts(Protocol):
         """The number of nodes of each tier. A population counts with its clients, for which one node stands."""
         tiers = Counter(str(node["tier"]) for node in self.nodes.values())
         if self.clients:
-            tiers[str(self.nodes[POPULATION]["tier"])] += self.clients - 1
+            tier = str(self.nodes[POPULATION]["tier"])
+            tiers[tier] += self.clients - 1
         return tiers
 
     @property
@@ -118,16 +121,20 @@ class Facts(Protocol):
     @cached_property
     def link_classes(self) -> dict[tuple[str, str], str]:
         """The class of each planned direction (source, target)."""
-        return {(link["source"], link["target"]): link["link_class"] for link in self.plan.get("links", [])}
+        classes = {}
+        for link in self.plan.get("links", []):
+            classes[link["source"], link["target"]] = link["link_class"]
+        return classes
 
     @cached_property
     def link_kinds(self) -> dict[tuple[str, str], LinkKind]:
         """The kind of each planned direction (source, target)."""
         driver = self.driver
-        return {
-            (link["source"], link["target"]): link_kind(driver, real=bool(link["profile"].get("real")))
-            for link in self.plan.get("links", [])
-        }
+        kinds = {}
+        for link in self.plan.get("links", []):
+            is_real = bool(link["profile"].get("real"))
+            kinds[link["source"], link["target"]] = link_kind(driver, real=is_real)
+        return kinds
 
     @cached_property
     def leaders(self) -> tuple[str, ...]:
@@ -138,12 +145,16 @@ class Facts(Protocol):
     def many_devices(self) -> frozenset[str]:
         """The devices, if there are so many that figures show what they report together; none if there are few."""
         devices = frozenset(name for name, node in self.nodes.items() if node.get("tier") == "device")
-        return devices if len(devices) > DEVICES else frozenset()
+        if len(devices) > DEVICES:
+            return devices
+        return frozenset()
 
     @property
     def rounds_planned(self) -> int | None:
         rounds = (self.plan.get("stop") or {}).get("rounds")
-        return int(rounds) if rounds is not None else None
+        if rounds is None:
+            return None
+        return int(rounds)
 
     @property
     def simulated(self) -> bool:
@@ -181,33 +192,43 @@ class Facts(Protocol):
         began = self.events(Training.NAME)
         if began:
             return began[0].t
-        return min((each.start for each in self.rounds()), default=None)
+        starts = [round.start for round in self.rounds()]
+        return min(starts, default=None)
 
     @property
     def training_ended(self) -> float:
         """The time at which the last round of a leading node ended; the run's last time, if none was finished."""
-        return max((each.end for each in self.rounds() if each.end and each.node in self.leaders), default=self.seconds)
+        ends = [round.end for round in self.rounds() if round.end and round.node in self.leaders]
+        if ends:
+            return max(ends)
+        return self.seconds
 
     def rounds_done(self) -> int:
         """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
         kept = max((event.round or 0 for event in self.events(Continued.NAME)), default=0)
-        done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
+        before = set(range(1, kept + 1))
+        done: defaultdict[str, set[int]] = defaultdict(before.copy)
         for event in self.events(Resumed.NAME):
-            done[event.node or ""].update(range(1, (event.round or 0) + 1))
-        for each in self.rounds():
-            if each.end is not None:
-                done[each.node].add(each.round)
-        return min((len(done[leader]) for leader in self.leaders), default=0)
+            restored = event.round or 0
+            done[event.node or ""].update(range(1, restored + 1))
+        for round in self.rounds():
+            if round.end is not None:
+                done[round.node].add(round.round)
+        numbers = [len(done[leader]) for leader in self.leaders]
+        return min(numbers, default=0)
 
     def rounds_with_ends(self) -> list[tuple[Round, float]]:
         """Each round with its end. One that did not end lasts until its node's next, or to the end of the run."""
         last = self.seconds
-        following = dict[str, float]()
-        found = []
-        for each in reversed(self.rounds()):
-            found.append((each, following.get(each.node, last) if each.end is None else each.end))
-            following[each.node] = each.start
-        return found[::-1]
+        next_start = dict[str, float]()  # by node
+        backwards = []
+        for round in reversed(self.rounds()):
+            end = round.end
+            if end is None:
+                end = next_start.get(round.node, last)
+            backwards.append((round, end))
+            next_start[round.node] = round.start
+        return backwards[::-1]
 
     def current_states(self) -> dict[str, State]:
         """The latest state of each planned node; "planned" for a node without recorded states."""
@@ -234,9 +255,12 @@ class Facts(Protocol):
         by_node = self.series(name, "global")
         if len(self.leaders) == 1:
             return list(by_node.get(self.leaders[0], ()))
-        rows = [metric for leader in self.leaders if self.counts(leader) for metric in by_node.get(leader, ())]
-        rows.sort(key=lambda metric: metric.t)
-        return mean_series(rows)
+        reports: list[Metric] = []
+        for leader in self.leaders:
+            if self.counts(leader):
+                reports += by_node.get(leader, ())
+        reports.sort(key=lambda report: report.t)
+        return mean_series(reports)
 
     def counts(self, node: str) -> bool:
         """Whether a node counts in means: it holds training samples, or has some below it."""
@@ -258,7 +282,8 @@ class Facts(Protocol):
         for leader in self.leaders:
             counted = self.series(CLIENTS, "global").get(leader)
             if counted:
-                return Coverage(round(counted[-1].value), clients_of(self.plan, self.nodes, self.counts))
+                covers = round(counted[-1].value)
+                return Coverage(covers, clients_of(self.plan, self.nodes, self.counts))
         return None
 
     def edge_series(self, name: str) -> dict[str, list[Metric]]:
@@ -270,4 +295,8 @@ class Facts(Protocol):
         series: dict[str, list[Metric]] = {}
         for scope in reversed(scopes):
             series |= self.series(name, scope)
-        return {name: series[name] for name, node in self.nodes.items() if name in series and node["tier"] == tier}
+        of_tier = {}
+        for name, node in self.nodes.items():
+            if name in series and node["tier"] == tier:
+                of_tier[name] = series[name]
+        return of_tier

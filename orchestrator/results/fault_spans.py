@@ -15,55 +15,89 @@ if TYPE_CHECKING:
 
 
 def fault_spans(facts: Facts, phases: Iterable[FaultPhase]) -> list[FaultSpan]:
-    """The course of every fault: the planned ones in the plan's order, then those by hand. ``phases``: the rows of the
-    table fault, in the order of recording; the first of each phase counts."""
-    by_fault: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
-    for t, fault, action, target, phase, round, detail in phases:
-        by_fault[fault].setdefault(phase, (t, action, target, round, detail))
-    known = {fault["id"]: fault for fault in facts.plan.get("faults", ())}
-    by = {}
+    """The course of every fault: the planned ones in the plan's order, then the manual ones. ``phases``: the rows of
+    the table fault, in the order of recording; the first of each phase counts."""
+    phases_of: defaultdict[int, dict[str, FaultPhase]] = defaultdict(dict)
+    for row in phases:
+        phases_of[row.fault].setdefault(row.phase, row)
+    planned = {fault["id"]: fault for fault in facts.plan.get("faults", ())}
+    users = {}
     for _, node, _, injected in facts.recorded(Injected):
         if node is None:
-            known[injected.fault] = injected.planned
-            by[injected.fault] = str(injected.user)
+            planned[injected.fault] = injected.planned
+            users[injected.fault] = str(injected.user)
     order = {name: place for place, name in enumerate(facts.nodes)}
-    media = facts.plan.get("media", ())
-    members = {name: each["members"] for each in media for name in (each["name"], *each["channels"])}
-    return [
-        _span(id, known.get(id, {}), by_fault.get(id, {}), order, members, by.get(id, ""))
-        for id in [*known, *(id for id in by_fault if id not in known)]
-    ]
+    members = _members(facts)
+    spans = []
+    for fault in dict.fromkeys([*planned, *phases_of]):
+        own_phases = phases_of.get(fault, {})
+        spans.append(_span(fault, planned.get(fault, {}), own_phases, order, members, users.get(fault, "")))
+    return spans
+
+
+def _members(facts: Facts) -> dict[str, list[str]]:
+    """The members of each medium, by its name and the names of its channels."""
+    members = {}
+    for medium in facts.plan.get("media", ()):
+        for name in (medium["name"], *medium["channels"]):
+            members[name] = medium["members"]
+    return members
 
 
 def _span(
     id: int,
     planned: dict[str, Any],
-    phases: Mapping[str, tuple[Any, ...]],
+    phases: Mapping[str, FaultPhase],
     order: Mapping[str, int],
     members: Mapping[str, Iterable[str]],
     by: str,
 ) -> FaultSpan:
     """One fault. ``order``: of the nodes. ``members``: of media and channels. ``by``: who made it manually."""
-    start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
-    first = start or skipped or end or (None, "", "", None, "")
-    node = planned.get("node")
-    medium = planned.get("medium")
-    if node:
-        touched = {node}
-    else:
-        touched = {name for link in planned.get("links") or () for name in link}
-    if medium:
-        touched = {member.partition(" <-> ")[0] for member in members.get(medium, ())}
+    start = phases.get("start")
+    end = phases.get("end")
+    skipped = phases.get("skipped")
+    first = start or skipped or end
+    round = first.round if first is not None else None
+    if round is None:
+        round = planned.get("round")
+    action = planned.get("action") or (first.action if first is not None else "")
+    details = [phase.detail for phase in (start, skipped, end) if phase is not None and phase.detail]
+    touched = _touched(planned, members)
     return FaultSpan(
         id=id,
-        action=str(planned.get("action") or first[1]),
-        target=first[2] or node or medium or " | ".join(text.some(side) for side in planned.get("between") or ()),
-        start=start[0] if start else None,
-        end=end[0] if end else None,
-        skipped=skipped[0] if skipped else None,
-        round=first[3] if first[3] is not None else planned.get("round"),
-        detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
+        action=str(action),
+        target=_target(planned, first),
+        start=start.t if start is not None else None,
+        end=end.t if end is not None else None,
+        skipped=skipped.t if skipped is not None else None,
+        round=round,
+        detail=" ".join(details),
         nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
         planned=planned,
         by=by,
     )
+
+
+def _touched(planned: Mapping[str, Any], members: Mapping[str, Iterable[str]]) -> set[str]:
+    """The names of the nodes that a fault affects, and perhaps others."""
+    medium = planned.get("medium")
+    if medium:
+        return {member.partition(" <-> ")[0] for member in members.get(medium, ())}
+    node = planned.get("node")
+    if node:
+        return {node}
+    touched: set[str] = set()
+    for link in planned.get("links") or ():
+        touched.update(link)
+    return touched
+
+
+def _target(planned: Mapping[str, Any], first: FaultPhase | None) -> str:
+    """What a fault is about: as it was recorded with its ``first`` phase, or as it was planned."""
+    if first is not None and first.target:
+        return first.target
+    target: str = planned.get("node") or planned.get("medium") or ""
+    if target:
+        return target
+    sides = [text.some(side) for side in planned.get("between") or ()]
+    return " | ".join(sides)

@@ -8,7 +8,6 @@ several hosts is not added: their meters measure different parts.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -85,72 +84,111 @@ def hosts(history: History) -> list[dict[str, Any]] | None:
 
 def by_host(history: History) -> dict[str, dict[Key, list[SensorReading]]]:
     """The readings by host and sensor, in the order of recording."""
-    found: defaultdict[str, defaultdict[Key, list[SensorReading]]] = defaultdict(lambda: defaultdict(list))
-    for row in history.sensors():
-        found[row.host][row.quantity, row.source, row.scope].append(row)
-    return {host: dict(sensors) for host, sensors in found.items()}
+    hosts: dict[str, dict[Key, list[SensorReading]]] = {}
+    for reading in history.sensors():
+        sensors = hosts.setdefault(reading.host, {})
+        key = (reading.quantity, reading.source, reading.scope)
+        sensors.setdefault(key, []).append(reading)
+    return hosts
 
 
 def sentences(host: Mapping[str, Any]) -> list[str]:
     """What a reader of the results must know of a host, from its part of the summary."""
     name = f"Host {host['host']}" if host["host"] else "This host"
-    return [
-        f"{name} was throttled from {each['from']:.0f} s to {each['until']:.0f} s of training"
-        f" ({text.some(each['why'])}): it was slower than it can be, so look before you trust the times of this run."
-        for each in host["throttled"] or ()
-    ]
+    warnings = []
+    for period in host["throttled"] or ():
+        reasons = text.some(period["why"])
+        warnings.append(
+            f"{name} was throttled from {period['from']:.0f} s to {period['until']:.0f} s of training ({reasons}):"
+            " it was slower than it can be, so look before you trust the times of this run."
+        )
+    return warnings
 
 
-def energy_in_words(found: Mapping[str, Any]) -> str:
-    return f"{text.energy(found['joules'])} of {found['scope']} ({found['source']})"
+def energy_in_words(energy: Mapping[str, Any]) -> str:
+    return f"{text.energy(energy['joules'])} of {energy['scope']} ({energy['source']})"
 
 
 def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter | None:
-    """The energy of a host from its sensors; None if none that can be read tells it."""
+    """The energy of a host from its sensors; None if no sensor that can be read shows it."""
     for kind in METERS:
-        matching = {
-            key: rows
-            for key, rows in sensors.items()
-            if key[0] == kind.quantity and kind.scope.fullmatch(key[2]) and any(row.value is not None for row in rows)
-        }
-        if kind.added:
-            chosen = list(matching)
-        else:
-            chosen = list(matching)[:1]
-        if chosen:
-            courses = [_course(kind.quantity, matching[key], until) for key in chosen]
-            times = np.unique(np.concatenate([times for times, _, _ in courses]))
-            joules = sum(np.interp(times, own, joules) for own, joules, _ in courses)
-            unknown = sum(np.interp(times, own, unknown) for own, _, unknown in courses)
-            return Meter(
-                chosen[0][1], " + ".join(key[2] for key in chosen), times, np.asarray(joules), np.asarray(unknown)
-            )
+        chosen = _sensors_of(kind, sensors)
+        if not kind.added:
+            chosen = chosen[:1]
+        if not chosen:
+            continue
+        courses = [_course(kind.quantity, sensors[key], until) for key in chosen]
+        times = np.unique(np.concatenate([times for times, _, _ in courses]))
+        joules = sum(np.interp(times, own, joules) for own, joules, _ in courses)
+        unknown = sum(np.interp(times, own, unknown) for own, _, unknown in courses)
+        _, source, _ = chosen[0]
+        scopes = [scope for _, _, scope in chosen]
+        return Meter(
+            source=source,
+            scope=" + ".join(scopes),
+            times=times,
+            joules=np.asarray(joules),
+            unknown=np.asarray(unknown),
+        )
     return None
+
+
+def _sensors_of(kind: MeterKind, sensors: Mapping[Key, Sequence[SensorReading]]) -> list[Key]:
+    """The sensors of a kind of meter that could be read."""
+    matching = []
+    for key, rows in sensors.items():
+        quantity, _, scope = key
+        is_of_kind = quantity == kind.quantity and kind.scope.fullmatch(scope)
+        if is_of_kind and _was_read(rows):
+            matching.append(key)
+    return matching
+
+
+def _was_read(rows: Sequence[SensorReading]) -> bool:
+    return any(row.value is not None for row in rows)
 
 
 def _course(quantity: str, rows: Sequence[SensorReading], until: float) -> tuple[NDArray[np.float64], ...]:
     """Times, the energy up to each, and the seconds until then in which it was not known."""
-    if quantity == "energy":  # a counter goes on while it cannot be read; one that fell has restarted
-        known = [(row.t, row.value) for row in rows if row.value is not None]
-        counts = np.array([value for _, value in known])
-        grown = np.diff(counts, prepend=counts[0])
-        grown[grown < 0] = counts[grown < 0]
-        (first, _), (last, _) = known[0], known[-1]
-        times = np.array([rows[0].t, *(t for t, _ in known), max(until, last)])
-        missing_at_end = until - last if until - last > LATEST else 0.0
-        missing = [first - rows[0].t, *restarts(rows), missing_at_end]
-        return times, np.cumsum([0.0, *grown, 0.0]), np.cumsum([0.0, *missing])
-    times = np.array([*(row.t for row in rows), max(until, rows[-1].t)])
+    if quantity == "energy":
+        return _course_of_counter(rows, until)
+    last = rows[-1].t
+    times = np.array([*(row.t for row in rows), max(until, last)])
     lengths = np.diff(times)
     watts = np.array([row.value or 0.0 for row in rows])
     unread = np.array([row.value is None for row in rows])
-    return times, np.cumsum([0.0, *watts * lengths]), np.cumsum([0.0, *unread * lengths])
+    joules = np.cumsum([0.0, *watts * lengths])
+    unknown = np.cumsum([0.0, *unread * lengths])
+    return times, joules, unknown
+
+
+def _course_of_counter(rows: Sequence[SensorReading], until: float) -> tuple[NDArray[np.float64], ...]:
+    """As `_course`. A counter continues while it cannot be read. One that fell has restarted."""
+    known = _known(rows)
+    counts = np.array([value for _, value in known])
+    grown = np.diff(counts, prepend=counts[0])
+    grown[grown < 0] = counts[grown < 0]
+    began = rows[0].t
+    first, _ = known[0]
+    last, _ = known[-1]
+    times = np.array([began, *(t for t, _ in known), max(until, last)])
+    missing_at_end = 0.0
+    if until - last > LATEST:
+        missing_at_end = until - last
+    missing = [first - began, *restarts(rows), missing_at_end]
+    joules = np.cumsum([0.0, *grown, 0.0])
+    return times, joules, np.cumsum([0.0, *missing])
+
+
+def _known(rows: Sequence[SensorReading]) -> list[tuple[float, float]]:
+    """The times and the values of the readings that succeeded."""
+    return [(row.t, row.value) for row in rows if row.value is not None]
 
 
 def restarts(rows: Sequence[SensorReading]) -> list[float]:
     """For each reading of a counter of energy after the first: the seconds before it that are unknown, because it
     restarted after it could not be read, as on a lost host; 0 s after `resume`."""
-    found = []
+    unknown = []
     known = rows[0]
     unread = False
     for row in rows[1:]:
@@ -158,112 +196,159 @@ def restarts(rows: Sequence[SensorReading]) -> list[float]:
             unread = True
             continue
         if known.value is not None:
-            found.append(row.t - known.t if unread and row.value <= known.value else 0.0)
+            restarted_unread = unread and row.value <= known.value
+            unknown.append(row.t - known.t if restarted_unread else 0.0)
         known = row
         unread = False
-    return found
+    return unknown
 
 
 def throttled(sensors: Mapping[Key, Sequence[SensorReading]], start: float, end: float) -> list[Throttling] | None:
-    """The periods from ``start`` to ``end`` in which a host was throttled; None if nothing can be read that tells."""
-    throttling = {key: rows for key, rows in sensors.items() if key[0] in ("throttled", "throttle_events")}
-    if not any(row.value is not None for rows in throttling.values() for row in rows):
-        return None
-    periods = [
-        Throttling(max(since, start), min(until, end), (f"{scope}, by {source}",))
-        for (quantity, source, scope), rows in throttling.items()
-        for since, until in (_flagged(rows, end) if quantity == "throttled" else _counted(rows))
-        if until > start and since < end
-    ]
-    merged: list[Throttling] = []
-    for each in sorted(periods):
-        if merged and each.start <= merged[-1].end + EVERY:
-            last = merged[-1]
-            merged[-1] = Throttling(last.start, max(last.end, each.end), tuple(dict.fromkeys((*last.why, *each.why))))
+    """The periods from ``start`` to ``end`` in which a host was throttled; None if no sensor that was read shows it."""
+    periods = []
+    was_read = False
+    for (quantity, source, scope), rows in sensors.items():
+        if quantity not in ("throttled", "throttle_events"):
+            continue
+        was_read |= _was_read(rows)
+        if quantity == "throttled":
+            spans = _flagged(rows, end)
         else:
-            merged.append(each)
+            spans = _counted(rows)
+        reasons = (f"{scope}, by {source}",)
+        for since, until in spans:
+            if until > start and since < end:
+                periods.append(Throttling(max(since, start), min(until, end), reasons))
+    if not was_read:
+        return None
+    return _merged(periods)
+
+
+def _merged(periods: Iterable[Throttling]) -> list[Throttling]:
+    """The periods in the order of time. Those that overlap, or nearly meet, are one, with the reasons of both."""
+    merged: list[Throttling] = []
+    for period in sorted(periods):
+        if not merged or period.start > merged[-1].end + EVERY:
+            merged.append(period)
+            continue
+        last = merged[-1]
+        reasons = dict.fromkeys((*last.why, *period.why))
+        merged[-1] = Throttling(last.start, max(last.end, period.end), tuple(reasons))
     return merged
 
 
 def _flagged(rows: Sequence[SensorReading], end: float) -> Iterable[tuple[float, float]]:
     """The periods in which a flag was 1."""
-    ends = [row.t for row in rows[1:]] + [max(end, rows[-1].t)]
+    ends = [row.t for row in rows[1:]]
+    ends.append(max(end, rows[-1].t))
     return [(row.t, until) for row, until in zip(rows, ends, strict=True) if row.value]
 
 
 def _counted(rows: Sequence[SensorReading]) -> Iterable[tuple[float, float]]:
-    """The time before each reading whose count had grown."""
-    known = [(row.t, row.value) for row in rows if row.value is not None]
-    return [(t - EVERY, t) for (_, before), (t, now) in pairwise(known) if now > before]
+    """The time before each reading with a count that had grown."""
+    periods = []
+    for (_, before), (t, now) in pairwise(_known(rows)):
+        if now > before:
+            periods.append((t - EVERY, t))
+    return periods
 
 
 def rounds(history: History) -> dict[int, tuple[float, float]]:
     """When each finished round of the leading nodes began and ended; all of them together, if there are several."""
-    found: dict[int, tuple[float, float]] = {}
-    for each in history.rounds():
-        if each.node in history.leaders and each.end is not None:
-            start, end = found.get(each.round, (each.start, each.end))
-            found[each.round] = min(start, each.start), max(end, each.end)
-    return found
+    spans: dict[int, tuple[float, float]] = {}
+    for led in history.rounds():
+        if led.node not in history.leaders or led.end is None:
+            continue
+        start, end = spans.get(led.round, (led.start, led.end))
+        spans[led.round] = min(start, led.start), max(end, led.end)
+    return spans
 
 
 def _host(history: History, host: str, sensors: Mapping[Key, Sequence[SensorReading]]) -> dict[str, Any]:
     began = history.training_began or 0.0
     ended = history.training_ended
     energy = _energy(history, meter(sensors, ended), began, ended)
-    spans = throttled(sensors, began, ended)
+    shares = None
+    if energy is not None:
+        shares = _shares(history, host, energy["joules"], began)
     return {
         "host": host,
         "energy": energy,
-        "node_energy_estimate": None if energy is None else _shares(history, host, energy["joules"], began),
+        "node_energy_estimate": shares,
         "temperature": _highest(sensors, began, ended),
-        "throttled": None
-        if spans is None
-        else [
-            {"from": round(each.start - began, 1), "until": round(each.end - began, 1), "why": list(each.why)}
-            for each in spans
-        ],
-        "not_readable": [
-            {"quantity": quantity, "source": source, "scope": scope, "reason": failed[0].detail}
-            for (quantity, source, scope), rows in sensors.items()
-            if (failed := [row for row in rows if row.value is None])
-        ],
+        "throttled": _throttled_in_training(sensors, began, ended),
+        "not_readable": _not_readable(sensors),
     }
+
+
+def _throttled_in_training(
+    sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended: float
+) -> list[dict[str, Any]] | None:
+    periods = throttled(sensors, began, ended)
+    if periods is None:
+        return None
+    rows = []
+    for period in periods:
+        row = {
+            "from": round(period.start - began, 1),
+            "until": round(period.end - began, 1),
+            "why": list(period.why),
+        }
+        rows.append(row)
+    return rows
+
+
+def _not_readable(sensors: Mapping[Key, Sequence[SensorReading]]) -> list[dict[str, str]]:
+    """The sensors that could not be read at some time, each with the first reason."""
+    failures = []
+    for (quantity, source, scope), rows in sensors.items():
+        failed = [row for row in rows if row.value is None]
+        if failed:
+            reason = failed[0].detail
+            failures.append({"quantity": quantity, "source": source, "scope": scope, "reason": reason})
+    return failures
 
 
 def _energy(history: History, meter: Meter | None, began: float, ended: float) -> dict[str, Any] | None:
-    if meter is None or (joules := meter.between(began, ended)) is None:
+    if meter is None:
         return None
-    by_round = {str(number): meter.between(*span) for number, span in rounds(history).items()}
-    return {
-        "joules": round(joules, 3),
-        "source": meter.source,
-        "scope": meter.scope,
-        "rounds": {number: round(value, 3) for number, value in by_round.items() if value is not None},
-    }
+    joules = meter.between(began, ended)
+    if joules is None:
+        return None
+    by_round = {}
+    for number, span in rounds(history).items():
+        in_round = meter.between(*span)
+        if in_round is not None:
+            by_round[str(number)] = round(in_round, 3)
+    return {"joules": round(joules, 3), "source": meter.source, "scope": meter.scope, "rounds": by_round}
 
 
 def _shares(history: History, host: str, joules: float, began: float) -> dict[str, float] | None:
     """The energy of a host by node; None if its nodes used no processor time that is known."""
-    home = host_of(history)
-    used = processor_seconds((row for row in history.resources() if home(row.node, row.t) == host), began)
-    total = sum(used.values())
+    host_at = host_of(history)
+    used_here = (row for row in history.resources() if host_at(row.node, row.t) == host)
+    seconds = processor_seconds(used_here, began)
+    total = sum(seconds.values())
     if total > 0:
-        return {node: round(joules * of / total, 3) for node, of in used.items()}
+        return {node: round(joules * own / total, 3) for node, own in seconds.items()}
     return None
 
 
 def _highest(sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended: float) -> dict[str, Any] | None:
-    rows = [
-        (row.value, row)
-        for (quantity, _, _), rows in sensors.items()
-        for row in rows
-        if quantity == "temperature" and row.value is not None and row.t <= ended
-    ]
-    if not rows:
+    """The highest temperature until the end of training, the earliest of equal ones."""
+    highest: SensorReading | None = None
+    for (quantity, _, _), rows in sensors.items():
+        if quantity != "temperature":
+            continue
+        for row in rows:
+            if row.value is None or row.t > ended:
+                continue
+            if highest is None or row.value > (highest.value or 0.0):
+                highest = row
+    if highest is None:
         return None
-    value, row = max(rows, key=lambda each: each[0])
-    return {"highest": value, "source": row.source, "scope": row.scope, "at": round(row.t - began, 1)}
+    at = round(highest.t - began, 1)
+    return {"highest": highest.value, "source": highest.source, "scope": highest.scope, "at": at}
 
 
 def slow_because(history: Facts, too_much: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.record.events.run import Continued, HostChanged, NodeMoved, Note
@@ -48,8 +48,8 @@ def notes(history: Facts) -> list[str]:
 
 def moves(history: Facts) -> list[Move]:
     """The moves of nodes in the order of time. When the run is continued, its nodes are where the plan has them."""
-    planned = {name: str(node.get("host") or "") for name, node in history.nodes.items()}
-    found = []
+    planned = {name: _planned_host(node) for name, node in history.nodes.items()}
+    changes = []
     homes = dict(planned)
     for event in history.events(NodeMoved.NAME, Continued.NAME):
         if event.node is not None:
@@ -64,28 +64,45 @@ def moves(history: Facts) -> list[Move]:
             if node in homes and moved.target is not None:
                 changed = {node: str(moved.target)}
                 words = str(moved)
-        found += [Move(event.t, node, homes[node], host, words) for node, host in changed.items()]
+        for node, host in changed.items():
+            changes.append(Move(event.t, node, homes[node], host, words))
         homes |= changed
-    return found
+    return changes
 
 
 def host_of(history: Facts) -> Callable[[str, float], str]:
-    """Tells the host on which a node lived at a time; empty if the run has one host only."""
-    lived: dict[str, list[tuple[float, str]]] = {
-        name: [(0.0, str(node.get("host") or ""))] for name, node in history.nodes.items()
-    }
+    """A function that gives the host on which a node ran at a time; empty if the run has one host only."""
+    stays: dict[str, list[tuple[float, str]]] = {}  # by node, since when it was on which host
+    for name, node in history.nodes.items():
+        stays[name] = [(0.0, _planned_host(node))]
     for move in moves(history):
-        lived[move.node].append((move.t, move.target))
-    return lambda node, t: next((host for since, host in reversed(lived[node]) if since <= t), lived[node][0][1])
+        stays[move.node].append((move.t, move.target))
+
+    def host_at(node: str, t: float) -> str:
+        for since, host in reversed(stays[node]):
+            if since <= t:
+                return host
+        _, planned = stays[node][0]
+        return planned
+
+    return host_at
+
+
+def _planned_host(node: Mapping[str, Any]) -> str:
+    return str(node.get("host") or "")
 
 
 def nodes_by_host(history: Facts) -> dict[str, list[str]]:
     """The nodes by the names of their planned hosts, both in the plan's order; empty if the run has one host only."""
-    found: dict[str, list[str]] = {str(host["name"]): [] for host in history.plan.get("hosts", ())}
+    by_host: dict[str, list[str]] = {}
+    for host in history.plan.get("hosts", ()):
+        by_host[str(host["name"])] = []
     for name, node in history.nodes.items():
-        found.setdefault(str(node.get("host") or ""), []).append(name)
-    found = {host: nodes for host, nodes in found.items() if nodes}
-    return found if len(found) > 1 else {}
+        by_host.setdefault(_planned_host(node), []).append(name)
+    used = {host: nodes for host, nodes in by_host.items() if nodes}
+    if len(used) > 1:
+        return used
+    return {}
 
 
 def stays(history: Facts) -> list[Stay]:
@@ -94,13 +111,14 @@ def stays(history: Facts) -> list[Stay]:
     hosts = nodes_by_host(history)
     if not states or not hosts:
         return []
-    since = {host: (THERE, states[0].t, "") for host in hosts}
-    found = []
+    first = states[0].t
+    since = {host: (THERE, first, "") for host in hosts}
+    periods = []
 
     def turn(host: str, state: str, t: float, reason: str) -> None:
         before, start, why = since[host]
         if before != state:
-            found.append(Stay(host, before, start, t, why))
+            periods.append(Stay(host, before, start, t, why))
             since[host] = state, t, reason
 
     for event in history.events(HostChanged.NAME, Continued.NAME):
@@ -116,19 +134,25 @@ def stays(history: Facts) -> list[Stay]:
             turn(changed.host, state, event.t, str(changed.reason))
     for host in hosts:
         turn(host, "", history.seconds, "")
-    return [each for each in found if each.end > each.start]
+    return [stay for stay in periods if stay.end > stay.start]
 
 
 def lost_hosts(history: Facts) -> list[str]:
     """A sentence for each period in which a host was lost, with the nodes that moved away. Times are of training."""
     began = history.training_began or 0.0
-    moved = moves(history)
-    found = []
+    all_moves = moves(history)
+    sentences = []
     for stay in stays(history):
-        if stay.state != THERE:
-            over = f" until {stay.end - began:.1f} s" * (stay.end < history.seconds)
-            reason = f" ({stay.reason})" if stay.reason else ""
-            said = f"host {stay.host} was {stay.state} at {stay.start - began:.1f} s{over}{reason}"
-            away = [each for each in moved if each.source == stay.host and stay.start <= each.t < stay.end]
-            found.append(text.some([said, *(f"{each.node} moved to {each.target}" for each in away)], NAMED))
-    return found
+        if stay.state == THERE:
+            continue
+        words = f"host {stay.host} was {stay.state} at {stay.start - began:.1f} s"
+        if stay.end < history.seconds:
+            words += f" until {stay.end - began:.1f} s"
+        if stay.reason:
+            words += f" ({stay.reason})"
+        parts = [words]
+        for move in all_moves:
+            if move.source == stay.host and stay.start <= move.t < stay.end:
+                parts.append(f"{move.node} moved to {move.target}")
+        sentences.append(text.some(parts, NAMED))
+    return sentences

@@ -4,7 +4,7 @@ as one row, for a table of several runs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from node.catalogue.datasets import CLIENTS
@@ -53,6 +53,15 @@ def summary(history: History) -> dict[str, Any]:
         "accelerators": _accelerators(history),
         "ended_programs": _ended_programs(history, began or 0.0),
     }
+    training_seconds = None
+    if began is not None:
+        training_seconds = round(history.training_ended - began, 3)
+    wall_seconds = None
+    if outcome is not None and outcome.wall is not None:
+        wall_seconds = round(outcome.wall, 3)
+    last_accuracy = None
+    if overall_accuracy:
+        last_accuracy = finite(overall_accuracy[-1].value)
     return {
         "run": str(history.directory),
         "name": history.plan.get("name", history.run),
@@ -62,10 +71,10 @@ def summary(history: History) -> dict[str, Any]:
         "checks": results,
         "rounds": history.rounds_done(),
         "seconds": round(history.seconds, 3),
-        "training_seconds": None if began is None else round(history.training_ended - began, 3),
-        "wall_seconds": round(outcome.wall, 3) if outcome and outcome.wall is not None else None,
+        "training_seconds": training_seconds,
+        "wall_seconds": wall_seconds,
         "accuracy": {
-            "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
+            "global": last_accuracy,
             "edge": {name: finite(value) for name, value in edges.items()},
         },
         "metrics": _metrics(history),
@@ -80,15 +89,20 @@ def summary(history: History) -> dict[str, Any]:
         "overloads": [overload.to_json() for overload in overloads(history)],
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
-        **{name: found for name, found in about.items() if found is not None},
+        **{name: facts for name, facts in about.items() if facts is not None},
     }
 
 
 def _metrics(history: History) -> dict[str, float | None]:
     elsewhere = ("accuracy", CLIENTS)
-    names = [name for scope, name in history.metric_names() if scope == "global" and name not in elsewhere]
-    found = {name: history.global_series(name) for name in names}
-    return {name: finite(series[-1].value) for name, series in found.items() if series}
+    last = {}
+    for scope, name in history.metric_names():
+        if scope != "global" or name in elsewhere:
+            continue
+        series = history.global_series(name)
+        if series:
+            last[name] = finite(series[-1].value)
+    return last
 
 
 def evaluations(history: History) -> dict[str, dict[str, Any] | None]:
@@ -103,19 +117,20 @@ def evaluations(history: History) -> dict[str, dict[str, Any] | None]:
 
 def _kinds(history: History) -> dict[str, list[str]]:
     """The kinds of the links of each class."""
-    found: dict[str, set[str]] = {}
+    by_class: dict[str, set[str]] = {}
     for ends, kind in history.link_kinds.items():
-        found.setdefault(history.link_classes[ends], set()).add(kind)
-    return {name: sorted(kinds) for name, kinds in found.items()}
+        link_class = history.link_classes[ends]
+        by_class.setdefault(link_class, set()).add(kind)
+    return {link_class: sorted(kinds) for link_class, kinds in by_class.items()}
 
 
 def _accelerators(history: History) -> dict[str, list[str]] | None:
-    """The devices beside the processor on which nodes trained, with the nodes; None if all trained on the processor."""
-    found: dict[str, list[str]] = {}
+    """The accelerators on which nodes trained, with the nodes; None if all trained on the processor."""
+    nodes_of: dict[str, list[str]] = {}
     for name, node in history.nodes.items():
         if node.get("device"):
-            found.setdefault(node["device"], []).append(name)
-    return found or None
+            nodes_of.setdefault(node["device"], []).append(name)
+    return nodes_of or None
 
 
 def finite(value: float) -> float | None:
@@ -132,22 +147,37 @@ def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | No
     """The programs that ended before the run was asked to end; None for runs without programs."""
     if not history.plan.get("programs"):
         return None
-    return [
-        {"program": each.label, "node": each.node, "code": each.code, "at": round(each.t - began, 3)}
-        for each in ended_programs(history)
-    ]
+    rows = []
+    for program in ended_programs(history):
+        at = round(program.t - began, 3)
+        rows.append({"program": program.label, "node": program.node, "code": program.code, "at": at})
+    return rows
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
     """A fault with the seconds of training at which it took effect, or None; ``by``: who made it manually."""
-    between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
-    where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
-    where |= {"program": span.planned["program"]} if span.planned.get("program") else {}
-    if span.start is None:
-        at = None
+    planned = span.planned
+    fault: dict[str, Any] = {"action": span.action}
+    if planned.get("between"):
+        fault["between"] = [_side(nodes) for nodes in planned["between"]]
     else:
-        at = round(span.start - began, 3)
-    return {"action": span.action, **where, "at": at, "round": span.round, **({"by": span.by} if span.by else {})}
+        fault["node"] = planned.get("node") or span.target
+    if planned.get("program"):
+        fault["program"] = planned["program"]
+    fault["at"] = None
+    if span.start is not None:
+        fault["at"] = round(span.start - began, 3)
+    fault["round"] = span.round
+    if span.by:
+        fault["by"] = span.by
+    return fault
+
+
+def _side(nodes: Sequence[str]) -> str | list[str]:
+    """One side of a partition: the name of its only node, or the names of all."""
+    if len(nodes) == 1:
+        return nodes[0]
+    return list(nodes)
 
 
 def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -51,71 +51,78 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     ends = [state for state in ends if state not in with_host]
     done = history.outcome is not None and history.outcome.ended in AFTER_A_ROUND
     until = history.training_ended if done else math.inf
-    nodes = [each for each in node_standstills(history) if each.t > began and each.t - each.seconds < until]
+    nodes = [stall for stall in node_standstills(history) if stall.t > began and stall.t - stall.seconds < until]
     gaps = [gap for gap in history.recorded(Gap) if gap.t > began and gap.event.since < until]
     stalls = [StoodStill("the orchestrator", gap.t, gap.event.stood_still) for gap in gaps]
-    own = [each for each in stalls if each.seconds >= LEAST]
+    own = [stall for stall in stalls if stall.seconds >= LEAST]
     training = max(history.training_ended - began, 1e-9)
     busy = max(BUSY, NEGLIGIBLE_SHARE * training)
     gaps = [gap for gap in gaps if gap.event.seconds - gap.event.stood_still >= busy]
     early = early_ends(history)
-    said = list(lost)
+    parts = list(lost)
     if with_host:
-        names = list(dict.fromkeys(state.node for state in with_host))
-        said.append(f"{text.count(len(names), 'node')} ended with the host: {text.some(names)}")
+        names = dict.fromkeys(state.node for state in with_host)
+        parts.append(f"{text.count(len(names), 'node')} ended with the host: {text.some(names)}")
     if ends:
-        said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
+        listed = text.some(_end(state, began) for state in ends)
+        parts.append(f"{text.count(len(ends), 'node')} ended unplanned: {listed}")
     if early:
-        listed = text.some(_early(each, began) for each in early)
-        said.append(
-            f"{text.count(len(early), 'program')} ended before the run did: {listed}; write `expected_to_end: true` if"
-            " that is right"
-        )
+        listed = text.some(_early(program, began) for program in early)
+        programs = text.count(len(early), "program")
+        parts.append(f"{programs} ended before the run did: {listed}; write `expected_to_end: true` if that is right")
     if own:
-        said.append(f"stalled: {_list(own, began)}")
+        parts.append(f"stalled: {_list(own, began)}")
     if nodes:
-        said.append(f"nodes stalled: {_list(nodes, began)}")
+        parts.append(f"nodes stalled: {_list(nodes, began)}")
     if gaps:
         longest = max(gaps, key=lambda gap: gap.event.seconds)
-        said.append(
-            f"this host was so busy that the orchestrator took no sample {text.count(len(gaps), 'time')}, at most for "
+        times = text.count(len(gaps), "time")
+        parts.append(
+            f"this host was so busy that the orchestrator took no sample {times}, at most for "
             f"{text.duration(longest.event.seconds)} until {longest.t - began:.1f} s"
         )
-    if not said:
+    if not parts:
+        by_hand = ""
         if any(span.by for span in history.faults()):
             by_hand = " or made manually"
-        else:
-            by_hand = ""
         return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
+    sentence = "; ".join(parts)
     stalled = _most(own + nodes) / training
     if lost or ends or stalled > SMALL_SHARE:
-        return "fail", "; ".join(said)
-    uncertain = gaps or early or stalled > NEGLIGIBLE_SHARE
-    return "unknown" if uncertain else "pass", "; ".join(said)
+        return "fail", sentence
+    if gaps or early or stalled > NEGLIGIBLE_SHARE:
+        return "unknown", sentence
+    return "pass", sentence
 
 
 def _ended_with_host(history: Facts, ends: list[State]) -> list[State]:
     """Those of the ``ends`` of nodes that happened while the node's host was lost."""
     away = [stay for stay in stays(history) if stay.state != THERE]
-    home = host_of(history)
-    return [
-        end
-        for end in ends
-        if any(stay.host == home(end.node, end.t) and stay.start - SLACK <= end.t <= stay.end for stay in away)
-    ]
+    host_at = host_of(history)
+    with_host = []
+    for end in ends:
+        host = host_at(end.node, end.t)
+        own = [stay for stay in away if stay.host == host]
+        if any(stay.start - SLACK <= end.t <= stay.end for stay in own):
+            with_host.append(end)
+    return with_host
 
 
 def node_standstills(history: Facts) -> Iterator[StoodStill]:
     """The standstills of nodes that no planned pause explains."""
     pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for span in history.faults():
-        if span.action == "pause" and span.start is not None:
-            for node in span.nodes:
-                pauses[node].append((span.start, span.end if span.end is not None else history.seconds))
+        if span.action != "pause" or span.start is None:
+            continue
+        until = history.seconds if span.end is None else span.end
+        for node in span.nodes:
+            pauses[node].append((span.start, until))
     for end, name, _, frozen in history.recorded(Frozen):
         node = name or "?"
         start = end - frozen.seconds - SLACK
-        planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
+        planned = 0.0
+        for since, until in pauses[node]:
+            planned += max(0.0, min(end, until) - max(start, since))
         seconds = frozen.seconds - planned
         if seconds >= LEAST:
             yield StoodStill(node, end, seconds)
@@ -124,14 +131,16 @@ def node_standstills(history: Facts) -> Iterator[StoodStill]:
 def _most(standstills: list[StoodStill]) -> float:
     """The largest total standstill of any one process, in seconds."""
     totals: defaultdict[str, float] = defaultdict(float)
-    for each in standstills:
-        totals[each.who] += each.seconds
+    for stall in standstills:
+        totals[stall.who] += stall.seconds
     return max(totals.values(), default=0.0)
 
 
 def _list(standstills: list[StoodStill], began: float) -> str:
-    longest = sorted(standstills, key=lambda each: -each.seconds)
-    return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
+    parts = []
+    for stall in sorted(standstills, key=lambda stall: -stall.seconds):
+        parts.append(f"{stall.who} for {text.duration(stall.seconds)} until {stall.t - began:.1f} s")
+    return text.some(parts)
 
 
 def _early(end: EndedProgram, began: float) -> str:

@@ -10,7 +10,7 @@ from orchestrator import text
 from orchestrator.record.events.run import Continued, Training
 from orchestrator.record.rows import FaultSpan
 from orchestrator.record.words import CUTS
-from orchestrator.results.checks.verdicts import Assessment
+from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
@@ -27,26 +27,36 @@ def faults_took_effect(history: Facts) -> Assessment:
     if not faults:
         return "pass", "no faults were planned"
     made = [span for span in spans if span.start is not None]
-    moot = [span for span in spans if span.skipped is not None and _moot(history, span, by_hand)]
-    refused = [span for span in spans if span.skipped is not None and span not in moot]
+    skipped = [span for span in spans if span.skipped is not None]
+    moot = [span for span in skipped if _moot(history, span, by_hand)]
+    refused = [span for span in skipped if span not in moot]
     not_reached = [span for span in spans if span.start is None and span.skipped is None]
     missed = _missed(history, not_reached)
-    summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect" if spans else "none was planned"
-    summary += f"; {len(by_hand)} {'was' if len(by_hand) == 1 else 'were'} made manually" if by_hand else ""
+    summary = "none was planned"
+    if spans:
+        summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect"
+    if by_hand:
+        were = "was" if len(by_hand) == 1 else "were"
+        summary += f"; {len(by_hand)} {were} made manually"
     if refused:
         reasons = text.some(f"{span.action} {span.target} ({span.detail})" for span in refused)
         return "fail", f"{summary}; not possible: {reasons}"
     if missed:
-        return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
-    continued = [event.t for event in history.events(Continued.NAME)]
-    over = history if isinstance(history, History) and history.status != "running" else None  # a story has no readings
-    if over is not None and (leaks := _leaks(over, (*made, *by_hand), continued)):
-        return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
-    verdict, late = timely(history, (*made, *moot))
-    summary += f", {len(moot)} met a node that was already away" if moot else ""
+        names = text.some(f"{span.action} {span.target}" for span in missed)
+        return "fail", f"{summary}; never made: {names}"
     running = history.status == "running"
-    to_come = f"{len(not_reached)} to come" if running else f"the run ended before {len(not_reached)} of them"
-    summary += f"; {to_come}" if not_reached else ""
+    if isinstance(history, History) and not running:  # a story has no readings
+        continued = [event.t for event in history.events(Continued.NAME)]
+        leaks = _leaks(history, (*made, *by_hand), continued)
+        if leaks:
+            return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
+    verdict, late = timely(history, (*made, *moot))
+    if moot:
+        summary += f", {len(moot)} met a node that was already away"
+    if not_reached and running:
+        summary += f"; {len(not_reached)} to come"
+    elif not_reached:
+        summary += f"; the run ended before {len(not_reached)} of them"
     return verdict, summary + late
 
 
@@ -56,10 +66,12 @@ def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool
     outcome = history.outcome
     if outcome is not None and span.skipped >= outcome.t:
         return True
-    if span.action == "join" and any(each.action == "join" and each.nodes == span.nodes for each in by_hand):
+    joined = [manual.nodes for manual in by_hand if manual.action == "join"]
+    if span.action == "join" and span.nodes in joined:
         return True
     now = {state.node: state.state for state in history.states() if state.t <= span.skipped}
-    return bool(span.nodes) and all(now.get(node, "planned") in (*AWAY, "done") for node in span.nodes)
+    states = [now.get(node, "planned") for node in span.nodes]
+    return bool(states) and all(state in (*AWAY, "done") for state in states)
 
 
 def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
@@ -73,7 +85,10 @@ def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
     def was_due(span: FaultSpan) -> bool:
         at = span.planned.get("at")
         round = span.planned.get("round")
-        return began + at + ON_TIME < ended if at is not None else round is not None and done >= int(round)
+        if at is not None:
+            was_over: bool = began + at + ON_TIME < ended
+            return was_over
+        return round is not None and done >= int(round)
 
     return [span for span in spans if was_due(span)]
 
@@ -81,28 +96,42 @@ def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
 def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[float]) -> list[str]:
     """The links that delivered packets while faults cut them. A ``continued`` run has new links."""
     windows: list[tuple[str, str, float, float]] = []
-    moved = {way[:2] for span in spans for way in map(tuple, span.planned.get("crossings", ()))}
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
+    moved = _moved_links(spans)
     for span in spans:
         if span.action not in CUTS or span.start is None:
             continue
-        if span.end is not None:
-            end = span.end
-        else:
-            end = history.seconds
-        parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))
+        end = history.seconds if span.end is None else span.end
+        breaks = [t for t in continued if span.start < t < end]
+        parts = list(pairwise((span.start, *breaks, end)))
         for source, target in span.planned.get("links") or ():
             if "medium" in span.planned and (source, target) in moved:
                 continue  # it may have crossed another medium
-            windows += [(source, target, start + SETTLING, stop - SETTLING) for start, stop in parts]
-            cut += [(f"{source} → {target}", span)] * len(parts)
-    packets: dict[tuple[str, int], tuple[int, str]] = {}
+            for start, stop in parts:
+                windows.append((source, target, start + SETTLING, stop - SETTLING))
+                cut.append((f"{source} → {target}", span))
+    packets: dict[tuple[str, int], int] = {}
+    targets: dict[int, str] = {}
     for (link, span), counted in zip(cut, volumes.delivered(history, windows), strict=True):
-        before, _ = packets.get((link, span.id), (0, ""))
-        packets[link, span.id] = before + (counted[1] if counted else 0), span.target
-    return [
-        f"{link} ({text.count(count, 'packet')} in {target})" for (link, _), (count, target) in packets.items() if count
-    ]
+        targets[span.id] = span.target
+        packets.setdefault((link, span.id), 0)
+        if counted is not None:
+            _, delivered = counted
+            packets[link, span.id] += delivered
+    leaks = []
+    for (link, fault), count in packets.items():
+        if count:
+            leaks.append(f"{link} ({text.count(count, 'packet')} in {targets[fault]})")
+    return leaks
+
+
+def _moved_links(spans: Iterable[FaultSpan]) -> set[tuple[str, str]]:
+    """The links that faults moved to another medium."""
+    moved = set()
+    for span in spans:
+        for source, target, *_ in span.planned.get("crossings", ()):
+            moved.add((source, target))
+    return moved
 
 
 ON_TIME = 1.0  # s; commands to several containers on a busy host take tenths of a second
@@ -121,11 +150,12 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
     """The lateness of each fault that took effect or met a node that was away; by the first leader's rounds."""
     began = history.training_began or 0.0
     begins: dict[int, float] = {}
-    for each in history.rounds():
-        if each.node in history.leaders:
-            begins[each.round] = min(each.start, begins.get(each.round, each.start))
+    for led in history.rounds():
+        if led.node in history.leaders:
+            earliest = begins.get(led.round, led.start)
+            begins[led.round] = min(led.start, earliest)
     stops = _stops(history)
-    found = []
+    late = []
     for span in spans:
         at = span.planned.get("at")
         round = span.planned.get("round")
@@ -134,10 +164,13 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
             continue
         if at is not None:
             away = sum(seconds for since, seconds in stops if since < made)
-            found.append(FaultLateness(made - began - away - at, at, span))
-        elif (due := min((t for number, t in begins.items() if number >= (round or 0)), default=None)) is not None:
-            found.append(FaultLateness(made - due, due - began, span))
-    return found
+            late.append(FaultLateness(made - began - away - at, at, span))
+            continue
+        starts = [t for number, t in begins.items() if number >= (round or 0)]
+        if starts:
+            due = min(starts)
+            late.append(FaultLateness(made - due, due - began, span))
+    return late
 
 
 def _stops(history: Facts) -> list[tuple[float, float]]:
@@ -156,14 +189,15 @@ def _stops(history: Facts) -> list[tuple[float, float]]:
 def timely(history: Facts, spans: Iterable[FaultSpan]) -> Assessment:
     """Whether faults took effect when the plan says: unknown if one was more than ``ON_TIME`` late, fail if more than
     ``TOO_LATE``. The words begin with a semicolon; empty if none was late."""
-    late = [each for each in lateness(history, spans) if each.seconds >= 0.001]
-    worst = max(late, default=None, key=lambda each: each.seconds)
-    if worst is None:
+    late = [fault for fault in lateness(history, spans) if fault.seconds >= 0.001]
+    if not late:
         return "pass", ""
+    worst = max(late, key=lambda fault: fault.seconds)
     if worst.seconds <= ON_TIME:
         return "pass", f"; the latest was {text.duration(worst.seconds)} late"
-    many = text.count(sum(each.seconds > ON_TIME for each in late), "fault")
-    return "fail" if worst.seconds > TOO_LATE else "unknown", (
+    many = text.count(sum(fault.seconds > ON_TIME for fault in late), "fault")
+    verdict: Verdict = "fail" if worst.seconds > TOO_LATE else "unknown"
+    return verdict, (
         f"; {many} took effect more than {ON_TIME:g} s late, the latest by {text.duration(worst.seconds)}: "
         f"{worst.span.action} {worst.span.target}, planned at {text.duration(worst.planned)} of the training"
     )

@@ -90,42 +90,50 @@ def participation(history: History) -> Assessment | None:
 
 def _of_clients(history: History) -> Found:
     """See `Found`. A client that was away or not asked has no reason."""
-    parents = {
-        name: node["parent"] for name, node in history.nodes.items() if node.get("samples") and node.get("parent")
-    }
-    uppers = {name: {parent, *history.nodes[name].get("visits", ())} for name, parent in parents.items()}
-    used: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
+    parents = {}
+    uppers = {}  # by client, the nodes that may collect its updates
+    for name, node in history.nodes.items():
+        if node.get("samples") and node.get("parent"):
+            parents[name] = node["parent"]
+            uppers[name] = {node["parent"], *node.get("visits", ())}
+    used_together: defaultdict[str, set[str]] = defaultdict(set)  # by client, the kinds of its messages
+    used_alone: defaultdict[str, set[str]] = defaultdict(set)
     collecting = {event.node for event in history.events(Unanswered.NAME, RoundAbandoned.NAME)}
-    for _, node, _, contributed in history.recorded(Contributed):
-        gathered = bool(contributed.gathered)
-        if gathered:
-            collecting.add(node)
+    for _, node_name, _, contributed in history.recorded(Contributed):
+        used = used_alone
+        if contributed.gathered:
+            used = used_together
+            collecting.add(node_name)
         for peer in contributed.peers:
-            if node in uppers.get(peer, ()):
-                used[gathered][peer].add(contributed.kind)
+            if node_name in uppers.get(peer, ()):
+                used[peer].add(contributed.kind)
     against: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history.events(*_AGAINST):
         for peer in event.data.get("peers") or [event.data.get("peer")]:
             if event.node in uppers.get(peer, ()):
                 against[peer].append(event)
     connected = {joined.event.peer for joined in history.recorded(Joined)}
-    losses = {(node, lost.peer): lost.reason for _, node, _, lost in history.recorded(Lost)}
+    losses = {(node_name, lost.peer): lost.reason for _, node_name, _, lost in history.recorded(Lost)}
     counted = 0
     reasons = {}
     for client, parent in parents.items():
-        kinds = used[parent in collecting][client]
-        found = list(_reasons(history, client, kinds, against[client]))
-        if found:
-            reasons[client] = min(found)
-        elif kinds:
+        kinds = used_together[client] if parent in collecting else used_alone[client]
+        own_reasons = list(_reasons(history, client, kinds, against[client]))
+        if own_reasons:
+            reasons[client] = min(own_reasons)
+            continue
+        if kinds:
             counted += 1
-        elif not any({client, parent} & set(span.nodes) for span in history.faults()):
-            if client not in connected:
-                reasons[client] = Reason(6, "unknown", f"it never connected to {parent}")
-            elif parent not in collecting:
-                reasons[client] = Reason(6, "unknown", f"{parent} received no update of it before the run ended")
-            elif reason := losses.get((parent, client)):
-                reasons[client] = Reason(6, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
+            continue
+        if any({client, parent} & set(span.nodes) for span in history.faults()):
+            continue
+        reason = losses.get((parent, client))
+        if client not in connected:
+            reasons[client] = Reason(6, "unknown", f"it never connected to {parent}")
+        elif parent not in collecting:
+            reasons[client] = Reason(6, "unknown", f"{parent} received no update of it before the run ended")
+        elif reason:
+            reasons[client] = Reason(6, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
     return len(parents), counted, reasons
 
 

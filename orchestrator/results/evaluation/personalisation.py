@@ -35,7 +35,11 @@ def personalises(history: History) -> bool:
 
 def mean_accuracy(history: History) -> dict[int, float]:
     """The mean accuracy of the edges on their own test sets, by round."""
-    return {each.round: each.value for each in accuracy_series(history, "edges") if each.round is not None}
+    by_round = {}
+    for mean in accuracy_series(history, "edges"):
+        if mean.round is not None:
+            by_round[mean.round] = mean.value
+    return by_round
 
 
 def best_within(series: Mapping[int, float], rounds: int) -> float | None:
@@ -46,33 +50,56 @@ def best_within(series: Mapping[int, float], rounds: int) -> float | None:
 def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
     """DropM: the largest difference within `WINDOW` rounds, up or down as the paper defines it, from the first round
     with an accuracy of ``reached`` on; None if there is no such round."""
-    first = next((round for round in sorted(series) if series[round] >= reached), None)
+    rounds = sorted(series)
+    first = next((round for round in rounds if series[round] >= reached), None)
     if first is None:
         return None
-    after = [round for round in sorted(series) if round >= first]
-    windows = ([series[later] for later in after if round <= later < round + WINDOW] for round in after)
-    return max(max(window) - min(window) for window in windows)
+    after = [round for round in rounds if round >= first]
+    drops = []
+    for start in after:
+        window = [series[round] for round in after if start <= round < start + WINDOW]
+        drops.append(max(window) - min(window))
+    return max(drops)
 
 
 def personalisation(history: History) -> dict[str, Any] | None:
     """AccN and DropM for the summary: within {N: accuracy}, drop {M: accuracy}; None without personalisation."""
-    series = mean_accuracy(history) if personalises(history) else {}
+    if not personalises(history):
+        return None
+    series = mean_accuracy(history)
     if not series:
         return None
     last = max(series)
-    drops = {f"{reached:.0%}": largest_drop(series, reached) for reached in REACHED}
-    return {
-        "within": {str(n): best_within(series, n) for n in sorted({*(n for n in WITHIN if n < last), last})},
-        "drop": {name: drop for name, drop in drops.items() if drop is not None},
-    }
+    numbers = [n for n in WITHIN if n < last]
+    numbers.append(last)
+    drops = {}
+    for reached in REACHED:
+        drop = largest_drop(series, reached)
+        if drop is not None:
+            drops[f"{reached:.0%}"] = drop
+    return {"within": {str(n): best_within(series, n) for n in numbers}, "drop": drops}
 
 
 def edge_rows(history: History) -> list[EdgeRow]:
     """The last report of each edge."""
-    names = (("accuracy", "own"), *((name, "personal") for name in ("alpha", "edge_accuracy", "cloud_accuracy")))
-    latest: dict[str, dict[str, float]] = {name: {} for name, _ in names}
-    for name, scope in names:
-        for row in history.metrics(name, scope):
-            latest[name][row.node] = row.value
-    edges = [name for name, node in history.nodes.items() if node.get("tier") == "edge"]
-    return [EdgeRow(edge, *(latest[name].get(edge) for name, _ in names)) for edge in edges]
+    accuracy = _latest(history, "accuracy", "own")
+    alpha = _latest(history, "alpha", "personal")
+    edge_accuracy = _latest(history, "edge_accuracy", "personal")
+    cloud_accuracy = _latest(history, "cloud_accuracy", "personal")
+    rows = []
+    for name, node in history.nodes.items():
+        if node.get("tier") == "edge":
+            row = EdgeRow(
+                edge=name,
+                accuracy=accuracy.get(name),
+                alpha=alpha.get(name),
+                edge_accuracy=edge_accuracy.get(name),
+                cloud_accuracy=cloud_accuracy.get(name),
+            )
+            rows.append(row)
+    return rows
+
+
+def _latest(history: History, name: str, scope: str) -> dict[str, float]:
+    """The last report of a metric of each node."""
+    return {report.node: report.value for report in history.metrics(name, scope)}

@@ -51,8 +51,11 @@ def privacy(history: History) -> dict[str, Any] | None:
     if said is None:
         return None
     rounds = measured(history)
-    last = rounds[max(rounds)] if rounds else {}
-    return {"guarantee": said, "metrics": {name: value if isfinite(value) else None for name, value in last.items()}}
+    metrics: dict[str, float | None] = {}
+    if rounds:
+        for name, value in rounds[max(rounds)].items():
+            metrics[name] = value if isfinite(value) else None
+    return {"guarantee": said, "metrics": metrics}
 
 
 def _budget(epsilon: float, delta: float) -> str:

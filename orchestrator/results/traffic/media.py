@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from operator import add
 from typing import NamedTuple
 
 from netem.media.profile import ChannelProfile
@@ -40,8 +39,11 @@ class ChannelReading(NamedTuple):
 
 def profiles(history: Facts) -> dict[str, ChannelProfile]:
     """The planned channels by name."""
-    channels = [medium["channels"] for medium in history.plan.get("media", ())]
-    return {name: ChannelProfile.from_mapping(each) for of in channels for name, each in of.items()}
+    planned = {}
+    for medium in history.plan.get("media", ()):
+        for name, profile in medium["channels"].items():
+            planned[name] = ChannelProfile.from_mapping(profile)
+    return planned
 
 
 def channel_counters(history: History) -> list[ChannelCounters]:
@@ -53,16 +55,22 @@ def channel_counters(history: History) -> list[ChannelCounters]:
 
 def readings(history: History) -> dict[str, list[ChannelReading]]:
     """The readings of each planned channel."""
-    known = profiles(history)
-    found: defaultdict[str, dict[float, ChannelReading]] = defaultdict(dict)
+    planned = profiles(history)
+    by_channel: defaultdict[str, dict[float, ChannelReading]] = defaultdict(dict)
     for t, channel, member, size, seconds, queued in history.rows(
         "SELECT t, channel, member, bytes, seconds, queued_bytes FROM channel ORDER BY rowid"
     ):
-        if channel in known:
-            _, *before = found[channel].get(t, (t, 0.0, 0.0, 0))
-            grown = seconds, 8 * size / known[channel].rate_of(member), queued
-            found[channel][t] = ChannelReading(t, *map(add, before, grown))
-    return {name: list(of.values()) for name, of in found.items()}
+        if channel not in planned:
+            continue
+        before = by_channel[channel].get(t, ChannelReading(t, 0.0, 0.0, 0))
+        needed = 8 * size / planned[channel].rate_of(member)
+        by_channel[channel][t] = ChannelReading(
+            t=t,
+            occupied=before.occupied + seconds,
+            needed=before.needed + needed,
+            queued_bytes=before.queued_bytes + queued,
+        )
+    return {channel: list(by_time.values()) for channel, by_time in by_channel.items()}
 
 
 def sampled(history: History) -> list[float]:
@@ -92,25 +100,27 @@ def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str
     """By channel: its rate, and the window of so many readings (``lengths``) in which it carried most per second for
     certain, as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
     channels that a fault or a schedule changed."""
-    changed = {name for span in history.faults() for name in span.planned.get("channels", ())}
-    changed |= {name for medium in history.plan.get("media", ()) for name in medium.get("schedules", ())}
-    known = profiles(history)
+    changed: set[str] = set()
+    for span in history.faults():
+        changed.update(span.planned.get("channels", ()))
+    for medium in history.plan.get("media", ()):
+        changed.update(medium.get("schedules", ()))
+    planned = profiles(history)
     busiest_windows: dict[str, tuple[float, Window]] = {}
-    for name, of in readings(history).items():
+    for name, own in readings(history).items():
         if name in changed:
             continue
-        channel = known[name]
-        frame_seconds = 8 * FULL_FRAME / min([channel.rate, *channel.rates.values()])
-        sums = list(accumulate(each.needed for each in of))
+        channel = planned[name]
+        slowest = min([channel.rate, *channel.rates.values()])
+        frame_seconds = 8 * FULL_FRAME / slowest
+        sums = list(accumulate(reading.needed for reading in own))
+        least_so_far = 0.0
         for length in lengths:
-            for first in range(len(of) - length):
+            for first in range(len(own) - length):
                 needed = sums[first + length] - sums[first]
-                lasted = of[first + length].t - of[first].t
+                lasted = own[first + length].t - own[first].t
                 window = Window(channel.rate * needed, lasted, channel.rate * frame_seconds, unsure)
-                if name in busiest_windows:
-                    least = busiest_windows[name][1].least_rate
-                else:
-                    least = 0.0
-                if window.least_rate > least:
+                if window.least_rate > least_so_far:
+                    least_so_far = window.least_rate
                     busiest_windows[name] = channel.rate, window
     return busiest_windows

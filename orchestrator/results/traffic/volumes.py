@@ -28,29 +28,48 @@ from orchestrator.scenario.sections.drivers import link_kind
 def link_counters(history: History) -> list[LinkCounters]:
     """Totals of each link direction in training, summed over restarts of the link engine."""
     usual = link_kind(history.driver, real=False)
-    rows = history.rows(_totals(LINKS, ("source", "target", "link_class")))
-    return [LinkCounters._make((*row, history.link_kinds.get((row[0], row[1]), usual))) for row in rows]
+    kinds = history.link_kinds
+    counters = []
+    for row in history.rows(_totals(LINKS, ("source", "target", "link_class"))):
+        source, target, *_ = row
+        kind = kinds.get((source, target), usual)
+        counters.append(LinkCounters._make((*row, kind)))
+    return counters
+
+
+def _link_ids(history: History) -> dict[tuple[str, str], int]:
+    """The number of each recorded direction of a link."""
+    return {(source, target): id for id, source, target in history.rows("SELECT id, source, target FROM link")}
 
 
 def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]) -> list[tuple[int, int] | None]:
     """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
     last sample in [start, end]; None without a sample. The record is read once for all."""
-    ids = {(source, target): id for id, source, target in history.rows("SELECT id, source, target FROM link")}
-    requested = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
-    times: dict[int, array[float]] = {id: array("d") for id in requested}
-    totals: dict[int, array[int]] = {id: array("q", (0,)) for id in requested}
-    for link, t, packets in (
-        history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id") if requested else ()
-    ):
-        if link in requested:
-            times[link].append(t)
-            totals[link].append(totals[link][-1] + packets)
-    found: list[tuple[int, int] | None] = []
+    ids = _link_ids(history)
+    requested = set()
+    for source, target, _, _ in windows:
+        if (source, target) in ids:
+            requested.add(ids[source, target])
+    times: dict[int, array[float]] = {link: array("d") for link in requested}
+    totals: dict[int, array[int]] = {link: array("q", (0,)) for link in requested}
+    if requested:
+        for link, t, packets in history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id"):
+            if link in requested:
+                total = totals[link][-1] + packets
+                times[link].append(t)
+                totals[link].append(total)
+    counts: list[tuple[int, int] | None] = []
     for source, target, start, end in windows:
-        of = ids.get((source, target), 0)
-        first, last = (side(times.get(of, ()), t) for side, t in ((bisect_left, start), (bisect_right, end)))
-        found.append((last - first, totals[of][last] - totals[of][first + 1]) if first < last else None)
-    return found
+        link = ids.get((source, target), 0)
+        sampled = times.get(link, ())
+        first = bisect_left(sampled, start)
+        last = bisect_right(sampled, end)
+        if first >= last:
+            counts.append(None)
+            continue
+        packets = totals[link][last] - totals[link][first + 1]
+        counts.append((last - first, packets))
+    return counts
 
 
 def readings(history: History, source: str, target: str) -> list[tuple[float, int, int, int]]:
@@ -59,8 +78,16 @@ def readings(history: History, source: str, target: str) -> list[tuple[float, in
         "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
         " WHERE link = (SELECT id FROM link WHERE source = ? AND target = ?) ORDER BY id"
     )
-    times, *grown = list(zip(*history.rows(query, source, target), strict=True)) or [(), (), (), ()]
-    return list(zip(times, *map(accumulate, grown), strict=True))
+    bytes_so_far = 0
+    packets_so_far = 0
+    dropped_so_far = 0
+    totals = []
+    for t, size, packets, dropped in history.rows(query, source, target):
+        bytes_so_far += size
+        packets_so_far += packets
+        dropped_so_far += dropped
+        totals.append((t, bytes_so_far, packets_so_far, dropped_so_far))
+    return totals
 
 
 def fastest(
@@ -69,25 +96,28 @@ def fastest(
     """The window of so many ``readings`` in which each direction carried most per second for certain. ``allowed``: by
     direction, the bytes that a window may count too many, and the seconds by which its length may be wrong. A direction
     that may have carried nothing in any window is left out."""
-    ends = {id: (source, target) for id, source, target in history.rows("SELECT id, source, target FROM link")}
-    found: dict[tuple[str, str], Window] = {}
+    directions = {link: ends for ends, link in _link_ids(history).items()}
+    windows: dict[tuple[str, str], Window] = {}
     rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
     for link, grown in groupby(rows, key=itemgetter(0)):
-        of = ends[link]
-        if of not in allowed:
+        ends = directions[link]
+        if ends not in allowed:
             continue
-        extra, seconds = allowed[of]
+        extra, seconds = allowed[ends]
         times, counts = np.array([row[1:] for row in grown]).T
         total = counts.cumsum()
-        for number in (each for each in readings if each < len(times)):
+        for number in readings:
+            if number >= len(times):
+                continue
             carried = total[number:] - total[:-number]
             lasted = times[number:] - times[:-number]
-            fastest_window = int((8 * (carried - extra) / (lasted + seconds)).argmax())
-            window = Window(8.0 * carried[fastest_window], float(lasted[fastest_window]), 8.0 * extra, seconds)
-            before = found.get(of)
-            if window.least_rate > (0.0 if before is None else before.least_rate):
-                found[of] = window
-    return found
+            surely_carried = 8 * (carried - extra)
+            place = int((surely_carried / (lasted + seconds)).argmax())
+            window = Window(8.0 * carried[place], float(lasted[place]), 8.0 * extra, seconds)
+            least_so_far = windows[ends].least_rate if ends in windows else 0.0
+            if window.least_rate > least_so_far:
+                windows[ends] = window
+    return windows
 
 
 def traffic(history: History) -> list[PeerTraffic]:
@@ -133,7 +163,11 @@ def delivered_bytes(history: History) -> dict[str, tuple[list[float], list[int]]
     grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for t, link_class, growth in rows:
         grown[link_class][t] = growth
-    return {name: (times, list(accumulate(of.get(t, 0) for t in times))) for name, of in grown.items()}
+    courses = {}
+    for link_class, growths in grown.items():
+        totals = accumulate(growths.get(t, 0) for t in times)
+        courses[link_class] = (times, list(totals))
+    return courses
 
 
 def messages_by_kind(history: History) -> dict[str, int]:

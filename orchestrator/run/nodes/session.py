@@ -17,7 +17,7 @@ from orchestrator.drivers.programs import Programs
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.links import CrossTraffic, ScheduleFailed, ScheduleStep
-from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
+from orchestrator.record.events.nodes import Left, LinesDropped, ProgramEnded, RoundReached
 from orchestrator.record.events.run import HostChanged, Injected, NodeMoved
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.injection import FaultInjector
@@ -237,9 +237,9 @@ class Session:
         match message:
             case {"type": "register"}:
                 state.settled.set()
-            case {"type": "event", "name": "round", "phase": "end"}:
+            case {"type": "event", "name": RoundReached.NAME, "phase": "end"}:
                 state.restarts = 0
-            case {"type": "event", "name": "round", "round": round}:
+            case {"type": "event", "name": RoundReached.NAME, "round": round}:
                 if leads:
                     self._follow_round(round)
             case {"type": "event"}:
@@ -264,7 +264,7 @@ class Session:
         """React to an event of a node that is not about a round."""
         node = state.name
         name = event["name"]
-        if name == "left":
+        if name == Left.NAME:
             peer = event.get("peer")
             if isinstance(peer, str):
                 self.moves.goodbye_received(node, peer)
@@ -281,7 +281,7 @@ class Session:
         that leads alone follows the rules itself."""
         stop = self.plan.stop
         match message:
-            case {"type": "event", "name": "round", "phase": "end", "round": round}:
+            case {"type": "event", "name": RoundReached.NAME, "phase": "end", "round": round}:
                 last = stop.rounds
                 if self.plan.programs and last is not None and round >= last:
                     self.finish("rounds")

@@ -108,10 +108,12 @@ def tally(outputs: Tensor, targets: Tensor) -> dict[str, float]:
         valid = outputs < math.inf  # neither NaN nor an infinity; minus infinity is a label that never occurs
         right = (chosen == wanted) & valid
         true_positive = chosen & wanted & valid
+        predicted = int(chosen.sum())
+        occurring = int(wanted.sum())
         return {
             "correct": int(right.all(dim=1).sum()),
             "found": int(true_positive.sum()),
-            "named": int(chosen.sum()) + int(wanted.sum()),
+            "named": predicted + occurring,
         }
     labels = counted(targets).sum()
     return {"correct": correct(outputs, targets), "labels": int(labels)}

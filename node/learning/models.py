@@ -105,7 +105,10 @@ class Model(nn.Module):
 
     @cached_property
     def on_processor(self) -> bool:
-        return all(tensor.device.type == PROCESSOR for tensor in self.tensors.values())
+        for tensor in self.tensors.values():
+            if tensor.device.type != PROCESSOR:
+                return False
+        return True
 
     def get(self) -> State:
         """A copy of the state."""
@@ -208,9 +211,10 @@ class ResidualBlock(nn.Module):
             nn.init.zeros_(self.second.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        between = torch.relu(self.first(x))
-        branch = self.second(between)
-        return torch.relu(self.shortcut(x) + branch)
+        branch = torch.relu(self.first(x))
+        branch = self.second(branch)
+        total = self.shortcut(x) + branch
+        return torch.relu(total)
 
 
 def he_normal(convolution: nn.Conv2d) -> None:

@@ -159,7 +159,8 @@ class Adam(DescentStep):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.decay = decay
-        self.steps = [0] * len(self.parameters)  # of each parameter
+        count = len(self.parameters)
+        self.steps = [0] * count  # of each parameter
         self.first = [torch.zeros_like(w) for w in self.parameters]
         self.second = [torch.zeros_like(w) for w in self.parameters]
 

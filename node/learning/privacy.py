@@ -143,8 +143,10 @@ def compare_features(
     NaN if a feature is not finite, as after diverged training."""
     x = clean.ravel()[:VALUES]
     y = noised.ravel()[:VALUES]
-    low = float(min(x.min(), y.min()))
-    high = float(max(x.max(), y.max()))
+    lowest = min(x.min(), y.min())
+    highest = max(x.max(), y.max())
+    low = float(lowest)
+    high = float(highest)
     if not math.isfinite(high - low):
         return NOTHING_KNOWN
     if low == high:

@@ -148,7 +148,8 @@ class Crew:
                     share = torch.ones_like(total)
                 with first.passes():
                     inputs = first.normalise(x, part)
-                    objectives, losses = losses_of(stacked, constants, inputs, y[part], weight, share)
+                    labels = y[part]
+                    objectives, losses = losses_of(stacked, constants, inputs, labels, weight, share)
                 gradients = added(gradients, gradients_of(objectives.sum(), parameters))
                 total = total + losses.detach()
                 objective = objective + objectives.detach()

@@ -292,11 +292,16 @@ class Learner:
         x, y = self.train_data
         model = self.model.eval()
         with torch.no_grad():
-            pieces = []
-            for batch in torch.split(x, EVALUATION_BATCH):
-                pieces.append(model.extractor(self.normalise(batch)))
-            features = torch.cat(pieces)
+            features = self._extracted(model, x)
             return features, model.classifier(features), y
+
+    def _extracted(self, model: Model, x: Any) -> Tensor:
+        """The features (n, d) of stored samples."""
+        of_batches = []
+        for batch in torch.split(x, EVALUATION_BATCH):
+            inputs = self.normalise(batch)
+            of_batches.append(model.extractor(inputs))
+        return torch.cat(of_batches)
 
     def get(self) -> State:
         """A copy of the model's state: parameters, running statistics, counters."""

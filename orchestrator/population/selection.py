@@ -279,9 +279,24 @@ class SelectionKind:
 
 
 _KINDS = (
-    SelectionKind("uniform", UniformSelection, uniform, "every available client has the same chance"),
-    SelectionKind("least-available", LeastAvailable, least_available, "clients that were seldom available come first"),
-    SelectionKind("oort", Oort, oort, "clients of high utility that are fast enough (Oort)"),
+    SelectionKind(
+        name="uniform",
+        params=UniformSelection,
+        select=uniform,
+        summary="every available client has the same chance",
+    ),
+    SelectionKind(
+        name="least-available",
+        params=LeastAvailable,
+        select=least_available,
+        summary="clients that were seldom available come first",
+    ),
+    SelectionKind(
+        name="oort",
+        params=Oort,
+        select=oort,
+        summary="clients of high utility that are fast enough (Oort)",
+    ),
 )
 SELECTIONS: dict[str, SelectionKind] = {kind.name: kind for kind in _KINDS}
 

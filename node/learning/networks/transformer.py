@@ -30,7 +30,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self._attention(self.before_attention(x))
-        hidden = gelu(self.wide(self.before_layers(x)))
+        hidden = self.before_layers(x)
+        hidden = gelu(self.wide(hidden))
         output: Tensor = x + self.narrow(hidden)
         return output
 
@@ -42,11 +43,13 @@ class Block(nn.Module):
         all_pairs = torch.ones(length, length, dtype=torch.bool, device=x.device)
         later = all_pairs.triu(1)
         scale = math.sqrt(width / self.heads)
-        scores = q @ k.transpose(-2, -1) / scale
-        attention = scores.masked_fill(later, -math.inf)
+        attention = q @ k.transpose(-2, -1)
+        attention = attention / scale
+        attention = attention.masked_fill(later, -math.inf)
         attention = attention.softmax(-1)
-        of_heads = (attention @ v).transpose(1, 2)
-        joined = of_heads.reshape(count, length, width)
+        of_heads = attention @ v
+        of_tokens = of_heads.transpose(1, 2)
+        joined = of_tokens.reshape(count, length, width)
         output: Tensor = self.output(joined)
         return output
 
@@ -73,7 +76,8 @@ class Extractor(nn.Module):
         self.norm = nn.LayerNorm(params.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        places = torch.arange(x.shape[1], device=x.device)
+        length = x.shape[1]
+        places = torch.arange(length, device=x.device)
         embedded = self.tokens(x) + self.places(places)
         features: Tensor = self.norm(self.blocks(embedded))
         return features

@@ -66,7 +66,8 @@ def _backbone(params: Torchvision) -> nn.Module:
         return cast(nn.Module, network)
     if name == "squeezenet-1.1":  # its own classifier is a convolution: a linear one after pooling is as large
         features = models.squeezenet1_1(weights=None).features
-        return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        pooling = nn.AdaptiveAvgPool2d(1)
+        return nn.Sequential(features, pooling, nn.Flatten())
     if name == "googlenet":
         options = {"aux_logits": False, "init_weights": True}
     else:
@@ -90,27 +91,32 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
     return layers
 
 
-def layer_outputs(
-    module: nn.Module,
-    sample: Any,
-) -> list[tuple[nn.Module, int]]:
+Called = list[tuple[nn.Module, int]]
+"""The layers that a forward pass calls, each with the number of its output values."""
+
+
+def layer_outputs(module: nn.Module, sample: Any) -> Called:
     """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values. The
-    sample may lie on another device than the module."""
-    called: list[tuple[nn.Module, int]] = []
+    sample may be on another device than the module."""
+    called: Called = []
 
     def note(
         layer: nn.Module,
         inputs: tuple[Tensor, ...],
         output: Tensor,
     ) -> None:
-        called.append((layer, output[0].numel()))
+        values = output[0].numel()
+        called.append((layer, values))
 
-    hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
+    hooks = []
+    for layer in layers_of(module):
+        hooks.append(layer.register_forward_hook(note))
     try:
         with torch.no_grad():
             device = device_of(module)
             on_device = map_parts(lambda part: part.to(device), sample)
-            module.eval()(on_device)
+            module.eval()
+            module(on_device)
     finally:
         for hook in hooks:
             hook.remove()
@@ -150,10 +156,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return output
 
 
-def _counted(
-    module: nn.Module,
-    sample: Any,
-) -> tuple[_Counter, list[tuple[nn.Module, int]]]:
+def _counted(module: nn.Module, sample: Any) -> tuple[_Counter, Called]:
     """The operations of the convolutions and products of matrices in a forward pass of one sample (1, ...), and its
     `layer_outputs`."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -180,9 +183,10 @@ def pass_seconds(
     else:
         rates = EVALUATION
     values = sum(values for _, values in called)
-    of_one = counted.multiply_adds * rates.per_operation + values * rates.per_value
-    overhead = len(called) * rates.per_layer
-    return overhead + count * of_one
+    operations_of_one = counted.multiply_adds * rates.per_operation
+    of_one = operations_of_one + values * rates.per_value
+    of_layers = len(called) * rates.per_layer
+    return of_layers + count * of_one
 
 
 def saved_values(module: nn.Module, samples: Any, count: int) -> int:
@@ -191,7 +195,8 @@ def saved_values(module: nn.Module, samples: Any, count: int) -> int:
     own = set()
     tensors = [*module.parameters(), *module.buffers()]
     for tensor in tensors:
-        own.add(tensor.untyped_storage().data_ptr())
+        storage = tensor.untyped_storage()
+        own.add(storage.data_ptr())
     kept: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -202,7 +207,8 @@ def saved_values(module: nn.Module, samples: Any, count: int) -> int:
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        module.train()(samples).log_softmax(-1)
+        module.train()
+        module(samples).log_softmax(-1)
     size = sum(storage.nbytes() for storage in kept.values())
     return size // (4 * count)
 

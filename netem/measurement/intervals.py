@@ -39,7 +39,9 @@ def _most_below(number: int, fraction: float, tail: float) -> int:
 def _up_to(number: int, fraction: float, count: int) -> float:
     """P(X <= ``count``) of a binomial variable X over ``number`` trials; ``count`` is at most the mean."""
     rest = number - count
-    log_ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(rest + 1)
+    log_ways = math.lgamma(number + 1)
+    log_ways -= math.lgamma(count + 1)
+    log_ways -= math.lgamma(rest + 1)
     log_successes = count * math.log(fraction)
     log_failures = rest * math.log1p(-fraction)
     term = math.exp(log_ways + log_successes + log_failures)

@@ -13,7 +13,8 @@ FEWEST_FRAMES = 16  # full frames that the default buffer holds at least, as tha
 
 def default_buffer(rate: float) -> float:
     """The seconds of a channel's buffer at a rate, if none is configured."""
-    return max(BUFFER, FEWEST_FRAMES * FULL_FRAME * 8 / rate)
+    frames = FEWEST_FRAMES * FULL_FRAME * 8 / rate
+    return max(BUFFER, frames)
 
 
 def link_like(channel: ChannelProfile) -> LinkProfile:
@@ -29,6 +30,13 @@ def channel_like(channel: ChannelProfile, link: LinkProfile) -> ChannelProfile:
     """A channel with the rate and the buffer of a link. No member keeps a rate above that of the channel."""
     assert link.rate is not None
     assert link.buffer_limit is not None
-    rates = {member: min(rate, link.rate) for member, rate in channel.rates.items()}
-    buffer = 8 * link.buffer_limit / link.rate
-    return replace(channel, rate=link.rate, buffer=buffer, rates=rates, size=link.buffer_bytes)
+    rates = {}
+    for member, rate in channel.rates.items():
+        rates[member] = min(rate, link.rate)
+    return replace(
+        channel,
+        rate=link.rate,
+        buffer=8 * link.buffer_limit / link.rate,
+        rates=rates,
+        size=link.buffer_bytes,
+    )

@@ -18,6 +18,8 @@ SLOT = 64  # frames of "poisson" or periods of "on-off" in a slot, on average
 
 Row = tuple[float, float]
 """Seconds, and bit/s from then on."""
+Span = tuple[float, float, float]
+"""Seconds, and bit/s from then on until the last of these seconds."""
 Period = tuple[str, float, float, float]
 """Name, start, end, bit/s."""
 
@@ -46,11 +48,12 @@ def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[Row]
             yield seconds, rate
 
 
-def _with_ends(rows: Sequence[Row]) -> Iterator[tuple[float, float, float]]:
+def _with_ends(rows: Sequence[Row]) -> Iterator[Span]:
     """(seconds, bit/s, seconds until which it has this rate) of each row."""
     starts = [at for at, _ in rows]
     ends = [*starts[1:], math.inf]
-    for (at, rate), end in zip(rows, ends, strict=True):
+    for row, end in zip(rows, ends, strict=True):
+        at, rate = row
         yield at, rate, end
 
 

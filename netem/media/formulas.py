@@ -18,4 +18,7 @@ def shares(channel: ChannelProfile, members: Sequence[str]) -> dict[str, float]:
         weights[member] = weight
         times.append(weight / rate)
     time = sum(times)
-    return {member: weight / time for member, weight in weights.items()}
+    rates = {}
+    for member, weight in weights.items():
+        rates[member] = weight / time
+    return rates

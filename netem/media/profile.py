@@ -116,7 +116,9 @@ class ChannelProfile:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON, in bit/s and seconds; `from_mapping` reads it."""
-        return vars(self) | {"rates": dict(self.rates)}
+        mapping = dict(vars(self))
+        mapping["rates"] = dict(self.rates)
+        return mapping
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> ChannelProfile:
@@ -173,14 +175,16 @@ class CrossTraffic:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for JSON; `from_mapping` reads it."""
-        rows = [list(row) for row in self.rows]
-        return vars(self) | {"rows": rows}
+        mapping = dict(vars(self))
+        mapping["rows"] = [list(row) for row in self.rows]
+        return mapping
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CrossTraffic:
         rows = []
         for at, rate in mapping["rows"]:
-            rows.append((float(at), float(rate)))
+            row = (float(at), float(rate))
+            rows.append(row)
         fields = dict(mapping)
         fields["rows"] = tuple(rows)
         return cls(**fields)

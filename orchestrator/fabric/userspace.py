@@ -120,7 +120,8 @@ class UserspaceFabric(Coalescing):
 
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         name = node.name
-        interface = wiring.hub_interface(node, next(self._attachments))
+        attachment = next(self._attachments)
+        interface = wiring.hub_interface(node, attachment)
         pid = handle.pid
         lines = wiring.hub_lines(node, pid, interface, None, self._mtu)
         await self._hub.set_up(None, {}, lines)

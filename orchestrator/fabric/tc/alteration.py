@@ -124,7 +124,8 @@ def finish(
             ledger.keep(done.pair, counted)
         else:
             dropped = tc.parse_cuts(shown.shown)[index]
-            ledger.keep(done.pair, kernel_counters.cut_off(dropped))
+            counted = kernel_counters.cut_off(dropped)
+            ledger.keep(done.pair, counted)
     except (NetemError, FabricError) as error:
         return error
     except LookupError:
@@ -135,7 +136,8 @@ def finish(
 def _until_cut(shown: str, index: int) -> dict[str, int]:
     """The counters of a link that is being cut."""
     state = tc.parse_qdiscs(shown)[index]
-    stopped = tc.parse_stops(shown).get(index, 0)
+    stops = tc.parse_stops(shown)
+    stopped = stops.get(index, 0)
     counted = kernel_counters.counts(state)
     counted["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
     counted["cut_dropped"] = state.backlog_packets + stopped

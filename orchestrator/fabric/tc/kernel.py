@@ -128,7 +128,8 @@ class KernelFabric(Coalescing):
 
     async def attach(self, node: NodePlan, handle: NodeHandle) -> dict[str, str]:
         await self.detach(node)
-        interface = wiring.hub_interface(node, next(self._attachments))
+        attachment = next(self._attachments)
+        interface = wiring.hub_interface(node, attachment)
         pid = handle.pid
         lines = wiring.hub_lines(node, pid, interface, bridge.NAME, self._mtu)
         await self._hub.set_up(None, {}, lines)
@@ -235,7 +236,8 @@ class KernelFabric(Coalescing):
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         indices = [link.index for link in self._links.to_remote()]
-        numbers = count(1 + max(indices, default=0))
+        highest = max(indices, default=0)
+        numbers = count(1 + highest)
         changes = []
         for link in links:
             pair = (link.source, link.target)
@@ -318,7 +320,8 @@ class KernelFabric(Coalescing):
         commands.append(tc.show_command(interface))
         shown = await self._tc.run(commands)
         states = tc.parse_qdiscs(shown)
-        self._made[interface] = self._links.layout(targets)
+        layout = self._links.layout(targets)
+        self._made[interface] = layout
         for target in targets:
             links = self._links.to(target)
             for source, link in links.items():
@@ -476,7 +479,8 @@ class KernelFabric(Coalescing):
             now = readings.get(interface, kernel_counters.NOTHING)
             index = self._links[pair].index
             counted = now.links.get(index, {})
-            rows.append(self._ledger.row(pair, counted))
+            row = self._ledger.row(pair, counted)
+            rows.append(row)
             if index in now.backlog:
                 backlogs[pair] = now.backlog[index]
         await self._buffers.widen(backlogs)

@@ -174,10 +174,12 @@ class KernelBuffers:
             if pair not in backlogs or wanted is None or now is None:
                 continue
             link = self._links[pair]
-            waiting = police.waiting_bytes(link.profile, backlogs[pair])
+            backlog = backlogs[pair]
+            waiting = police.waiting_bytes(link.profile, backlog)
             fitting = wanted.rest(waiting, link.piece)
             if fitting.size > now.size:
                 self._set[pair] = fitting
-                commands.append(police.change_command(link.policer, fitting))
+                command = police.change_command(link.policer, fitting)
+                commands.append(command)
         if commands:
             await self._tc.attempt(commands)

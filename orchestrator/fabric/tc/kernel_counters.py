@@ -41,7 +41,9 @@ NOTHING = Reading({}, 0, {})  # of no interface
 
 def show_commands(interface: str) -> Commands:
     """The commands with the output that `read` takes."""
-    return [tc.show_command(interface), show_police_command(interface)]
+    qdiscs = tc.show_command(interface)
+    policers = show_police_command(interface)
+    return [qdiscs, policers]
 
 
 def read(shown: str, policed: str) -> Reading:
@@ -58,7 +60,8 @@ def read(shown: str, policed: str) -> Reading:
         for index, packets in parse_police(policed).items():
             counted = links.get(index, {})
             links[index] = _sum(counted, overflow(packets))
-    return Reading(links, tc.parse_passed(shown), backlog)
+    passed = tc.parse_passed(shown)
+    return Reading(links, passed, backlog)
 
 
 def overflow(packets: int) -> dict[str, int]:

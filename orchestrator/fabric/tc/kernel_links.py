@@ -162,7 +162,8 @@ class KernelLinks:
         links = set()
         for target in targets:
             for source, link in self._to[target].items():
-                links.add((source, target, link.index))
+                entry = (source, target, link.index)
+                links.add(entry)
         passing = self._passed_to(targets)
         return Layout(frozenset(links), frozenset(passing))
 

@@ -8,7 +8,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 
 from netem.errors import NetemError
 from netem.kernel import batch, filters, media
@@ -133,8 +133,7 @@ class KernelMedia:
 
     def crossed_by(self, source: str) -> bool:
         """Whether a link of this source crosses a channel."""
-        sources = {pair[0] for pair in self._crossings}
-        return source in sources
+        return bool(_from_source(self._crossings, source))
 
     async def cross(self, ways: Mapping[Pair, Sequence[Crossing]]) -> None:
         """Lead these links through these channels. FabricError if one would cross several; on errors nothing
@@ -162,8 +161,9 @@ class KernelMedia:
             except (OrchestratorError, NetemError):
                 self._crossings = before
                 with contextlib.suppress(OrchestratorError, NetemError):
-                    commands = [self._changes(name) for name in names]
-                    together = list(chain.from_iterable(commands))
+                    together: Commands = []
+                    for name in names:
+                        together += self._changes(name)
                     await self._tc.attempt(together)
                     await self._redirect(changed)
                 raise
@@ -184,14 +184,13 @@ class KernelMedia:
         """Redirect what comes from a node through a new interface."""
         async with self._crossing:
             self._interfaces[node] = interface
-            pairs = [pair for pair in self._crossings if pair[0] == node]
+            pairs = _from_source(self._crossings, node)
             await self._redirect(pairs)
 
     def detach(self, node: str) -> None:
         interface = self._interfaces.pop(node, "")
         self._redirecting.discard(interface)
-        pairs = [pair for pair in self._flows if pair[0] == node]
-        for pair in pairs:
+        for pair in _from_source(self._flows, node):
             self._forget(pair)
 
     async def rows(self) -> list[ChannelRow]:
@@ -200,7 +199,8 @@ class KernelMedia:
             return []
         channels = self._channels.values()
         interfaces: list[str] = []
-        if not all(channel.profile.rule.own_queues for channel in channels):
+        rules = [channel.profile.rule for channel in channels]
+        if not all(rule.own_queues for rule in rules):
             interfaces = list(self._redirecting)
         queues = [show_command(channel.device) for channel in channels]
         counts = [show_counts_command(interface) for interface in interfaces]
@@ -321,7 +321,9 @@ class KernelMedia:
             else:
                 address = self._addresses[target]
                 commands[pair] = filters.stop_flow_commands(interface, address)
-        together = list(chain.from_iterable(commands.values()))
+        together: Commands = []
+        for own in commands.values():
+            together += own
         replies = iter(await self._tc.attempt(together))
         errors = []
         for pair, own in commands.items():
@@ -376,11 +378,19 @@ class KernelMedia:
                 self._offered[index] = now
                 name, member = self._crossed[index]
                 other = grown[name].get(member, Offered())
-                packets = now.packets - before.packets
-                size = now.bytes - before.bytes
-                together = Offered(other.packets + packets, other.bytes + size)
-                grown[name][member] = together
+                packets = other.packets + (now.packets - before.packets)
+                size = other.bytes + (now.bytes - before.bytes)
+                grown[name][member] = Offered(packets, size)
         return grown
+
+
+def _from_source(pairs: Iterable[Pair], node: str) -> list[Pair]:
+    """The links from a node."""
+    links = []
+    for source, target in pairs:
+        if source == node:
+            links.append((source, target))
+    return links
 
 
 def _members(

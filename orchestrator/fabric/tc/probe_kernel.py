@@ -52,7 +52,8 @@ def _takes_seed() -> bool:
     """Whether netem accepts a seed. An older kernel silently ignores the seed of a newer tc, so it is read back."""
     if _tc("tc qdisc change dev lo root netem delay 1ms loss 1% seed 7"):
         return False
-    shown = _output(["tc", "-json", "qdisc", "show", "dev", "lo"])
+    show = ["tc", "-json", "qdisc", "show", "dev", "lo"]
+    shown = _output(show)
     with contextlib.suppress(ValueError, LookupError):
         netem = json.loads(shown)[0]
         return bool(netem["options"]["seed"] == 7)
@@ -82,7 +83,8 @@ def _without_policers() -> str:
     commands += filter_commands("lo", [flow])
     larger = Bucket(250_000, 30_000)
     commands.append(change_command(1, larger))
-    refused = _run(*map(" ".join, commands))
+    lines = [" ".join(command) for command in commands]
+    refused = _run(*lines)
     show = show_police_command("lo")
     shown = _output(["tc", "-json", "-statistics", *show[1:]])
     _tc("tc qdisc del dev lo root")

@@ -82,8 +82,8 @@ def parse(
     """
     folder = Path(name).parent
     source = overridden(text, name, overrides)
-    is_sweep = "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}
-    if is_sweep:
+    nodes_run_something = source.data.keys() & {"algorithm", "programs"}
+    if "scenario" in source.data and not nodes_run_something:
         raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:
         make_known(source, folder)

@@ -281,8 +281,9 @@ class Scenario(Strict):
         """The maximum number of rounds of the run. None: only the programs know."""
         if self.algorithm is None:
             return self.stop.rounds
-        given = [rounds for rounds in (self.algorithm.rounds, self.stop.rounds) if rounds is not None]
-        return min(given, default=DEFAULT_ROUNDS)
+        limits = (self.algorithm.rounds, self.stop.rounds)
+        configured = [rounds for rounds in limits if rounds is not None]
+        return min(configured, default=DEFAULT_ROUNDS)
 
     @property
     def population(self) -> ClientsSpec | None:
@@ -332,7 +333,10 @@ class Scenario(Strict):
         """The shared media and the links that cross them, and the mistakes in their settings."""
         if self.topology.population is not None:
             return resolve_for_clients(self.shared, self.routes, self.topology.population)
-        targets = {fault.to for fault in self.faults if fault.to is not None and fault.action == HANDOVER}
+        targets = set()
+        for fault in self.faults:
+            if fault.to is not None and fault.action == HANDOVER:
+                targets.add(fault.to)
         return resolve_media(self.shared, self.routes, self.pairs, targets)
 
     @cached_property
@@ -396,11 +400,13 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["data"]["personalisation"] = format_fraction(scenario.personalisation)
     if scenario.population is None:
         data.pop("clients")
-        topology = data["topology"]
-        data["topology"] = {key: value for key, value in topology.items() if key not in OF_POPULATIONS}
+        for key in OF_POPULATIONS:
+            data["topology"].pop(key, None)
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
-    data = {key: value for key, value in data.items() if value or key not in RARE}
+    for key in RARE:
+        if not data[key]:
+            del data[key]
     for link_class in _unset_links(scenario):
         data["links"][link_class] = {"profile": DEFAULT_PROFILE}
     return data

@@ -17,6 +17,7 @@ from orchestrator import text
 from orchestrator.scenario.catalogue import AlgorithmSpec, LoraSpec
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.language.strict import unknown
+from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
@@ -239,7 +240,10 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     elif kind.several_hosts:
         why = f"a NAT needs both directions of a link on one host, and the driver {kind.name} may spread them"
     if why:
-        able = [other.name for other in DRIVERS.values() if not other.simulated and not other.several_hosts]
+        able = []
+        for other in DRIVERS.values():
+            if not other.simulated and not other.several_hosts:
+                able.append(other.name)
         yield ("driver",), f"{why}: leave nat_timeout out, or use {' or '.join(able)}"
     elif scenario.engine == "kernel":
         yield ("engine",), "kernel has no NAT: leave nat_timeout out, or take userspace or auto"
@@ -249,8 +253,11 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
 
 def _mtus(links: Resolved) -> Iterator[Mistake]:
     """Refuse an MTU of real links."""
-    with_mtu = [entry for direction, entry in links.real.items() if direction in links.mtus]
-    for entry in dict.fromkeys(with_mtu):
+    entries: dict[KeyPath, None] = {}
+    for direction, entry in links.real.items():
+        if direction in links.mtus:
+            entries[entry] = None
+    for entry in entries:
         yield (*entry, "mtu"), "a real link is as it is and takes no settings"
 
 

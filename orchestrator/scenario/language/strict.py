@@ -23,7 +23,12 @@ class Strict(BaseModel):
     replace the mapping: ``model: cnn`` is ``model: {name: cnn}``."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, serialize_by_alias=True, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        serialize_by_alias=True,
+        protected_namespaces=(),
     )
     short: ClassVar[str | None] = None
 

@@ -276,7 +276,20 @@ def links_between(
 
 def upward(links: Iterable[Ends], topology: Topology) -> tuple[Ends, ...]:
     """The directions towards the cloud; a link between two edges has none."""
-    return tuple((source, target) for source, target in links if _is_above(source, target, topology))
+    directions = []
+    for source, target in links:
+        if _is_above(source, target, topology):
+            directions.append((source, target))
+    return tuple(directions)
+
+
+def _downward(links: Iterable[Ends], topology: Topology) -> tuple[Ends, ...]:
+    """The directions away from the cloud; a link between two edges has none."""
+    directions = []
+    for source, target in links:
+        if _is_above(target, source, topology):
+            directions.append((source, target))
+    return tuple(directions)
 
 
 def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> tuple[Ends, ...]:
@@ -285,7 +298,7 @@ def in_direction(spec: FaultSpec, topology: Topology, links: Iterable[Ends]) -> 
         return tuple(links)
     if spec.direction == "up":
         return upward(links, topology)
-    return tuple((source, target) for source, target in links if _is_above(target, source, topology))
+    return _downward(links, topology)
 
 
 def _is_above(lower: str, upper: str, topology: Topology) -> bool:

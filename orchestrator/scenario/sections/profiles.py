@@ -45,7 +45,8 @@ _FRACTION_OF = {
     "loss_good": {"default": "0%", "description": "share of packets that are lost in the good state"},
     "loss_bad": {"default": "100%", "description": "share of packets that are lost in the bad state"},
 }
-_BURSTS = mapping_schema({key: FRACTION_SCHEMA | said for key, said in _FRACTION_OF.items()}, "p", "r")
+_FRACTIONS = {key: FRACTION_SCHEMA | schema for key, schema in _FRACTION_OF.items()}
+_BURSTS = mapping_schema(_FRACTIONS, "p", "r")
 _BURSTS["description"] = "loss in bursts: a link that switches between a good and a bad state"
 _GILBERT_ELLIOTT_SCHEMA = mapping_schema({"gilbert-elliott": _BURSTS}, "gilbert-elliott")
 _NULL = {"type": "null"}

@@ -123,8 +123,8 @@ class ReadySpec(Strict):
 
     @model_validator(mode="after")
     def _check_one(self) -> ReadySpec:
-        conditions = [condition for condition in (self.port, self.line, self.delay) if condition is not None]
-        if len(conditions) > 1:
+        is_set = (self.port is not None, self.line is not None, self.delay is not None)
+        if sum(is_set) > 1:
             raise ValueError("give one of port, line and delay")
         return self
 
@@ -234,7 +234,11 @@ def _is_placeholder(match: re.Match[str]) -> bool:
 def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
     """A word of a program's command with its placeholders replaced, except {files}, which only the driver knows."""
     node = program.node
-    own = {SELF: addresses[node], OWN_NAME: node, INDEX: str(program.index)}
+    own = {
+        SELF: addresses[node],
+        OWN_NAME: node,
+        INDEX: str(program.index),
+    }
     return replaced(text, {**addresses, **own})
 
 
@@ -313,10 +317,12 @@ def _is_called(program: Placed, name: str) -> bool:
 
 def _circle(programs: Sequence[Placed]) -> list[str]:
     """The programs that wait for one another in a circle: keys, or nodes of one key; else empty."""
-    waits = {}
+    waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for program in programs:
-        waited_for = waits_for(program, programs)
-        waits[program.node, program.key] = [(other.node, other.key) for other in waited_for]
+        waited_for = []
+        for other in waits_for(program, programs):
+            waited_for.append((other.node, other.key))
+        waits[program.node, program.key] = waited_for
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:

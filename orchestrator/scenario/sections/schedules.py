@@ -82,7 +82,9 @@ class FilesSpec(Strict):
 
     @model_validator(mode="after")
     def _check_sense(self) -> FilesSpec:
-        if (self.file is None) == (self.up is None and self.down is None):
+        has_one = self.file is not None
+        has_sides = self.up is not None or self.down is not None
+        if has_one == has_sides:
             raise ValueError("name one file, or files for up and down: {up: up.txt, down: down.txt}")
         return self
 
@@ -137,7 +139,12 @@ class ScheduleSpec(Strict):
         forms = (written, self.trace is not None, self.csv is not None)
         if sum(forms) != 1:
             raise ValueError("say how the link changes: either steps, ramp and handover, or a trace, or a csv")
-        table_form = TableForm(_plain(self.columns), _plain(self.units), self.half_rtt, self.start)
+        table_form = TableForm(
+            _plain(self.columns),
+            _plain(self.units),
+            self.half_rtt,
+            self.start,
+        )
         if table_form != TableForm() and self.csv is None:
             raise ValueError("columns, units, half_rtt and start go with csv")
         if self.window is not None and self.trace is None:

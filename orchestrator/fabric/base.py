@@ -44,6 +44,10 @@ class LinkChange:
     cut: bool | None = None
     crossings: tuple[Crossing, ...] | None = None
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.source, self.target
+
 
 NO_COUNTS = ("source", "target", "channel", "member", "queued_bytes")
 

@@ -36,7 +36,7 @@ class Alteration:
 
     @property
     def pair(self) -> kernel_counters.Pair:
-        return self.change.source, self.change.target
+        return self.change.pair
 
 
 Outcome = tuple[Alteration, Reply, Reply]

@@ -342,7 +342,7 @@ class KernelFabric(Coalescing):
     async def alter(self, changes: Sequence[LinkChange]) -> Errors:
         here = []
         for change in changes:
-            if (change.source, change.target) in self._links:
+            if change.pair in self._links:
                 here.append(change)
         if len(here) == len(changes):
             return await self._alter_here(changes)
@@ -368,7 +368,7 @@ class KernelFabric(Coalescing):
 
     def _prepare(self, change: LinkChange) -> Alteration:
         """The commands for a change; the state already records the change as made. `_undo` takes that back."""
-        pair = (change.source, change.target)
+        pair = change.pair
         alteration = self._alteration(change)
         interface = alteration.interface
         try:
@@ -393,7 +393,7 @@ class KernelFabric(Coalescing):
         return alteration
 
     def _alteration(self, change: LinkChange) -> Alteration:
-        link = self._links[change.source, change.target]
+        link = self._links[change.pair]
         interface = self._interfaces.get(change.target)
         return Alteration(change, interface, link, link.profile)
 
@@ -552,10 +552,9 @@ def _different_links(changes: Sequence[LinkChange]) -> Sequence[LinkChange]:
     """The changes before the first one of a link that another one has changed."""
     pairs = set()
     for number, change in enumerate(changes):
-        pair = (change.source, change.target)
-        if pair in pairs:
+        if change.pair in pairs:
             return changes[:number]
-        pairs.add(pair)
+        pairs.add(change.pair)
     return changes
 
 

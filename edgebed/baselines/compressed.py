@@ -1,4 +1,4 @@
-"""Averaging algorithms whose updates travel compressed: top-k with memory, and QSGD. Each wraps another algorithm.
+"""Averaging algorithms with compressed updates: top-k with memory, and QSGD. Each wraps another algorithm.
 
 S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv 1809.07599, Algorithm 1;
 D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and
@@ -280,8 +280,8 @@ def no_values() -> Vector:
 @dataclass
 class Memory:
     """The memory of one child. ``before``: e in the round that was ``answered`` last; ``left``: e after it, if all that
-    was sent was counted. ``sent``: what was sent in rounds that were not counted so far, and ``returned``: those whose
-    values are in the memory again."""
+    was sent was counted. ``sent``: what was sent in rounds that were not counted so far, and ``returned``: those
+    with values that are in the memory again."""
 
     before: Vector = field(default_factory=no_values)
     left: Vector = field(default_factory=no_values)

@@ -12,10 +12,10 @@ share of the client's samples that W_i learns from, η its learning rate.
 
 The gradient is ∇_{W_i} L = ∇_{Θ̂_i} L ⊙ (Θ − Θ_i). No layers (p = 0), or W_i = 1, are FedAvg.
 
-Departures: every client is asked in every round. The loss has converged when the standard deviation of ten epochs is
-below 0.1, or after 100 epochs; the authors' code has no such limit. W_i is learned with batch normalisation's running
-statistics, which are the global model's. A client's own accuracy is that of Θ_i, after local training; the authors
-evaluate Θ̂_i before it. Time on the virtual clock counts one epoch of it.
+Departures: every client takes part in every round. The loss has converged when the standard deviation of ten epochs
+is below 0.1, or after 100 epochs; the authors' code has no such limit. W_i is learned with batch normalisation's
+running statistics, which are the global model's. A client's own accuracy is that of Θ_i, after local training; the
+authors evaluate Θ̂_i before it. Time on the virtual clock counts one epoch of it.
 
 Θ_i and W_i are in a client's checkpoint. A client that gets the model of a round again repeats its answer.
 """

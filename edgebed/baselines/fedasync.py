@@ -1,7 +1,7 @@
 """FedAsync. C. Xie, S. Koyejo, I. Gupta, "Asynchronous Federated Optimization", OPT 2020 (NeurIPS workshop), arXiv
 1903.03934, Algorithm 1.
 
-x_t global model after t updates, τ the version a worker began with, t − τ the staleness of its update, α mixing
+x_t global model after t updates, τ the version a worker started with, t − τ the staleness of its update, α mixing
 weight, s(·) staleness function, γ learning rate, H local iterations, ρ weight of the proximal term.
 
     worker   x_{τ,h} ← x_{τ,h−1} − γ ∇ g(x_{τ,h−1}),  g(x) = f(x) + (ρ / 2) ‖x − x_τ‖²;  push (x_{τ,H}, τ)
@@ -11,18 +11,18 @@ weight, s(·) staleness function, γ learning rate, H local iterations, ρ weigh
 
 A round of the run is one new version. α = 1, ρ = 0 and one worker are FedAvg with one client.
 
-Departures: staleness is the number of versions made since the worker got its model, which is 0 for a worker that nobody
-overtook. The paper counts the new version too. Its α is divided by two at fixed times; here α stays.
+Departures: staleness is the number of versions made since the worker got its model, which is 0 for a worker that no
+other one overtook. The paper counts the new version too. Its α is divided by two at fixed times; here α stays.
 
 In a population the scheduler triggers workers at random, as in the paper: as soon as an update has been mixed, a client
-that is there and does not train gets the newest model. Without a population the scheduler gives it to the worker that
+that is online and does not train gets the newest model. Without a population the scheduler gives it to the worker that
 sent the update, so all workers train all the time; that is one more departure.
 
 The server waits for updates without a deadline. If all workers are gone, it waits until one comes back. A worker that
 got no model for `gathering.deadline` after its update asks for one, `ASKS` times at most: update or model may be lost.
 
-A worker whose update is not finite gets no other model before there is a new version; of a population, another client
-is triggered. If no worker is left that can send an update, the run ends with the reason.
+A worker with an update that is not finite gets no other model before there is a new version; of a population, another
+client is triggered. If no worker is left that can send an update, the run ends with the reason.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Server(edgebed.Role):
     comes back sends its last update again: it may have missed the answer. A client of a population asks for nothing. It
     gets the newest model when it is selected, and answers once.
 
-    ``diverged``: the workers whose update on the model that they were given last was not finite.
+    ``diverged``: the workers with an update that was not finite, on the last model that they were given.
     """
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class Server(edgebed.Role):
         return worker in self.diverged and self.given.get(worker) == t
 
     async def hand_out(self, workers: Sequence[str], t: int) -> None:
-        """Send the present model, from which round t begins."""
+        """Send the present model, from which round t starts."""
         self.given |= dict.fromkeys(workers, t)
         self.diverged.difference_update(workers)
         await self.send(workers, "model", self.w, owned=True, round=t)
@@ -208,8 +208,8 @@ class Server(edgebed.Role):
         updates: Sequence[edgebed.Message],
         ages: Sequence[int],
     ) -> None:
-        """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered; of
-        a population, to other clients. Report staleness, evaluate, and keep the version."""
+        """Hand out version t to the workers with updates in it, unless they have a newer model than they answered; of a
+        population, to other clients. Report staleness, evaluate, and keep the version."""
         self.version = t + 1
         workers = [update.sender for update in updates]
         if self.selector is None:

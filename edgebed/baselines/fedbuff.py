@@ -13,10 +13,10 @@ A round of the run is one new version. A buffer of all clients, none of them sta
 equal weights.
 
 In a population the server samples clients up to a concurrency, ``topology.selected``, as in the paper: as soon as an
-update is in the buffer, another client that is there gets the newest model. If it was the K-th, that is the new
+update is in the buffer, another client that is online gets the newest model. If it was the K-th, that is the new
 version. Without a population all clients train all the time, which is a departure.
 
-Departures: a client whose update is in the buffer waits for the version that it becomes part of, or is not sampled
+Departures: a client with an update in the buffer waits for the version that it becomes part of, or is not sampled
 until then. So no version has two updates of one client. A buffer takes at most as many updates as there are
 clients. Clients send batch normalisation's statistics as they are, and the next version has the mean of the buffer's:
 steps added to one another would leave their range. Counters take the maximum.

@@ -13,8 +13,8 @@ Models may be of any architecture. γ = 0 is local training.
 Departures:
 - The paper takes the mean of the logits over the steps of the training. Here it is over the local samples after the
   training, in evaluation mode.
-- Only clients that have a label count in its mean. What nobody else has is not distilled. A client that does not answer
-  counts with what it sent last.
+- Only clients that have a label count in its mean. What no other client has is not distilled. A client that does not
+  answer counts with what it sent last.
 - No samples are generated: the paper's federated augmentation is a method of its own.
 """
 
@@ -43,7 +43,7 @@ class FedDistill(edgebed.LocalTraining):
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """γ CE(F(x), softmax(F̂_k^(y))), the mean over the mini-batch. 0 for samples whose label nobody else has."""
+    """γ CE(F(x), softmax(F̂_k^(y))), the mean over the mini-batch. 0 for samples with a label that no one else has."""
 
     logits: NDArray[np.float32]  # (classes, classes): F̂ by label
     clients: NDArray[np.int64]  # (classes,): how many they are the mean of

@@ -14,16 +14,16 @@ its samples, p̂(y) = Σ_k c_k,y / n, α_k,y = c_k,y / Σ_j c_j,y, B samples in 
              w ← Σ_k (n_k / n) w_k;  p̂ from the c_k
 
 All clients have one model. G is one hidden layer with batch normalisation. a_t = a'_t = 10 · 0.98^(t−1), γ = 1, KL and
-α_k,y are of the published code, whose defaults these are. `profile: paper` has what the paper prints: a_t = 1, no KL,
+α_k,y are the defaults of the published code. `profile: paper` has what the paper prints: a_t = 1, no KL,
 γ = 0, and in equation 4 the loss of the mean logits, ℓ(1/K Σ_k h(z; w_k), y). a_t = a'_t = 0 is FedAvg.
 
 Departures:
-- The paper was not at hand: its equations are from memory, held against the published code.
-- y* ~ p̂ as in Algorithm 1. The code draws evenly from the labels that are there. c_k counts all samples of client k.
+- The paper was not available: its equations are from memory, compared with the published code.
+- y* ~ p̂ as in Algorithm 1. The code draws evenly from the labels that occur. c_k counts all samples of client k.
   The code counts those of the round's mini-batches, from 1 on.
 - Clients learn from G once it has been trained, from the second round on, as in the code.
-- Every client is asked in every round. The models are weighted by n_k, as in the code; the paper's weights are even.
-- Adam begins afresh in each round of G's training. In the code its moments stay.
+- Every client takes part in every round. The models are weighted by n_k, as in the code; the paper's weights are even.
+- Adam starts afresh in each round of G's training. In the code its moments stay.
 - KL is between softmaxes, with a constant target h(z). G itself does not learn from the clients' losses.
 - On the virtual clock a generated sample of G's training takes as long as a sample of the model's.
 """

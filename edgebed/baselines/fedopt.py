@@ -14,7 +14,7 @@ learning rate, β₁ and β₂ decay of the moments m and v, τ adaptivity. Oper
 
 Nothing corrects the bias of the first moments. FedAvgM with β₁ = 0 and η = 1 is FedAvg, up to rounding.
 
-Departures: Δ_t is weighted by samples, as FedAvg's mean. Every client is asked in every round, but in a population. A
+Departures: Δ_t is weighted by samples, as FedAvg's mean. Every client takes part in every round, but in a population. A
 round without an update changes neither moments nor model. Only trained parameters have moments: batch normalisation's
 statistics are averaged, and its counters take the maximum. FedAvgM's m is a sum, as in Hsu et al. 2019 (arXiv
 1909.06335); the paper does not print it.

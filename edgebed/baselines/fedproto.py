@@ -16,10 +16,10 @@ Departures:
 - The paper's mean divides by the number of clients with class j a second time, which would shrink the prototypes by it.
   That factor is dropped. The authors' code averages evenly: `aggregation: even`.
 - The authors' code compares each sample's features with its class's prototype, by the mean squared difference, with λ =
-  1. Here the loss is the paper's, whose distances are larger: λ = 1 held small networks near chance.
+  1. Here the loss is the paper's, with larger distances: λ = 1 kept small networks near chance.
 - In a round without any global prototype (the first), and with `inference: classifier`, the classifier predicts. A
   class without a global prototype is further away than every other.
-- Prototypes are of the whole local data after the training, in evaluation mode. All clients are asked in each round. A
+- Prototypes are of the whole local data after the training, in evaluation mode. All clients take part in each round. A
   class that no client has shared in a round keeps its prototype.
 """
 

@@ -90,7 +90,7 @@ def contrastive_loss(
     prototypes: Tensor,
     delta: float,
 ) -> Tensor:
-    """The mean of L_P over P_i^c (n, d): a cross-entropy whose logits are −φ, less δ for the own class."""
+    """The mean of L_P over P_i^c (n, d): a cross-entropy with the logits −φ, less δ for the own class."""
     phi = torch.cdist(features, prototypes)
     own = nn.functional.one_hot(classes, len(prototypes))
     return cross_entropy(-phi - delta * own, classes)

@@ -1,4 +1,4 @@
-"""FedAvg whose cloud learns the sum of its clients' updates, and no single update. K. Bonawitz et al., "Practical
+"""FedAvg with a cloud that learns the sum of its clients' updates, and no single update. K. Bonawitz et al., "Practical
 Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, section 4 and figure 4, reduced to pairwise
 masks.
 
@@ -14,17 +14,17 @@ Here x_u = round((n_u / n) (w_u − w) 2^30 / C) with n the samples of U_1, clip
 rounding changes an entry of the mean by less than |U_1| C / 2^31. Clients report the share of values that were clipped,
 `clipped_values`, and `rounding`, the norm of what was rounded as a share of that of w_u − w.
 
-What is left out. There is no second mask b_u and no secret sharing. So a client whose masked update comes after the
-others gave away its seeds has no mask left towards the cloud. If one of U_2 does not answer, the round is abandoned.
-There are no signatures: a cloud that lies can hand out keys of its own. A cloud that follows the protocol learns the
-sum over at least `threshold` clients, the numbers of samples, and who dropped out.
+What is left out. There is no second mask b_u and no secret sharing. So a client with a masked update that comes after
+the others gave away its seeds has no mask left towards the cloud. If one of U_2 does not answer, the round is
+abandoned. There are no signatures: a cloud that lies can hand out keys of its own. A cloud that follows the protocol
+learns the sum over at least `threshold` clients, the numbers of samples, and who dropped out.
 
-What is there. Keys are Diffie-Hellman's over group 14 of RFC 3526, masks are SHAKE-256. But keys are drawn from the
+What is kept. Keys are Diffie-Hellman's over group 14 of RFC 3526, masks are SHAKE-256. But keys are drawn from the
 scenario's seed, so that runs can be repeated: who knows the seed knows every mask. Arithmetic with Python's integers
-takes a time that depends on the keys. This measures what masks cost on links. It protects nobody's data.
+takes a time that depends on the keys. This measures what masks cost on links. It protects no data.
 
-Departures from FedAvg: every client is asked in every round. Statistics of batch normalisation are summed like weights.
-Counters stay. Drawing keys and masks takes no modelled time under `sim`.
+Departures from FedAvg: every client takes part in every round. Statistics of batch normalisation are summed like
+weights. Counters stay. Drawing keys and masks takes no modelled time under `sim`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ all, each client learns with it, and sends what it shares.
     cloud    common ← aggregate({shared_k}, common)
     client   kept_k ← learn(kept_k, common),  shared_k ← share(kept_k)
 
-A client keeps its model, and what else an algorithm needs, from round to round. After a restart it goes on from its
+A client keeps its model, and what else an algorithm needs, from round to round. After a restart it continues from its
 last checkpoint. Its accuracies travel with what it shares, and the cloud reports their mean.
 """
 

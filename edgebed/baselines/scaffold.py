@@ -18,8 +18,8 @@ Departures:
 - The mean is over the clients that are present when the round starts. The control variate of a client that is away is
   a gradient at a model of the past: in c it would pull the others away from their minimum, if the client stays away for
   good. It counts again when the client is back. In a population c is the mean over all clients, present or not.
-- Every client is asked in every round, and S are those that answered. N are the clients of the mean but for those that
-  answer that they have no samples.
+- Every client takes part in every round, and S are those that answered. N are the clients of the mean but for those
+  that answer that they have no samples.
 - The term (c − c_i)·y of the loss has the gradient c − c_i. Only trained parameters have control variates. Batch
   normalisation's statistics are averaged, and its counters take the maximum.
 - Option II supposes plain SGD: momentum, Adam, weight decay and clipping are refused.

@@ -15,7 +15,7 @@ L is the Laplacian of G, λ₁ the largest and λ_{D−1} the smallest but one o
 P m̃ = m̃ keeps the mean of all clusters. Clusters of one size in a complete graph, or two of any size, have that mean
 after one exchange: HierFAVG's with κ₂ = τ₂. One edge is FedAvg with τ₂ times the rounds.
 
-Departures: m̂ and m̃ count the samples that took part in the round. Edges tell one another their samples before they
+Departures: m̂ and m̃ count the samples that took part in the round. Edges send one another their samples before they
 exchange models, so that each computes P. Clusters that are away are not in the graph of that round. A model that does
 not arrive counts as the edge's own. The paper's graph is given; here it is a ring in the order of names, or complete.
 The paper evaluates one model, the mean over all clusters at the end; here each edge evaluates its own.

@@ -52,8 +52,8 @@ async def train(
 
 
 def params_at(role: Role, params: Parameters, round: int) -> Parameters:
-    """The parameters in the run's round of a device's `round`, of which each has several below an edge. A learning rate
-    that decays is reported. For algorithms that train in a loop of their own; `train` does it by itself."""
+    """The parameters in the run's round that a device's `round` is part of: below an edge it has several of them. A
+    learning rate that decays is reported. For algorithms that train in a loop of their own; `train` does it itself."""
     within = 1
     if role.tier == "device":
         within = getattr(role.params, "edge_rounds", 1)

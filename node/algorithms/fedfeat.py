@@ -15,7 +15,7 @@ Clients are devices below the cloud, or edges that hold data themselves. `retrai
 with the same local training. Noise acts in training without retraining, too.
 
 Departures:
-- Equation 8 divides by N a second time, which is dropped. Every client is asked in every round.
+- Equation 8 divides by N a second time, which is dropped. Every client takes part in every round.
 - Noise acts in training, as the text and Algorithm 1 say. Equation 7 leaves it out: `noise_in: sent` noises only the
   features that are sent.
 - σ² = 2Δ² ln(1/δ)/ε² (5), with a δ that the paper does not give. Its Δ = 1 is no bound: features may differ by any
@@ -24,7 +24,7 @@ Departures:
   weights and labels are sent unprotected.
 - The paper does not say how the server retrains: here by Adam from the averaged Ψ, in `retrain_epochs` passes.
 - Initial weights are the framework's, not N(μ, σ²) (1).
-- The paper's F_i come from Φ_i, but Ψ is combined with Φ, whose features differ. `features: averaged` adds an exchange
+- The paper's F_i come from Φ_i, but Ψ is combined with Φ, with other features. `features: averaged` adds an exchange
   after (8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
 """
 

@@ -4,7 +4,7 @@ Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481, equations
 w global model, w_i the model client i trained from it, τ_i its optimizer steps, ρ momentum, p_i = n_i / n its share of
 the samples, a_i how often its gradients count in w − w_i, so that (w − w_i) / a_i is its mean step.
 
-    client   w_i ← w, then τ_i steps of SGD with momentum ρ, whose velocity starts at 0
+    client   w_i ← w, then τ_i steps of SGD with momentum ρ and a velocity that starts at 0
     cloud    a_i = (τ_i − ρ (1 − ρ^τ_i) / (1 − ρ)) / (1 − ρ)
              τ_eff = Σ_i p_i a_i
              w ← w − τ_eff Σ_i p_i (w − w_i) / a_i

@@ -12,7 +12,7 @@ its output, n_k samples of client k, n their sum, R the largest rank.
 The mean of products is not the product of means: even with one rank for all, results differ from those of FedAvg with
 adapters. They are equal, up to the split into factors, if all clients have the same A_k.
 
-Departures: the cloud keeps the factors of rank R, of which a client's are the first r_k columns and rows. Its model
+Departures: the cloud keeps the factors of rank R. Their first r_k columns and rows are those of client k. Its model
 with rank R has the final accuracy. Other entries of a state, such as running statistics, are averaged as by FedAvg.
 """
 

@@ -1,4 +1,4 @@
-"""A common embedding space for clients whose models have different spaces: DFFKE's section 3.1, equations 10 and 11.
+"""A common embedding space for clients with models of different spaces: DFFKE's section 3.1, equations 10 and 11.
 
 E_k embeddings (n_k, h_k) of client k with labels Y_k, z(·; θ_k^z) its docking layer, linear from h_k to the common
 dimension, Ẽ_k = z(E_k; θ_k^z) the translated embeddings, l(·; θ_global) a linear classifier of all of them.

@@ -136,7 +136,7 @@ def judge(
     params: DFFKE,
     seed: int,
 ) -> dict[str, Any]:
-    """Score guesses at the pictures of which the client with this ``learner`` shared embeddings with this ``seed``.
+    """Score guesses at the pictures that the client with this ``learner`` embedded and shared with this ``seed``.
 
     Return the fields for the record: the number of ``samples``, the `Score` of each kind of guess and of the class
     means, and ``inversion`` of the ``private`` pictures and of the guesses, in base64, with their ``shape``.

@@ -34,7 +34,7 @@ class DFFKE(LocalTraining):
     memory_rounds: R, past rounds that are reviewed
     divergence: loss of the exchange: teacher, KL(teacher ‖ student), or student, KL(student ‖ teacher)
     privacy: noise on embeddings and logits: none, clip (clipped to clip_norm), or empirical (not clipped)
-    epsilon: ε, privacy budget of the noise, whose standard deviation is proportional to 1 / ε; 1 is the least noise
+    epsilon: ε, privacy budget of the noise; its standard deviation is proportional to 1 / ε; 1 is the least noise
     delta: δ, failure probability of the noise; default: 1 / the client's number of samples, which guarantees nothing
         to a client with one sample
     clip_norm: largest norm of an embedding, for clip; noise grows with it, also beyond the largest norm there is

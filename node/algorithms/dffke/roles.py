@@ -21,7 +21,7 @@ training only: then only accuracies leave a client.
 Departures:
 - KL is that of equation 8; (13) prints the reverse (`divergence`). Mini-batches mix all owners; (12) to (14) sum over
   them.
-- Equation 13 learns from the pictures of others alone, so a client forgets its own labels meanwhile. `private_steps`
+- Equation 13 learns from the pictures of others alone, so a client forgets its own labels. `private_steps`
   adds steps on its own data. They also move batch normalisation's running statistics back to it, unless
   `exchange_statistics: running`.
 - The first Dec and docking layers are random, later ones continue from the previous round.

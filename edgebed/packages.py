@@ -15,7 +15,8 @@ from functools import cache
 from importlib.util import find_spec
 
 PACKAGES = ("netem", "node", "orchestrator")
-FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_OWN_FOLDER = os.path.dirname(os.path.realpath(__file__))
+FOLDER = os.path.dirname(_OWN_FOLDER)
 
 
 @cache  # of success only
@@ -23,7 +24,8 @@ def check(*names: str) -> None:
     """ImportError if Python finds others' files under the name of one of these packages. Imports none."""
     for name in names:
         place = _place(name)
-        if place is not None and os.path.realpath(place) != os.path.join(FOLDER, name):
+        own_place = os.path.join(FOLDER, name)
+        if place is not None and os.path.realpath(place) != own_place:
             folders = place.split(os.sep)
             if "site-packages" in folders or "dist-packages" in folders:
                 remedy = "install edgebed in a virtual environment of its own"
@@ -84,5 +86,6 @@ def _sizes(distribution: str) -> dict[str, int]:
             for line in lines:
                 file, _, size = line.rstrip().rsplit(",", 2)
                 if size and file.endswith(".py"):
-                    sizes[os.path.join(FOLDER, file)] = int(size)
+                    path = os.path.join(FOLDER, file)
+                    sizes[path] = int(size)
     return sizes

@@ -97,7 +97,8 @@ def largest(update: Vector, memory: Vector, kept: float) -> tuple[edgebed.State,
     u = update + memory
     count = int(np.ceil(kept * u.size))
     descending = np.argsort(-np.abs(u), kind="stable")
-    places = np.sort(descending[:count]).astype(np.int32)
+    ascending = np.sort(descending[:count])
+    places = ascending.astype(np.int32)
     values = u[places]
     u[places] = 0
     return {"places": places, "values": values}, u
@@ -112,7 +113,7 @@ def spread(parts: edgebed.State, size: int) -> Vector:
     right_types = places.dtype.kind == "i" and values.dtype.kind == "f"
     if not (one_dimensional and as_many and right_types):
         raise ValueError("places and values do not fit each other")
-    if places.size and not (places.min() >= 0 and places.max() < size):
+    if places.size and (places.min() < 0 or places.max() >= size):
         raise ValueError("a place is not in the model")
     update = np.zeros(size, np.float32)
     update[places] = values
@@ -130,7 +131,8 @@ def quantised(
     padded = np.zeros(buckets * bucket)
     padded[: update.size] = update
     v = padded.reshape(-1, bucket)
-    norms = np.sqrt(np.sum(v**2, axis=1))
+    squares = np.sum(v**2, axis=1)
+    norms = np.sqrt(squares)
     divisors = np.where(norms, norms, 1)[:, None]
     exact = levels * np.abs(v) / divisors
     low = np.floor(exact)
@@ -138,7 +140,10 @@ def quantised(
     xi = low + (random.random(v.shape) < exact - low)
     signed = np.sign(v) * np.minimum(xi, levels)
     sent = signed.ravel()[: update.size]
-    return {"norms": norms.astype(np.float32), "levels": sent.astype(integer_type(levels))}
+    return {
+        "norms": norms.astype(np.float32),
+        "levels": sent.astype(integer_type(levels)),
+    }
 
 
 def buckets_of(size: int, bucket: int) -> int:
@@ -319,7 +324,8 @@ class Memory:
         parts: dict[str, Tensors] = {}
         for round, part in self.sent.items():
             parts[f"sent/{round}"] = part
-        return {"before": self.before, "left": self.left} | edgebed.joined(**parts)
+        memory = {"before": self.before, "left": self.left}
+        return memory | edgebed.joined(**parts)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -365,7 +371,10 @@ class TopK(Compressing):
         memory = edgebed.parted(kept.tensors, "top-k")
         self.memory = Memory.kept(memory, facts)
         self.counted = facts["counted"]
-        tensors = {name: values for name, values in kept.tensors.items() if not name.startswith("top-k/")}
+        tensors = {}
+        for name, values in kept.tensors.items():
+            if not name.startswith("top-k/"):
+                tensors[name] = values
         if facts["own"]:
             self.own = (tensors, fields)
             self.restored = replace(kept, tensors=tensors, fields=fields)
@@ -383,7 +392,8 @@ class TopK(Compressing):
         facts["counted"] = self.counted
         facts["own"] = self.own is not None
         tensors, fields = self.own or ({}, {})
-        memory = edgebed.joined(**{"top-k": self.memory.tensors()})
+        parts = {"top-k": self.memory.tensors()}
+        memory = edgebed.joined(**parts)
         fields = {**fields, "top-k": facts}
         await super().checkpoint(round, {**tensors, **memory}, **fields)
 
@@ -494,7 +504,8 @@ class QSGD(Compressing):
         sent = dict(parts)
         error = self.expand(sent, update.size) - update
         rounding = share(error, update)
-        self.report(round=run_round(self, t), scope="train", rounding=rounding)
+        round = run_round(self, t)
+        self.report(round=round, scope="train", rounding=rounding)
         return sent
 
     def expand(self, parts: edgebed.State, size: int) -> Vector:
@@ -514,12 +525,13 @@ def wrapped(
     """The algorithm `top-k-NAME` or `qsgd-NAME`, and its roles."""
     mixin, parameters = KINDS[kind]
     name = f"{mixin.__name__}{base.params.__name__}"
-    params = type(name, (parameters, base.params), {"__module__": __name__})
+    namespace = {"__module__": __name__}
+    params = type(name, (parameters, base.params), dict(namespace))
     params = dataclass(frozen=True, kw_only=True)(params)
     globals()[name] = params  # where the simulation's worker processes look for it
     roles = {}
     for tier, role in base.roles.items():
-        roles[tier] = type(role.__name__, (mixin, role), {"__module__": __name__})
+        roles[tier] = type(role.__name__, (mixin, role), dict(namespace))
     algorithm = replace(
         base,
         name=f"{kind}-{base.name}",

@@ -121,7 +121,8 @@ def adapt(
         total = 0.0
         for start in range(0, len(order), p.batch_size):
             end = start + p.batch_size
-            batch = torch.from_numpy(order[start:end]).to(learner.device)
+            chosen = torch.from_numpy(order[start:end])
+            batch = chosen.to(learner.device)
             learner.set(aggregated(own, w, weights))
             model = learner.model.eval()
             parameters = dict(model.named_parameters())

@@ -64,7 +64,10 @@ def mean_logits(learner: edgebed.Learner, w: edgebed.State) -> edgebed.State:
     _, logits, labels = learner.outputs(w)
     means, counts = class_means(logits, labels, learner.data.classes)
     has = counts > 0
-    return {"logits": means.cpu().numpy(), "has": has.cpu().numpy()}
+    return {
+        "logits": means.cpu().numpy(),
+        "has": has.cpu().numpy(),
+    }
 
 
 def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
@@ -74,7 +77,8 @@ def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
     clients = np.zeros(classes, np.int64)
     for state in shared:
         has = state["has"]
-        total += np.where(has[:, None], state["logits"], 0)
+        logits = state["logits"]
+        total += np.where(has[:, None], logits, 0)
         clients += has
     divisors = np.maximum(clients, 1)[:, None]
     means = total / divisors
@@ -104,10 +108,16 @@ class Cloud(personal.Cloud):
 
     async def issue(self, common: edgebed.State, t: int) -> None:
         classes = self.learner.data.classes
-        clients = [name.removesuffix("/has") for name in common if name.endswith("/has")]
+        clients = []
+        for name in common:
+            if name.endswith("/has"):
+                clients.append(name.removesuffix("/has"))
         means: dict[str, edgebed.State] = {}
         for child in self.children:
-            others = [edgebed.parted(common, client) for client in clients if client != child]
+            others = []
+            for client in clients:
+                if client != child:
+                    others.append(edgebed.parted(common, client))
             means[child] = of_others(others, classes)
         await self.publish_each("common", means, owned=True, round=t)
 

@@ -203,10 +203,12 @@ def train_generator(
     shares: Tensor | None = None
     if params.generator_teacher == "losses":
         shares = torch.tensor(shares_of_clients(counts), device=device)
-    seed = int(learner.random("generator", t).integers(2**63))
+    seeds = learner.random("generator", t)
+    seed = int(seeds.integers(2**63))
     random = torch.Generator().manual_seed(seed)
     b = params.generated_batch
-    step = edgebed.optimizer(list(generator.parameters()), params.of_generator(t))
+    weights = list(generator.parameters())
+    step = edgebed.optimizer(weights, params.of_generator(t))
     for _ in range(params.generator_steps):
         y = torch.multinomial(p, b, replacement=True, generator=random)
         noise = torch.rand(len(y), NOISE, generator=random)
@@ -259,7 +261,8 @@ class Distilled:
         drawn = drawn.to(batch.y.device)
         z = self.features(torch.cat([drawn, batch.y]))
         z_star = z[: self.batch]
-        loss = self.weight * cross_entropy(model.classifier(z_star), drawn)
+        logits = model.classifier(z_star)
+        loss = self.weight * cross_entropy(logits, drawn)
         if not self.agreement:
             return loss
         z_batch = z[self.batch :]
@@ -346,9 +349,14 @@ class Cloud(edgebed.Role):
             fit = edgebed.fitting(self, gathered, form)
             updates = edgebed.with_samples(self, fit)
             if updates:
-                counts = np.stack([update.tensors["counts"] for update in updates])
-                models = [edgebed.parted(update.tensors, "model") for update in updates]
-                samples = [update.fields["samples"] for update in updates]
+                models = []
+                all_counts = []
+                samples = []
+                for update in updates:
+                    models.append(edgebed.parted(update.tensors, "model"))
+                    all_counts.append(update.tensors["counts"])
+                    samples.append(update.fields["samples"])
+                counts = np.stack(all_counts)
                 g = await self.train_generator(g, models, counts, t)
                 w = await self.compute(edgebed.weighted_mean, models, samples, mode="other")
                 labels = distribution(counts)
@@ -363,10 +371,12 @@ class Cloud(edgebed.Role):
             g = edgebed.parted(tensors, "generator")
             return w, g, tensors["labels"]
         w = self.learner.initial()
+        apply = self.learner.apply
         hidden = self.params.generator_hidden
         seed = self.seed("generator")
-        g = await self.compute(self.learner.apply, initial_generator, hidden, seed, mode="other")
-        return w, g, np.zeros(self.learner.data.classes, np.float32)
+        g = await self.compute(apply, initial_generator, hidden, seed, mode="other")
+        labels = np.zeros(self.learner.data.classes, np.float32)
+        return w, g, labels
 
     async def train_generator(
         self,

@@ -88,11 +88,13 @@ def factors(
     u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
     reached = np.cumsum(sigma.astype(np.float64) ** 2)
     total = reached[-1]
-    enough = int(np.searchsorted(reached, share * total, side="right")) + 1
+    place = np.searchsorted(reached, share * total, side="right")
+    enough = int(place) + 1
     k = 1
     if total:
         k = min(enough, len(sigma))
-    return u[:, :k] * sigma[:k], v[:k]
+    u_sigma = u[:, :k] * sigma[:k]
+    return u_sigma, v[:k]
 
 
 def decompressed(sent: edgebed.State, form: edgebed.State) -> edgebed.State:
@@ -113,14 +115,16 @@ def decompressed(sent: edgebed.State, form: edgebed.State) -> edgebed.State:
 
 
 def _fit(u: NDArray[Any], v: NDArray[Any]) -> bool:
-    return u.ndim == v.ndim == 2 and u.shape[1:] == v.shape[:1]
+    matrices = u.ndim == v.ndim == 2
+    return matrices and u.shape[1:] == v.shape[:1]
 
 
 def added(w: edgebed.State, update: edgebed.State) -> edgebed.State:
     """mentee + g."""
     result: edgebed.State = {}
     for name, values in w.items():
-        result[name] = np.asarray(values + update[name], values.dtype)
+        after = values + update[name]
+        result[name] = np.asarray(after, values.dtype)
     return result
 
 
@@ -128,7 +132,8 @@ def difference(after: edgebed.State, before: edgebed.State) -> edgebed.State:
     """The update that makes `after` of `before`."""
     result: edgebed.State = {}
     for name, values in after.items():
-        result[name] = np.asarray(values - before[name], values.dtype)
+        change = values - before[name]
+        result[name] = np.asarray(change, values.dtype)
     return result
 
 
@@ -145,9 +150,13 @@ def losses(
     l_s = cross_entropy(y_s, y)
     total = (l_t + l_s).detach()
     seen = h_s @ transform.T
-    of_mentor = _divergence(y_s.detach(), y_t) + mse_loss(h_t, seen.detach())
-    of_mentee = _divergence(y_t.detach(), y_s) + mse_loss(seen, h_t.detach())
-    return l_t + of_mentor / total, l_s + of_mentee / total
+    of_outputs = _divergence(y_s.detach(), y_t)
+    of_hidden = mse_loss(h_t, seen.detach())
+    mentor_loss = l_t + (of_outputs + of_hidden) / total
+    of_outputs = _divergence(y_t.detach(), y_s)
+    of_hidden = mse_loss(seen, h_t.detach())
+    mentee_loss = l_s + (of_outputs + of_hidden) / total
+    return mentor_loss, mentee_loss
 
 
 def _divergence(target: Tensor, logits: Tensor) -> Tensor:
@@ -186,8 +195,10 @@ def distil_mutually(
         _, y_t = of_mentor
         task_losses.append(cross_entropy(y_t.detach(), labels))
         objectives.append(mentor_loss.detach())
-    learned = edgebed.joined(own=learner.get(), mentee=edgebed.state_of(mentee), base=base)
-    learned["transform"] = transform.detach().cpu().numpy().copy()
+    trained_mentee = edgebed.state_of(mentee)
+    learned = edgebed.joined(own=learner.get(), mentee=trained_mentee, base=base)
+    trained_transform = transform.detach().cpu().numpy()
+    learned["transform"] = trained_transform.copy()
     return learned, fml.mean_losses(task_losses, objectives)
 
 
@@ -214,8 +225,9 @@ def first_transform(
     mentor.train()
     mentee.train()
     random = learner.random("transform", 0)
-    drawn = random.uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
-    return torch.tensor(drawn, dtype=torch.float32, device=device)
+    uniform = random.uniform(-1, 1, (rows, columns))
+    transform = uniform / np.sqrt(columns)
+    return torch.tensor(transform, dtype=torch.float32, device=device)
 
 
 class Cloud(personal.Cloud):
@@ -226,7 +238,8 @@ class Cloud(personal.Cloud):
     update: edgebed.State
 
     def start(self) -> edgebed.State:
-        return edgebed.state_of(self.learner.build(self.params.mentee, "cpu"))
+        mentee = self.learner.build(self.params.mentee, "cpu")
+        return edgebed.state_of(mentee)
 
     async def issue(self, common: edgebed.State, t: int) -> None:
         whole = edgebed.joined(whole=common)
@@ -300,7 +313,8 @@ class Client(fml.Client):
         mentee = edgebed.parted(kept, "mentee")
         base = edgebed.parted(kept, "base")
         share = energy(self.params, t, self.last_round)
-        return await self.compute(compressed, difference(mentee, base), share, mode="other")
+        update = difference(mentee, base)
+        return await self.compute(compressed, update, share, mode="other")
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

@@ -60,7 +60,8 @@ class Distances:
 
     def of_classes(self, batch: edgebed.MiniBatch) -> Tensor:
         """‖C_b^(j) − C̄^(j)‖₂ of each such class."""
-        own, rows = class_means(batch.features, batch.y, len(self.counts))
+        classes = len(self.counts)
+        own, rows = class_means(batch.features, batch.y, classes)
         device = own.device
         has_prototype = torch.tensor(self.counts > 0, device=device)
         known = (rows > 0) & has_prototype
@@ -81,7 +82,8 @@ class Nearest:
         prototypes = torch.tensor(self.prototypes, device=x.device)
         known = torch.tensor(self.counts > 0, device=x.device)
         distances = torch.cdist(model.extractor(x), prototypes)
-        farthest = distances[:, known].max(dim=1, keepdim=True).values
+        of_known = distances[:, known]
+        farthest = of_known.max(dim=1, keepdim=True).values
         return -torch.where(known, distances, farthest + 1)
 
 
@@ -98,7 +100,10 @@ def local_prototypes(learner: edgebed.Learner, w: edgebed.State) -> edgebed.Stat
     """C_i^(j) over the client's samples, as `prototypes` (classes, d) and `counts` (classes,)."""
     features, _, labels = learner.outputs(w)
     means, counts = class_means(features, labels, learner.data.classes)
-    return {"prototypes": means.cpu().numpy(), "counts": counts.cpu().numpy()}
+    return {
+        "prototypes": means.cpu().numpy(),
+        "counts": counts.cpu().numpy(),
+    }
 
 
 def global_prototypes(
@@ -114,7 +119,8 @@ def global_prototypes(
     if even:
         weights = (counts > 0).astype(np.float64)
     total = weights.sum(axis=0)
-    summed = np.einsum("kc,kcd->cd", weights, all_prototypes.astype(np.float64))
+    prototypes_k = all_prototypes.astype(np.float64)
+    summed = np.einsum("kc,kcd->cd", weights, prototypes_k)
     divisors = np.maximum(total, 1)[:, None]
     means = (summed / divisors).astype(np.float32)
     has = total > 0

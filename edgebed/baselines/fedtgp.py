@@ -57,7 +57,8 @@ class MeanDistance(fedproto.Distances):
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         distances = self.of_classes(batch)
-        return self.weight * distances.sum() / max(len(distances), 1)
+        count = max(len(distances), 1)
+        return self.weight * distances.sum() / count
 
 
 class Generator(nn.Module):
@@ -66,7 +67,9 @@ class Generator(nn.Module):
     def __init__(self, classes: int, d: int) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.randn(classes, d))
-        self.layers = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, d))
+        first = nn.Linear(d, d)
+        second = nn.Linear(d, d)
+        self.layers = nn.Sequential(first, nn.ReLU(), second)
 
     def forward(self) -> Tensor:
         prototypes: Tensor = self.layers(self.vectors)
@@ -112,7 +115,8 @@ def train_prototypes(
     classes = torch.tensor(all_classes, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        prototypes = Generator(learner.data.classes, features.shape[1]).to(device)
+        prototypes = Generator(learner.data.classes, features.shape[1])
+    prototypes.to(device)
     if generator:
         edgebed.load_state(prototypes, generator)
     training = params.local(learning_rate=params.server_learning_rate)
@@ -123,7 +127,8 @@ def train_prototypes(
         permutation = random.permutation(len(classes))
         order = torch.from_numpy(permutation).to(device)
         for batch in torch.split(order, params.batch_size):
-            loss = contrastive_loss(features[batch], classes[batch], prototypes(), delta)
+            p = features[batch]
+            loss = contrastive_loss(p, classes[batch], prototypes(), delta)
             step(loss)
     with torch.no_grad():
         p_hat = prototypes().cpu().numpy()
@@ -163,7 +168,8 @@ class Cloud(fedproto.Cloud):
             samples=self.params.server_epochs * prototypes_sent,
             mode="classifier",
         )
-        total = np.sum([state["counts"] for state in shared], axis=0)
+        all_counts = [state["counts"] for state in shared]
+        total = np.sum(all_counts, axis=0)
         prototypes: edgebed.State = trained
         result = prototypes | {"counts": np.maximum(counts, total)}
         return result | edgebed.joined(generator=generator)

@@ -91,7 +91,8 @@ def learn_mutually(
         meme_step(meme_loss)
         losses.append(cross_entropy(p.detach(), labels))
         objectives.append(own_loss.detach())
-    learned = edgebed.joined(own=learner.get(), meme=edgebed.state_of(other))
+    trained_meme = edgebed.state_of(other)
+    learned = edgebed.joined(own=learner.get(), meme=trained_meme)
     return learned, mean_losses(losses, objectives)
 
 

@@ -114,7 +114,9 @@ def meta_train(
         losses += loss.cpu()
         objectives += objective.cpu()
     steps = max(len(mini_batches), 1)
-    metrics = {"loss": float(losses) / steps, "objective": float(objectives) / steps}
+    loss_before = float(losses) / steps
+    loss_after = float(objectives) / steps
+    metrics = {"loss": loss_before, "objective": loss_after}
     return learner.get(), metrics
 
 
@@ -186,7 +188,8 @@ def next_mixing(
         g_d = g[name]
         p_d = mixing * y_d + (1 - mixing) * g_d
         products = (p_d - trained[name]) * (y_d - g_d)
-        slopes.append(float(np.sum(products, dtype=np.float64)))
+        slope = np.sum(products, dtype=np.float64)
+        slopes.append(float(slope))
     stepped = mixing - rate * sum(slopes)
     return min(max(stepped, 0.0), 1.0)
 

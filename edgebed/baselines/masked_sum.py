@@ -247,7 +247,9 @@ class Cloud(fedala.Cloud):
 def _is_key(message: edgebed.Message) -> bool:
     key = message.tensors.get("key")
     samples = message.fields.get("samples")
-    if key is None or key.dtype != np.uint8 or key.shape != (KEY,):
+    if key is None:
+        return False
+    if key.dtype != np.uint8 or key.shape != (KEY,):
         return False
     return isinstance(samples, int) and samples > 0
 
@@ -283,7 +285,8 @@ class Client(edgebed.Role):
         self.round = t
         self.seeds = {}
         self.secret, public = key_pair(self.seed("masks", str(t)))
-        await self.answer("key", {"key": as_tensor(public)}, t, samples=self.learner.samples)
+        tensors = {"key": as_tensor(public)}
+        await self.answer("key", tensors, t, samples=self.learner.samples)
         result = await edgebed.train(self, w, t, self.params)
         self.report(round=t, scope="train", **result.metrics)
         await edgebed.evaluate(self, result.weights, t)
@@ -292,7 +295,10 @@ class Client(edgebed.Role):
 
     async def send_masked(self, message: edgebed.Message, t: int) -> None:
         """Answer the other clients' public keys with the masked update."""
-        others = {peer: bytes(key) for peer, key in message.tensors.items() if peer != self.name}
+        others = {}
+        for peer, key in message.tensors.items():
+            if peer != self.name:
+                others[peer] = bytes(key)
         self.seeds = await self.compute(agreed_with, self.secret, others, t, mode="other")
         share = self.learner.samples / message.fields["samples"]
         clip = self.params.clip

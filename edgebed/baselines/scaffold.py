@@ -91,8 +91,9 @@ def advanced(
     equal_weights = [1.0] * len(states)
     result = edgebed.weighted_mean(states, equal_weights)
     for name in trained:
-        values = x[name] + rate * (result[name] - x[name])
-        result[name] = values.astype(x[name].dtype)
+        before = x[name]
+        after = before + rate * (result[name] - before)
+        result[name] = after.astype(before.dtype)
     return result
 
 
@@ -126,8 +127,9 @@ class Correction:
         y = dict(model.named_parameters())
         products = []
         for name, difference in self._differences.items():
-            y_name = y[name]
-            products.append(torch.sum(difference.to(y_name.device) * y_name))
+            values = y[name]
+            product = difference.to(values.device) * values
+            products.append(torch.sum(product))
         return torch.stack(products).sum()
 
     @cached_property
@@ -186,7 +188,8 @@ class Cloud(edgebed.Role):
         stacked = edgebed.parted(self.restored.tensors, "counted")
         fields = self.restored.fields
         for row, client in enumerate(fields["counted"]):
-            self.counted[client] = {name: values[row] for name, values in stacked.items()}
+            c_i = {name: values[row] for name, values in stacked.items()}
+            self.counted[client] = c_i
         self.without_samples = set(fields["without_samples"])
         return x
 
@@ -194,7 +197,8 @@ class Cloud(edgebed.Role):
         """The c̃_i that make c in the round that starts, in the order of names, and N."""
         if self.selector is not None:
             counted = [self.counted[client] for client in sorted(self.counted)]
-            return counted, self.clients - len(self.without_samples)
+            n = self.clients - len(self.without_samples)
+            return counted, n
         online = self.present & set(self.children)
         members = online - self.without_samples
         known = sorted(members & self.counted.keys())
@@ -242,7 +246,8 @@ class Client(edgebed.Role):
                 )
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, y, t)
-            await self.checkpoint(t, edgebed.joined(before=before, control=c_i))
+            kept = edgebed.joined(before=before, control=c_i)
+            await self.checkpoint(t, kept)
             update = edgebed.joined(model=y, control=c_i)
             await self.send(
                 self.parent,

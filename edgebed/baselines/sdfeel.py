@@ -92,7 +92,8 @@ def mixed(
     for name, own in y.items():
         changes = []
         for p_j, y_j in zip(weights, others, strict=True):
-            changes.append(p_j * (y_j[name].astype(np.float64) - own))
+            difference = y_j[name].astype(np.float64) - own
+            changes.append(p_j * difference)
         exact = own + sum(changes, 0.0)
         if own.dtype.kind != "f":
             exact = np.rint(exact)

@@ -138,7 +138,8 @@ def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
         if values:
             mean = sum(values) / len(values)
             means = {main: mean, CLIENTS: len(values)}
-            role.report(round=round, scope=scope, **means, **_class_means(role, scope))
+            class_means = _class_means(role, scope)
+            role.report(round=round, scope=scope, **means, **class_means)
 
 
 def _evaluations(message: Message) -> dict[str, Any]:
@@ -270,7 +271,8 @@ def _counting(
     """The updates with a whole number in each of these fields. The others are reported."""
     counted = []
     for update in updates:
-        odd = [name for name in counts if not _is_count(update.fields.get(name))]
+        fields = update.fields
+        odd = [name for name in counts if not _is_count(fields.get(name))]
         if odd:
             role.refuse(update, f"has no whole number of {' and '.join(odd)}")
         else:

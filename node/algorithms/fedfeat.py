@@ -398,7 +398,8 @@ class Client(fedavg.Client):
         if shared.clipped is not None:
             self.report(round=t, scope="privacy", clipped_features=shared.clipped)
         if shared.hidden is not None:
-            self.report(round=t, scope="privacy", **asdict(shared.hidden))
+            hidden = asdict(shared.hidden)
+            self.report(round=t, scope="privacy", **hidden)
         return {"features": shared.features, "labels": shared.labels}
 
 

@@ -55,7 +55,8 @@ def normalised_average(
         step = np.zeros(w_before.shape, dtype=np.float64)
         for w_i, p_i, a_i in zip(states, p, a, strict=True):
             if a_i:
-                step += (p_i / a_i) * (w_before.astype(np.float64) - w_i[name])
+                difference = w_before.astype(np.float64) - w_i[name]
+                step += (p_i / a_i) * difference
         w_after = w_before - tau_eff * step
         average[name] = w_after.astype(w_before.dtype)
     return average

@@ -71,14 +71,15 @@ class Decoder(nn.Module):
         quarters = [math.ceil(side / 4) for side in self.sides]
         self.start = (2 * width, *quarters)
         self.linear = nn.Linear(dimension, math.prod(self.start))
+        wide = 2 * width
         self.convolutions = nn.Sequential(
-            nn.BatchNorm2d(2 * width),
+            nn.BatchNorm2d(wide),
             nn.Upsample(scale_factor=2),
-            nn.Conv2d(2 * width, 2 * width, 3, padding=1, bias=False),
-            nn.BatchNorm2d(2 * width),
+            nn.Conv2d(wide, wide, 3, padding=1, bias=False),
+            nn.BatchNorm2d(wide),
             nn.LeakyReLU(0.2),
             nn.Upsample(scale_factor=2),
-            nn.Conv2d(2 * width, width, 3, padding=1, bias=False),
+            nn.Conv2d(wide, width, 3, padding=1, bias=False),
             nn.BatchNorm2d(width),
             nn.LeakyReLU(0.2),
             nn.Conv2d(width, channels, 3, padding=1),
@@ -86,7 +87,8 @@ class Decoder(nn.Module):
         )
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        start = self.linear(embeddings).reshape(-1, *self.start)
+        values = self.linear(embeddings)
+        start = values.reshape(-1, *self.start)
         pictures: Tensor = self.convolutions(start)
         sides = list(pictures.shape[2:])
         if sides != self.sides:

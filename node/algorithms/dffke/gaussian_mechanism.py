@@ -71,7 +71,8 @@ def release(
         sensitivity = 2 * params.clip_norm
     else:
         changes = values - changed()
-        sensitivity = float(torch.linalg.vector_norm(changes, dim=1).max())
+        distances = torch.linalg.vector_norm(changes, dim=1)
+        sensitivity = float(distances.max())
     if params.delta is not None:
         delta = params.delta
     else:

@@ -63,7 +63,8 @@ def invert(
     device = learner.device
     pictures = pictures_of(learner)
     random = torch.Generator().manual_seed(seed)
-    x = torch.from_numpy(np.array(learner.data.array("x_test")))
+    test_pictures = np.array(learner.data.array("x_test"))
+    x = torch.from_numpy(test_pictures)
     order = torch.randperm(len(x), generator=random)
     chosen = order[: params.inversion_samples]
     x = x[chosen].to(device)
@@ -76,8 +77,8 @@ def invert(
     else:
         noise = noise_deviation(sent, known)
     g = train_inversion(known, x / 255, noise, params, seed)
-    decoder = Decoder(params.dimension, pictures.shape, params.width).to(device)
-    load_state(decoder, synthetic.decoder)
+    decoder = Decoder(params.dimension, pictures.shape, params.width)
+    load_state(decoder.to(device), synthetic.decoder)
     translated = torch.tensor(synthetic.embeddings, device=device)
     return {
         "reconstructed": _bytes_of(g, sent),

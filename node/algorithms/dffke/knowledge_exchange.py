@@ -213,14 +213,17 @@ def learn(
                 past_batches = _shuffled(past_y, params)
             reviewed = cycle(past_batches)
             for batch in batches:
-                loss = divergence(y[batch], model(x[batch]), params.divergence)
+                student = model(x[batch])
+                loss = divergence(y[batch], student, params.divergence)
                 losses.append(_take(step, loss))
                 review = next(reviewed, None)
                 if review is not None:
-                    loss = divergence(past_y[review], model(past_x[review]), params.divergence)
+                    student = model(past_x[review])
+                    loss = divergence(past_y[review], student, params.divergence)
                     review_losses.append(_take(step, loss))
                 for pictures, labels in islice(own, own_steps):
-                    step(cross_entropy(model(pictures), labels))
+                    logits = model(pictures)
+                    step(cross_entropy(logits, labels))
     return Exchanged(learner.get(), _mean(losses), _mean(review_losses))
 
 
@@ -273,7 +276,8 @@ def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taugh
     for lesson in lessons:
         pictures.append(_synthesised(learner, lesson.transfer, params))
         logits.append(torch.tensor(lesson.logits))
-    return torch.cat(pictures), torch.cat(logits).to(learner.device)
+    targets = torch.cat(logits).to(learner.device)
+    return torch.cat(pictures), targets
 
 
 def with_another_pixel(
@@ -291,8 +295,9 @@ def with_another_pixel(
     values = lowest + (highest - lowest) * uniform
     every = torch.arange(pictures, device=device)
     changed = x.clone()
-    places = (every, slice(None), rows.to(device), columns.to(device))
-    changed[places] = values.to(device, x.dtype)
+    rows = rows.to(device)
+    columns = columns.to(device)
+    changed[every, :, rows, columns] = values.to(device, x.dtype)
     return changed
 
 

@@ -153,7 +153,8 @@ class DFFKE(LocalTraining):
         halves = [2 * side for side in quarters]
         full = [4 * side for side in quarters]
         wide = 2 * self.width
-        network = Layers((self.dimension,)).linear(wide * math.prod(quarters))
+        start = wide * math.prod(quarters)
+        network = Layers((self.dimension,)).linear(start)
         network.shape = (wide, *halves)
         network.convolution(wide, 3, padding=1)
         network.shape = (wide, *full)

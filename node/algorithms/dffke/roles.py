@@ -89,8 +89,10 @@ class Coordinator(Role):
 
     async def run(self) -> None:
         params = self.params
-        if params.inversion and self.learner.data.array("x_test").dtype != np.uint8:
-            raise NodeError(f"inversion: {params.inversion} needs pictures of bytes, not of floats: set it to 0")
+        if params.inversion:
+            pictures = self.learner.data.array("x_test")
+            if pictures.dtype != np.uint8:
+                raise NodeError(f"inversion: {params.inversion} needs pictures of bytes, not of floats: set it to 0")
         kept = self.kept()
         self.seen: Seen | None = None
         async for t in self.rounds():
@@ -98,7 +100,8 @@ class Coordinator(Role):
             await self.publish(self.children, "begin", round=t, participants=requested)
             if params.exchange_epochs:
                 kept = await self.enable_exchange(kept, requested, t)
-            await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
+            past = list(kept.past)
+            await self.checkpoint(t, kept.to_tensors(), past=past)
             # Clients wait for each other, so they may take twice the deadline of each wait.
             deadline = 2 * self.gathering.deadline
             finished = await self.gather("finished", requested, round=t, quorum=0, deadline=deadline)
@@ -200,7 +203,8 @@ class Coordinator(Role):
             )
         rounds = seen.knowledge.rounds
         await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=rounds)
-        await self.gather("judged", list(guesses), round=seen.round, quorum=0)
+        clients = list(guesses)
+        await self.gather("judged", clients, round=seen.round, quorum=0)
 
 
 class Client(Role):
@@ -357,7 +361,10 @@ class Client(Role):
         participants = message.fields["participants"]
         identity = message.fields["identity"]
         rounds = message.fields["past"]
-        past = {r: self.memory[r] for r in rounds if r in self.memory}
+        past = {}
+        for r in rounds:
+            if r in self.memory:
+                past[r] = self.memory[r]
         self.remember(now, t)
         if self.name not in participants or t < self.begun:
             return
@@ -391,7 +398,8 @@ class Client(Role):
         rounds together have the size of one round."""
         chosen = {}
         for owner, values in synthetic.embeddings.items():
-            seed = derive_seed(self.shared_seed("review"), str(t), str(r), owner)
+            shared = self.shared_seed("review")
+            seed = derive_seed(shared, str(t), str(r), owner)
             random = np.random.default_rng(seed)
             count = max(1, round(share * len(values)))
             rows = random.choice(len(values), count, replace=False)
@@ -513,8 +521,10 @@ class Client(Role):
             result = await evaluated(self, self.theta, scope, limit)
             by_class = of_classes(result.metrics)
             self.report(round=t, scope=scope, accuracy=result.accuracy, **by_class)
-            accuracies |= means_over_clients(scope, "accuracy", result)
-        await self.send(self.parent, "finished", round=t, samples=self.learner.samples, **accuracies)
+            means = means_over_clients(scope, "accuracy", result)
+            accuracies |= means
+        samples = self.learner.samples
+        await self.send(self.parent, "finished", round=t, samples=samples, **accuracies)
 
     async def judge(self, inverted: Message, t: int) -> None:
         """Compare the coordinator's reconstructions with this client's private pictures."""

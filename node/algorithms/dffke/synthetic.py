@@ -72,7 +72,8 @@ class Auxiliary:
         decoder = parted(tensors, "decoder")
         docking = parted(tensors, "docking")
         layers: dict[str, State] = {}
-        for owner in sorted({name.split("/")[0] for name in docking}):
+        owners = {name.split("/")[0] for name in docking}
+        for owner in sorted(owners):
             layers[owner] = parted(docking, owner)
         return cls(decoder, layers, tuple(past))
 

@@ -132,12 +132,23 @@ class FedEDS(LocalTraining):
         self._double_convolution(network, shape, 1, channels, width)
         self._double_convolution(network, shape, 2, width, 2 * width)
         self._double_convolution(network, shape, 4, 2 * width, 4 * width)
-        for part, inside in ((2, 4 * width), (1, 2 * width)):
-            network.shape = (inside, *_level(shape, part))
-            network.convolution(inside // 2, 1)  # the transposed one
-            self._double_convolution(network, shape, part, inside, inside // 2)
+        self._level_up(network, shape, 2, 4 * width)
+        self._level_up(network, shape, 1, 2 * width)
         network.convolution(channels, 1)
-        return 1 + _effort(network.size()) / max(_effort(model), 1)
+        own_effort = max(_effort(model), 1)
+        return 1 + _effort(network.size()) / own_effort
+
+    def _level_up(
+        self,
+        network: Layers,
+        shape: Shape,
+        part: int,
+        inside: int,
+    ) -> None:
+        """Add a transposed convolution and two convolutions, from `inside` channels to half as many."""
+        network.shape = (inside, *_level(shape, part))
+        network.convolution(inside // 2, 1)  # the transposed one
+        self._double_convolution(network, shape, part, inside, inside // 2)
 
     @staticmethod
     def _double_convolution(

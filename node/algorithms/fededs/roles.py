@@ -86,7 +86,8 @@ def local_epochs(t: int, p: FedEDS) -> int:
 
 def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
     """λ_c and λ_dis, equations 9 and 10: one half each at first, 1 and 0 as soon as λ_dis is below ε."""
-    logistic = 1 / (1 + math.exp(-p.m * (t - 1)))
+    decay = math.exp(-p.m * (t - 1))
+    logistic = 1 / (1 + decay)
     lambda_dis = 1 - logistic
     if lambda_dis < p.epsilon:
         return (1.0, 0.0)
@@ -330,7 +331,8 @@ class Edge(Role):
             p,
             samples=round(work),
         )
-        accuracy, correlation = await self.compute(self.learner.apply, recognised, encrypted, mode="other")
+        apply = self.learner.apply
+        accuracy, correlation = await self.compute(apply, recognised, encrypted, mode="other")
         step = (encrypted.high - encrypted.low) / 255  # of the numbers that travel as bytes; 0 as floats
         self.note(
             "encrypted",
@@ -381,7 +383,8 @@ class Edge(Role):
         for offer in offers:
             self.take_offer(offer)
         silent: set[str] = set()
-        most_parts = max((incoming.parts for incoming in self.sets.values()), default=0)
+        parts_of_sets = [incoming.parts for incoming in self.sets.values()]
+        most_parts = max(parts_of_sets, default=0)
         for part in range(most_parts):
             online = self.present - silent
             requested = {i for i in self.without(part) if i in online}
@@ -405,7 +408,11 @@ class Edge(Role):
 
     def without(self, part: int) -> list[str]:
         """The neighbours with sets that lack this part."""
-        return [i for i, incoming in self.sets.items() if incoming.lacks(part)]
+        without = []
+        for i, incoming in self.sets.items():
+            if incoming.lacks(part):
+                without.append(i)
+        return without
 
     async def fetch(self, part: int, requested: set[str]) -> None:
         """Request one part of several neighbours' sets, and wait for the answers."""

@@ -162,9 +162,12 @@ def _teachers(heads: Sequence[Classifier], params: FEELPGenMinus) -> Sequence[Cl
 def _stacked(heads: Sequence[Classifier], device: str) -> tuple[Tensor, Tensor]:
     """Weights (N, classes, features) and biases (N, classes) of N classifiers, on `device`."""
     weight, bias = CLASSIFIER
-    weights = torch.stack([torch.tensor(head[weight]) for head in heads])
-    biases = torch.stack([torch.tensor(head[bias]) for head in heads])
-    return weights.to(device), biases.to(device)
+    weights = []
+    biases = []
+    for head in heads:
+        weights.append(torch.tensor(head[weight]))
+        biases.append(torch.tensor(head[bias]))
+    return torch.stack(weights).to(device), torch.stack(biases).to(device)
 
 
 def ensemble_loss(
@@ -246,14 +249,17 @@ class Reinforcement:
     agreement: float = 0.0
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        z, y = next(self._batches_on(batch.x.device))
-        loss = self.weight * cross_entropy(model.classifier(z), y)
+        batches = self._batches_on(batch.x.device)
+        z, y = next(batches)
+        logits = model.classifier(z)
+        loss = self.weight * cross_entropy(logits, y)
         if not self.agreement:
             return loss
         with torch.no_grad():
             generated = self._features_of(batch.y)
             target = softmax(model.classifier(generated), dim=1)
-        return loss + self.agreement * divergence(batch.logits, target)
+        kl = divergence(batch.logits, target)
+        return loss + self.agreement * kl
 
     def _features_of(self, labels: Tensor) -> Tensor:
         device = labels.device

@@ -121,8 +121,9 @@ def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
 def _softmax(z: NDArray[Any]) -> NDArray[np.float64]:
     largest = z.max(axis=1, keepdims=True)
     e = np.exp(np.asarray(z, np.float64) - largest)
-    result: NDArray[np.float64] = e / e.sum(axis=1, keepdims=True)
-    return result
+    total = e.sum(axis=1, keepdims=True)
+    softmax: NDArray[np.float64] = e / total
+    return softmax
 
 
 def weights(
@@ -201,7 +202,8 @@ def subtracted(w: State, mean: State, eta: float) -> State:
     result: State = {}
     for name, values in w.items():
         if values.dtype.kind == "f":
-            result[name] = values - values.dtype.type(eta) * mean[name]
+            step_size = values.dtype.type(eta)
+            result[name] = values - step_size * mean[name]
         else:
             result[name] = mean[name]
     return result
@@ -331,7 +333,8 @@ class Edge(Role):
             self.g = parted(tensors, "generator")
             kept_served = parted(tensors, "served")
             z = parted(tensors, "queue")
-            for peer, (version, at) in self.restored.fields["queue"].items():
+            entries = self.restored.fields["queue"]
+            for peer, (version, at) in entries.items():
                 self.queue[peer] = KnownEdge(z[peer], version, at)
         self.served = kept_served or self.w
 
@@ -421,7 +424,8 @@ class Edge(Role):
             at = entry.at
         else:
             at = self.t
-        self.known[peer] = KnownEdge(message.tensors["z"], version, at)
+        z = message.tensors["z"]
+        self.known[peer] = KnownEdge(z, version, at)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
         """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
@@ -441,7 +445,8 @@ class Edge(Role):
             share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
             self.report(round=t, scope="generator", clipped_rows=share)
         self.served = self.w
-        await self.publish(self.neighbours, "features", {"z": z}, owned=True, round=t)
+        tensors = {"z": z}
+        await self.publish(self.neighbours, "features", tensors, owned=True, round=t)
         return z
 
     async def personalise(self, t: int) -> None:
@@ -520,7 +525,8 @@ class Edge(Role):
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
         received = await self.gather("silo", self.neighbours, round=t, deadline=patience)
         answers = fitting(self, received, self.w)
-        own = Message("silo", self.name, t, {"samples": self.samples}, self.w)
+        fields = {"samples": self.samples}
+        own = Message("silo", self.name, t, fields, self.w)
         everybody = sorted([*answers, own], key=lambda message: message.sender)
         total = sum(message.fields["samples"] for message in everybody)
         shares = {}
@@ -541,7 +547,12 @@ class Edge(Role):
         """Record the ranked queue, the edges that this edge asked, and their shares of its new model."""
         queue = {}
         for row in ranked:
-            queue[row.peer] = [row.version, row.age, row.kl, row.weight]
+            queue[row.peer] = [
+                row.version,
+                row.age,
+                row.kl,
+                row.weight,
+            ]
         self.note(
             "peers",
             round=t,
@@ -573,7 +584,8 @@ class Device(hierfavg.Device):
         generator = parted(received, "generator")
         random = self.learner.random("generated", r)
         seed = int(random.integers(2**63))
-        extra = reinforcement(self.params, generator, r, self.learner.samples, seed)
+        samples = self.learner.samples
+        extra = reinforcement(self.params, generator, r, samples, seed)
         return await train(self, w, r, self.params, extra, self.extra_work)
 
 

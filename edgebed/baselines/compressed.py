@@ -137,7 +137,8 @@ def quantised(
     exact = levels * np.abs(v) / divisors
     low = np.floor(exact)
     random = np.random.default_rng(seed)
-    xi = low + (random.random(v.shape) < exact - low)
+    up = random.random(v.shape) < exact - low
+    xi = low + up
     signed = np.sign(v) * np.minimum(xi, levels)
     sent = signed.ravel()[: update.size]
     return {
@@ -206,14 +207,16 @@ class Compressing(edgebed.Role):
         **more: Any,
     ) -> None:
         if kind == "update" and tensors:
-            tensors = await self.compressed(tensors, more.get("round") or 0)
+            t = more.get("round") or 0
+            tensors = await self.compressed(tensors, t)
         await super().send(to, kind, tensors, **more)
 
     async def compressed(self, tensors: Tensors, t: int) -> Tensors:
         """An update of round t as it is sent. One that is not finite stays: the parent refuses it, and it would stay in
         a memory."""
         trained = self.learner.trained
-        update = vector(tensors, trained) - vector(self.received, trained)
+        before = vector(self.received, trained)
+        update = vector(tensors, trained) - before
         if not np.isfinite(update).all():
             return tensors
         others = {name: values for name, values in tensors.items() if name not in trained}
@@ -432,7 +435,10 @@ class TopK(Compressing):
         """The field of a model that shows the children what was counted."""
         if kind != "model":
             return {}
-        counted = {child: self.counted[child] for child in to if child in self.counted}
+        counted = {}
+        for child in to:
+            if child in self.counted:
+                counted[child] = self.counted[child]
         return {"counted": counted}
 
     async def gather(
@@ -449,7 +455,8 @@ class TopK(Compressing):
 
     async def compress(self, update: Vector, t: int) -> edgebed.State:
         memory = self.memory.of_round(t, self.counted_last)
-        comparisons = math.ceil(math.log2(update.size + 1))
+        levels = math.log2(update.size + 1)
+        comparisons = math.ceil(levels)
         work = update.size * comparisons
         part, left = await self.compute(
             largest,

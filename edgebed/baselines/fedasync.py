@@ -151,7 +151,8 @@ class Server(edgebed.Role):
         while True:
             update = await self.receive("update")
             worker = update.sender
-            if update.round is not None and update.round > self.used.get(worker, 0):
+            last_used = self.used.get(worker, 0)
+            if update.round is not None and update.round > last_used:
                 self.used[worker] = min(update.round, t)  # a server that lost rounds in a crash counts them again
                 fit = edgebed.fitting(self, [update], self.w)
                 if edgebed.with_samples(self, fit):
@@ -213,7 +214,8 @@ class Server(edgebed.Role):
         self.version = t + 1
         workers = [update.sender for update in updates]
         if self.selector is None:
-            await self.hand_out(self.without_newer_model(updates), t + 1)
+            free = self.without_newer_model(updates)
+            await self.hand_out(free, t + 1)
         else:
             self.diverged.clear()  # any client may be triggered with the new version
             self.selector.counted(updates, t)
@@ -270,7 +272,8 @@ class Worker(edgebed.Role):
             model = await self.next_model()
             x = model.tensors
             t = edgebed.round_of(model)
-            result = await edgebed.train(self, x, t, self.params, self.term(x))
+            term = self.term(x)
+            result = await edgebed.train(self, x, t, self.params, term)
             self.report(round=t, scope="train", **result.metrics)
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)

@@ -131,7 +131,8 @@ class Client(personal.Client):
         common: edgebed.State,
         t: int,
     ) -> edgebed.State:
-        distilled = Distilled(common["logits"], common["clients"], self.params.distillation_weight)
+        weight = self.params.distillation_weight
+        distilled = Distilled(common["logits"], common["clients"], weight)
         return await self.train(kept, t, distilled)
 
     async def share(

@@ -153,14 +153,16 @@ def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
 def distribution(counts: NDArray[np.int64]) -> NDArray[np.float32]:
     """p̂ (classes,) from the c_k (K, classes)."""
     of_labels = counts.sum(axis=0)
-    shares: NDArray[np.float32] = (of_labels / counts.sum()).astype(np.float32)
+    p_hat = of_labels / counts.sum()
+    shares: NDArray[np.float32] = p_hat.astype(np.float32)
     return shares
 
 
 def shares_of_clients(counts: NDArray[np.int64]) -> NDArray[np.float32]:
     """α_k,y (K, classes) from the c_k (K, classes). 0 for a label that no client has."""
     of_labels = np.maximum(counts.sum(axis=0), 1)
-    shares: NDArray[np.float32] = (counts / of_labels).astype(np.float32)
+    alpha = counts / of_labels
+    shares: NDArray[np.float32] = alpha.astype(np.float32)
     return shares
 
 
@@ -183,7 +185,8 @@ def alikeness(noise: Tensor, z: Tensor) -> Tensor:
     noise_apart = noise_differences.square().mean(dim=2)
     feature_differences = z[:, None] - z[None]
     features_apart = feature_differences.abs().mean(dim=2)
-    return torch.exp(-(noise_apart * features_apart).mean())
+    apart = (noise_apart * features_apart).mean()
+    return torch.exp(-apart)
 
 
 def train_generator(
@@ -211,7 +214,7 @@ def train_generator(
     step = edgebed.optimizer(weights, params.of_generator(t))
     for _ in range(params.generator_steps):
         y = torch.multinomial(p, b, replacement=True, generator=random)
-        noise = torch.rand(len(y), NOISE, generator=random)
+        noise = torch.rand(b, NOISE, generator=random)
         y = y.to(device)
         noise = noise.to(device)
         z = generator(noise, y)
@@ -259,7 +262,8 @@ class Distilled:
         p = torch.tensor(self.labels)
         drawn = torch.multinomial(p, self.batch, replacement=True, generator=self._random)
         drawn = drawn.to(batch.y.device)
-        z = self.features(torch.cat([drawn, batch.y]))
+        labels = torch.cat([drawn, batch.y])
+        z = self.features(labels)
         z_star = z[: self.batch]
         logits = model.classifier(z_star)
         loss = self.weight * cross_entropy(logits, drawn)
@@ -361,7 +365,8 @@ class Cloud(edgebed.Role):
                 w = await self.compute(edgebed.weighted_mean, models, samples, mode="other")
                 labels = distribution(counts)
             await edgebed.evaluate(self, w, t)
-            await self.checkpoint(t, together(w, g, labels))
+            kept = together(w, g, labels)
+            await self.checkpoint(t, kept)
 
     async def first_state(self) -> tuple[edgebed.State, edgebed.State, NDArray[np.float32]]:
         """w, G and p̂."""

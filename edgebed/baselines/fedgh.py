@@ -63,7 +63,8 @@ def train_header(
     own = {name.removeprefix(PREFIX): values for name, values in header.items()}
     h = edgebed.load_state(learner.model.classifier.train(), own)
     training = params.local(learning_rate=params.header_learning_rate)
-    step = edgebed.optimizer(list(h.parameters()), training)
+    weights = list(h.parameters())
+    step = edgebed.optimizer(weights, training)
     r = torch.tensor(features, device=device)
     s = torch.tensor(classes, device=device)
     random = learner.random("header", round)

@@ -178,13 +178,17 @@ def distil_mutually(
     mentor = learner.model.train()
     mentee = loaded(learner, params.mentee, base).train()
     x, y = learner.train_data
-    transform = nn.Parameter(first_transform(learner, mentor, mentee, kept))
-    mentor_step = edgebed.optimizer(list(mentor.parameters()), params)
-    mentee_step = edgebed.optimizer([*mentee.parameters(), transform], params)
+    w_h = first_transform(learner, mentor, mentee, kept)
+    transform = nn.Parameter(w_h)
+    mentor_weights = list(mentor.parameters())
+    mentor_step = edgebed.optimizer(mentor_weights, params)
+    mentee_weights = [*mentee.parameters(), transform]
+    mentee_step = edgebed.optimizer(mentee_weights, params)
     random = learner.random("batches", round)
     task_losses = []
     objectives = []
-    for _, _, batch in edgebed.batches(learner.samples, params, random, learner.device):
+    mini_batches = edgebed.batches(learner.samples, params, random, learner.device)
+    for _, _, batch in mini_batches:
         inputs = learner.normalise(x[batch])
         labels = y[batch]
         of_mentor = _outputs(mentor, inputs)
@@ -218,10 +222,13 @@ def first_transform(
     device = learner.device
     if "transform" in kept:
         return torch.tensor(kept["transform"], device=device)
-    sample = torch.from_numpy(learner.data.zeros(2)).to(device)
+    zeros = learner.data.zeros(2)
+    sample = torch.from_numpy(zeros).to(device)
     with torch.no_grad():
-        rows = mentor.eval().extractor(sample).shape[1]
-        columns = mentee.eval().extractor(sample).shape[1]
+        h_t = mentor.eval().extractor(sample)
+        h_s = mentee.eval().extractor(sample)
+    rows = h_t.shape[1]
+    columns = h_s.shape[1]
     mentor.train()
     mentee.train()
     random = learner.random("transform", 0)

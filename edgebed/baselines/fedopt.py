@@ -100,7 +100,8 @@ def stepped(
             v = moments["v"][name].astype(np.float64)
             m = p.beta1 * m + (1 - p.beta1) * delta
             v = second_moment(v, delta**2, p)
-            direction = m / (np.sqrt(v) + p.adaptivity)
+            divisor = np.sqrt(v) + p.adaptivity
+            direction = m / divisor
             after["v"][name] = v.astype(form)
         after["m"][name] = m.astype(form)
         x_next = x_t + p.server_learning_rate * direction
@@ -111,7 +112,8 @@ def stepped(
 def second_moment(v: Values, square: Values, p: FedAdam) -> Values:
     """v_t from v_{t−1} and Δ_t²."""
     if isinstance(p, FedYogi):
-        yogi: Values = v - (1 - p.beta2) * square * np.sign(v - square)
+        sign = np.sign(v - square)
+        yogi: Values = v - (1 - p.beta2) * square * sign
         return yogi
     adam: Values = p.beta2 * v + (1 - p.beta2) * square
     return adam
@@ -140,7 +142,8 @@ class Cloud(edgebed.Role):
                     mode="other",
                 )
             await edgebed.evaluate(self, x, t)
-            await self.checkpoint(t, edgebed.joined(model=x, **moments))
+            kept = edgebed.joined(model=x, **moments)
+            await self.checkpoint(t, kept)
 
     def start(self) -> tuple[edgebed.State, Moments]:
         """The model and its moments before the first round, or as they were kept."""

@@ -112,21 +112,28 @@ def global_prototypes(
     even: bool,
 ) -> edgebed.State:
     """C̄^(j) from the clients that have class j. A class that none of them has keeps the prototype from before."""
-    all_counts = np.stack([state["counts"] for state in shared])
-    all_prototypes = np.stack([state["prototypes"] for state in shared])
-    counts = all_counts.astype(np.float64)
+    counts_k = []
+    prototypes_k = []
+    for state in shared:
+        counts_k.append(state["counts"])
+        prototypes_k.append(state["prototypes"])
+    counts = np.stack(counts_k).astype(np.float64)
     weights = counts
     if even:
         weights = (counts > 0).astype(np.float64)
     total = weights.sum(axis=0)
-    prototypes_k = all_prototypes.astype(np.float64)
-    summed = np.einsum("kc,kcd->cd", weights, prototypes_k)
+    all_prototypes = np.stack(prototypes_k).astype(np.float64)
+    summed = np.einsum("kc,kcd->cd", weights, all_prototypes)
     divisors = np.maximum(total, 1)[:, None]
     means = (summed / divisors).astype(np.float32)
     has = total > 0
     prototypes = np.where(has[:, None], means, before["prototypes"])
-    samples = np.where(has, counts.sum(axis=0), before["counts"])
-    return {"prototypes": prototypes, "counts": samples.astype(np.int64)}
+    all_samples = counts.sum(axis=0)
+    samples = np.where(has, all_samples, before["counts"])
+    return {
+        "prototypes": prototypes,
+        "counts": samples.astype(np.int64),
+    }
 
 
 def no_prototypes(learner: edgebed.Learner) -> edgebed.State:

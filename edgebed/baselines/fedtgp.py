@@ -120,7 +120,8 @@ def train_prototypes(
     if generator:
         edgebed.load_state(prototypes, generator)
     training = params.local(learning_rate=params.server_learning_rate)
-    step = edgebed.optimizer(list(prototypes.parameters()), training)
+    weights = list(prototypes.parameters())
+    step = edgebed.optimizer(weights, training)
     delta = margin(features, classes, params.margin)
     random = learner.random("prototypes", round)
     for _ in range(params.server_epochs):

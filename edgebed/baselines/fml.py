@@ -73,14 +73,18 @@ def learn_mutually(
     """θ_k and φ_k after the local update, joined as `own` and `meme`, and θ_k's `mean_losses`."""
     learner.set(own)
     model = learner.model.train()
-    other = loaded(learner, params.meme, meme).train()
-    own_step = edgebed.optimizer(list(model.parameters()), params)
-    meme_step = edgebed.optimizer(list(other.parameters()), params)
+    other = loaded(learner, params.meme, meme)
+    other.train()
+    own_weights = list(model.parameters())
+    own_step = edgebed.optimizer(own_weights, params)
+    meme_weights = list(other.parameters())
+    meme_step = edgebed.optimizer(meme_weights, params)
     x, y = learner.train_data
     random = learner.random("batches", round)
     losses = []
     objectives = []
-    for _, _, batch in edgebed.batches(learner.samples, params, random, learner.device):
+    mini_batches = edgebed.batches(learner.samples, params, random, learner.device)
+    for _, _, batch in mini_batches:
         inputs = learner.normalise(x[batch])
         labels = y[batch]
         p = model(inputs)

@@ -76,7 +76,8 @@ def gradients(learner: edgebed.Learner, chosen: Tensor) -> tuple[Tensor, tuple[T
     x, y = learner.train_data
     logits = learner.model(learner.normalise(x, chosen))
     loss = edgebed.loss(logits, y[chosen])
-    slopes = torch.autograd.grad(loss, trainable(learner.model), materialize_grads=True)
+    weights = trainable(learner.model)
+    slopes = torch.autograd.grad(loss, weights, materialize_grads=True)
     return loss.detach(), slopes
 
 
@@ -99,7 +100,8 @@ def meta_train(
     model = learner.model.train()
     losses = torch.zeros(())
     objectives = torch.zeros(())
-    step = edgebed.optimizer(list(model.parameters()), p)
+    weights = list(model.parameters())
+    step = edgebed.optimizer(weights, p)
     random = learner.random("batches", round)
     mini_batches = []
     for _, _, batch in edgebed.batches(learner.samples, p, random, learner.device):
@@ -187,7 +189,8 @@ def next_mixing(
             continue
         g_d = g[name]
         p_d = mixing * y_d + (1 - mixing) * g_d
-        products = (p_d - trained[name]) * (y_d - g_d)
+        moved = p_d - trained[name]
+        products = moved * (y_d - g_d)
         slope = np.sum(products, dtype=np.float64)
         slopes.append(float(slope))
     stepped = mixing - rate * sum(slopes)

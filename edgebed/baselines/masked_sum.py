@@ -95,7 +95,8 @@ def mask(seed: bytes, size: int) -> Words:
 
 def quantised(update: NDArray[Any], share: float, clip: float) -> Words:
     """x_u of an update with the share n_u / n."""
-    clipped = np.clip(update.astype(np.float64), -clip, clip)
+    exact_update = update.astype(np.float64)
+    clipped = np.clip(exact_update, -clip, clip)
     exact = clipped * (share * SCALE / clip)
     rounded = np.rint(exact).astype(np.int64)
     return rounded.astype(np.uint32)
@@ -108,7 +109,8 @@ def left_out(
     clip: float,
 ) -> dict[str, float]:
     """The metrics of what clipping and rounding change in an update."""
-    clipped = np.clip(update.astype(np.float64), -clip, clip)
+    exact_update = update.astype(np.float64)
+    clipped = np.clip(exact_update, -clip, clip)
     error = restored(x, clip) / share - clipped
     size = float(np.linalg.norm(update))
     rounding = 0.0
@@ -157,6 +159,10 @@ def as_tensor(value: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(value, np.uint8)
 
 
+def as_bytes(tensors: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
+    return {peer: bytes(value) for peer, value in tensors.items()}
+
+
 class Cloud(fedala.Cloud):
     """Its model has the final accuracy on the global test set."""
 
@@ -180,7 +186,8 @@ class Cloud(fedala.Cloud):
             samples=n,
         )
         names = floats(w)
-        is_masked = partial(_is_masked, size=vector(w, names).size)
+        size = vector(w, names).size
+        is_masked = partial(_is_masked, size=size)
         answers = await self.answers("masked", public, t, is_masked)
         if not self.enough(answers, t):
             return w
@@ -192,7 +199,8 @@ class Cloud(fedala.Cloud):
             return w
         total = await self.compute(unmasked, masks, seeds, mode="other")
         counted = sum(samples[client] for client in masks)
-        mean = restored(total, self.params.clip) * (n / counted)
+        share_of_counted = restored(total, self.params.clip)
+        mean = share_of_counted * (n / counted)
         return added(w, mean, names)
 
     def enough(self, messages: Sequence[edgebed.Message], t: int) -> bool:
@@ -216,8 +224,9 @@ class Cloud(fedala.Cloud):
         self.note("dropped", round=t, nodes=nodes)
         await self.send(sorted(online), "dropped", round=t, nodes=nodes)
         seeds_of = {}
-        for answer in await self.answers("seeds", online, t):
-            seeds = {peer: bytes(seed) for peer, seed in answer.tensors.items()}
+        messages = await self.answers("seeds", online, t)
+        for answer in messages:
+            seeds = as_bytes(answer.tensors)
             if seeds.keys() != set(dropped):
                 return None
             seeds_of[answer.sender] = seeds
@@ -234,7 +243,8 @@ class Cloud(fedala.Cloud):
     ) -> list[edgebed.Message]:
         """The usable messages that were gathered, without late ones of earlier rounds: these have other masks."""
         answers = []
-        for message in await self.gather(kind, peers, round=t):
+        messages = await self.gather(kind, peers, round=t)
+        for message in messages:
             if message.round != t:
                 continue
             if usable(message):
@@ -284,7 +294,8 @@ class Client(edgebed.Role):
     async def train(self, w: edgebed.State, t: int) -> None:
         self.round = t
         self.seeds = {}
-        self.secret, public = key_pair(self.seed("masks", str(t)))
+        seed = self.seed("masks", str(t))
+        self.secret, public = key_pair(seed)
         tensors = {"key": as_tensor(public)}
         await self.answer("key", tensors, t, samples=self.learner.samples)
         result = await edgebed.train(self, w, t, self.params)
@@ -295,10 +306,8 @@ class Client(edgebed.Role):
 
     async def send_masked(self, message: edgebed.Message, t: int) -> None:
         """Answer the other clients' public keys with the masked update."""
-        others = {}
-        for peer, key in message.tensors.items():
-            if peer != self.name:
-                others[peer] = bytes(key)
+        others = as_bytes(message.tensors)
+        others.pop(self.name, None)
         self.seeds = await self.compute(agreed_with, self.secret, others, t, mode="other")
         share = self.learner.samples / message.fields["samples"]
         clip = self.params.clip
@@ -322,7 +331,8 @@ class Client(edgebed.Role):
         """Answer with the seeds shared with clients that dropped out, if enough clients are left."""
         dropped = message.fields["nodes"]
         shared = {}
-        for peer in sorted(set(dropped) & self.seeds.keys()):
+        known = self.seeds.keys() & set(dropped)
+        for peer in sorted(known):
             shared[peer] = as_tensor(self.seeds[peer])
         clients = len(self.seeds) + 1
         if clients - len(shared) >= self.params.threshold:

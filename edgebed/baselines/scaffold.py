@@ -138,7 +138,8 @@ class Correction:
 
         differences = {}
         for name, values in self.c.items():
-            differences[name] = torch.tensor(values - self.c_i[name])
+            difference = values - self.c_i[name]
+            differences[name] = torch.tensor(difference)
         return differences
 
 
@@ -173,7 +174,8 @@ class Cloud(edgebed.Role):
                     mode="other",
                 )
             for update in updates:
-                self.counted[update.sender] = edgebed.parted(update.tensors, "control")
+                c_i = edgebed.parted(update.tensors, "control")
+                self.counted[update.sender] = c_i
             await edgebed.evaluate(self, x, t)
             await self.keep(t, x)
 
@@ -202,7 +204,8 @@ class Cloud(edgebed.Role):
         online = self.present & set(self.children)
         members = online - self.without_samples
         known = sorted(members & self.counted.keys())
-        return [self.counted[client] for client in known], len(members)
+        counted = [self.counted[client] for client in known]
+        return counted, len(members)
 
     async def keep(self, t: int, x: edgebed.State) -> None:
         """Write the checkpoint. The c̃_i of all clients are stacked: a file holds many numbers, but few names."""

@@ -75,7 +75,8 @@ def mixing(
     omega = np.asarray(sizes, np.float64) / sum(sizes)
     degrees = np.diag(neighbours.sum(axis=0))
     laplacian = degrees - neighbours
-    symmetric = laplacian / np.sqrt(np.outer(omega, omega))
+    geometric_means = np.sqrt(np.outer(omega, omega))
+    symmetric = laplacian / geometric_means
     eigenvalues = np.linalg.eigvalsh(symmetric)  # ascending, the first is 0
     scale = 2 / (eigenvalues[-1] + eigenvalues[1])
     p: NDArray[np.float64] = np.eye(clusters) - scale * laplacian / omega
@@ -112,7 +113,8 @@ def shares(
         return {}
     neighbours = adjacency(len(members), graph)
     d = members.index(name)
-    p = mixing(neighbours, [sizes[cluster] for cluster in members])
+    samples_of_members = [sizes[cluster] for cluster in members]
+    p = mixing(neighbours, samples_of_members)
     column = {}
     for j, cluster in enumerate(members):
         if neighbours[j, d]:

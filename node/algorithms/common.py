@@ -213,7 +213,8 @@ def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
 
 async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     """Mean of the updates' models, weighted by their field `samples`. `w` itself if no update has samples."""
-    holding = with_samples(role, fitting(role, updates, w))
+    fit = fitting(role, updates, w)
+    holding = with_samples(role, fit)
     if not holding:
         return w
     states = []

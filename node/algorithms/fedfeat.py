@@ -139,7 +139,8 @@ def train_client(
     learner.set(weights)
     x, y = learner.train_data
     model = learner.model.train()
-    step = optimizer(list(learner.model.parameters()), params)
+    trained = list(model.parameters())
+    step = optimizer(trained, params)
     noising = learner.random("noise", round)
     ordering = learner.random("batches", round)
     clip = clipping(params)
@@ -151,9 +152,11 @@ def train_client(
     clean = []
     noised = []
     labels = []
-    for epoch, _, batch in batches(learner.samples, params, ordering, learner.device):
+    mini_batches = batches(learner.samples, params, ordering, learner.device)
+    for epoch, _, batch in mini_batches:
         y_batch = y[batch]
-        features = model.extractor(learner.normalise(x[batch]))
+        inputs = learner.normalise(x[batch])
+        features = model.extractor(inputs)
         if clip is not None:
             rows += len(features)
             clipped_rows += clip.count(features.detach())
@@ -224,7 +227,8 @@ def extract(
     clipped: float | None = None
     with torch.no_grad():
         for batch in torch.split(order, EVALUATION_BATCH):
-            parts.append(extractor(learner.normalise(x[batch])))
+            inputs = learner.normalise(x[batch])
+            parts.append(extractor(inputs))
         clean = torch.cat(parts)
         if clip is not None:
             clipped = clip.count(clean) / len(clean)
@@ -272,11 +276,14 @@ def retrain(
     """Equations 10 to 12: train the classifier on the features of all clients. The extractor stays unchanged."""
     learner.set(weights)
     device = learner.device
-    f_p = torch.from_numpy(np.concatenate(features)).to(device)
-    y = torch.from_numpy(np.concatenate(labels)).to(device)
+    all_features = np.concatenate(features)
+    all_labels = np.concatenate(labels)
+    f_p = torch.from_numpy(all_features).to(device)
+    y = torch.from_numpy(all_labels).to(device)
     psi = learner.model.classifier.train()
     random = learner.random("retrain", round)
-    step = Adam(list(psi.parameters()), params.retrain_learning_rate)
+    trained = list(psi.parameters())
+    step = Adam(trained, params.retrain_learning_rate)
     for _ in range(params.retrain_epochs):
         permutation = random.permutation(len(y))
         order = torch.from_numpy(permutation).to(device)
@@ -330,7 +337,8 @@ class Cloud(fedavg.Cloud):
             labels.append(update.tensors["labels"])
         if not features:
             return w
-        work = self.params.retrain_epochs * sum(map(len, labels))
+        samples = sum(map(len, labels))
+        work = self.params.retrain_epochs * samples
         return await self.compute(
             self.learner.apply,
             retrain,

@@ -46,7 +46,8 @@ def normalised_average(
     """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for the rest of its state."""
     n = sum(samples)
     p = [n_i / n for n_i in samples]
-    tau_eff = sum(p_i * a_i for p_i, a_i in zip(p, a, strict=True))
+    products = [p_i * a_i for p_i, a_i in zip(p, a, strict=True)]
+    tau_eff = sum(products)
     average = weighted_mean(states, samples)
     for name, _ in learner.model.named_parameters():
         if name not in w:
@@ -66,7 +67,8 @@ class Cloud(fedavg.Cloud):
     """Averages its clients' mean steps. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        counted = with_samples(self, fitting(self, updates, w, "steps"))
+        fit = fitting(self, updates, w, "steps")
+        counted = with_samples(self, fit)
         if not counted:
             return w
         states = []

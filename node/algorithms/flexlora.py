@@ -63,7 +63,8 @@ def mean_product(
         a_k = state[layer + DOWN]
         b_k = state[layer + UP].astype(np.float64)
         r_k = len(a_k)
-        products.append(share * alpha / r_k * (b_k @ a_k))
+        scale = share * alpha / r_k
+        products.append(scale * (b_k @ a_k))
     return np.asarray(sum(products))
 
 
@@ -82,14 +83,16 @@ def merged(
     alpha: float,
 ) -> State:
     """The next global state, of the ranks of `w`, from states of any ranks."""
-    mean = weighted_mean([without_adapters(state, w) for state in states], samples)
+    others = [without_adapters(state, w) for state in states]
+    mean = weighted_mean(others, samples)
     n = sum(samples)
     shares = [n_k / n for n_k in samples]
     for layer in layers(w):
         up = layer + UP
         down = layer + DOWN
         product = mean_product(states, shares, layer, alpha)
-        b, a = split(product, len(w[down]), alpha)
+        rank = len(w[down])
+        b, a = split(product, rank, alpha)
         mean[up] = b.astype(w[up].dtype)
         mean[down] = a.astype(w[down].dtype)
     return {name: mean[name] for name in w}

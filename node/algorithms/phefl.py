@@ -72,7 +72,8 @@ class Cloud(Role):
         async for t in self.rounds():
             await self.publish_each("model", cams, owned=True, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
-            eams = with_samples(self, fitting(self, updates, initial))
+            fit = fitting(self, updates, initial)
+            eams = with_samples(self, fit)
             if eams:
                 gm = await average(self, eams, initial)
                 cams = await self.aggregate(eams, gm)

@@ -54,11 +54,15 @@ def dock(
     with seeded(seed):
         for owner, values in embeddings.items():
             features = values.shape[1]
-            z[owner] = nn.Linear(features, params.dimension).to(device)
-        head = nn.Linear(params.dimension, classes).to(device)
+            layer = nn.Linear(features, params.dimension)
+            z[owner] = layer.to(device)
+        head = nn.Linear(params.dimension, classes)
+        head.to(device)
     for owner, layer in z.items():
         known = layers.get(owner)
-        if known is not None and known["weight"].shape == layer.weight.shape:
+        if known is None:
+            continue
+        if known["weight"].shape == layer.weight.shape:
             load_state(layer, known)
     e: dict[str, Tensor] = {}
     y: dict[str, Tensor] = {}
@@ -78,7 +82,8 @@ def dock(
             for owner, batches_of_owner in batches.items():
                 batch = batches_of_owner[place % len(batches_of_owner)]
                 translated = z[owner](e[owner][batch])
-                loss = cross_entropy(head(translated), y[owner][batch])
+                logits = head(translated)
+                loss = cross_entropy(logits, y[owner][batch])
                 losses.append(loss)
             step(torch.stack(losses).sum())
     return _docked(z, head, e, y)
@@ -93,7 +98,8 @@ def _batches(
     batches: dict[str, Sequence[Tensor]] = {}
     for owner, values in e.items():
         order = torch.randperm(len(values), generator=random)
-        batches[owner] = torch.split(order.to(values.device), batch_size)
+        order = order.to(values.device)
+        batches[owner] = torch.split(order, batch_size)
     return batches
 
 

@@ -70,7 +70,8 @@ class Decoder(nn.Module):
         channels, *self.sides = shape
         quarters = [math.ceil(side / 4) for side in self.sides]
         self.start = (2 * width, *quarters)
-        self.linear = nn.Linear(dimension, math.prod(self.start))
+        values = math.prod(self.start)
+        self.linear = nn.Linear(dimension, values)
         wide = 2 * width
         self.convolutions = nn.Sequential(
             nn.BatchNorm2d(wide),
@@ -120,7 +121,8 @@ def train_decoder(
     is frozen and uses its running statistics of batch normalisation. Returns the weights and the last pass's mean loss.
     """
     random = torch.Generator().manual_seed(seed)
-    dec = _opened(decoder, pictures, params).to(device).train()
+    dec = _opened(decoder, pictures, params)
+    dec.to(device).train()
     owners = sorted(translated)
     encoders: list[nn.Module] = []
     places: list[Tensor] = []
@@ -128,23 +130,27 @@ def train_decoder(
     for place, owner in enumerate(owners):
         h = clients[owner].made(pictures).extractor
         z = docking_layer(layers[owner])
-        encoders.append(nn.Sequential(h, z).to(device))
+        encoder = nn.Sequential(h, z)
+        encoders.append(encoder.to(device))
         values = torch.tensor(translated[owner])
-        places.append(torch.full((len(values),), place))
+        count = len(values)
+        places.append(torch.full((count,), place))
         embeddings.append(values)
     place_of_owner = torch.cat(places).to(device)
     targets = torch.cat(embeddings).to(device)
-    step = Adam(list(dec.parameters()), params.learning_rate)
+    weights = list(dec.parameters())
+    step = Adam(weights, params.learning_rate)
     loss = 0.0
     for _ in range(params.decoder_epochs):
         loss = 0.0
-        order = torch.randperm(len(targets), generator=random).to(device)
-        for batch in torch.split(order, params.batch_size):
+        order = torch.randperm(len(targets), generator=random)
+        for batch in torch.split(order.to(device), params.batch_size):
             e = targets[batch]
             x = pictures.normalised(dec(e))
             error = _error(encoders, x, e, place_of_owner[batch])
             step(error)
-            loss += float(error.detach()) * len(batch) / len(targets)
+            mean_error = float(error.detach())
+            loss += mean_error * len(batch) / len(targets)
     return state_of(dec), loss
 
 
@@ -173,7 +179,8 @@ def synthesise(
 ) -> Tensor:
     """D̂ = Dec(Ẽ) as a model's input (N, *shape), on ``device``. A picture depends only on the decoder and its own
     embedding, so all nodes that hold both make the same picture."""
-    dec = _opened(decoder, pictures, params).to(device).eval()
+    dec = _opened(decoder, pictures, params)
+    dec.to(device).eval()
     parts = []
     with torch.inference_mode():
         e = torch.tensor(embeddings, device=device)

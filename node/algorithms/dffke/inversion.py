@@ -88,11 +88,13 @@ def invert(
 
 def _encoded(learner: Learner, client: ClientModel, x: Tensor) -> Tensor:
     """h(x; θ^h) of bytes x with the client's encoder."""
-    encoder = client.made(pictures_of(learner)).extractor.to(learner.device)
+    model = client.made(pictures_of(learner))
+    encoder = model.extractor.to(learner.device)
     parts = []
     with torch.no_grad():
         for batch in torch.split(x, EVALUATION_BATCH):
-            parts.append(encoder(learner.normalise(batch)))
+            inputs = learner.normalise(batch)
+            parts.append(encoder(inputs))
         return torch.cat(parts)
 
 
@@ -120,14 +122,16 @@ def train_inversion(
     with seeded(seed):
         g = Decoder(known.shape[1], shape, params.width)
     g.to(device).train()
-    step = Adam(list(g.parameters()), params.learning_rate)
+    weights = list(g.parameters())
+    step = Adam(weights, params.learning_rate)
     for _ in range(params.inversion_epochs):
-        order = torch.randperm(len(mine), generator=random).to(device)
-        for batch in torch.split(order, params.batch_size):
+        order = torch.randperm(len(mine), generator=random)
+        for batch in torch.split(order.to(device), params.batch_size):
             e = known[batch]
-            standard_normal = torch.randn(e.shape, generator=random).to(device)
-            noised = e + noise * standard_normal
-            step(mse_loss(g(noised), mine[batch]))
+            standard_normal = torch.randn(e.shape, generator=random)
+            noised = e + noise * standard_normal.to(device)
+            guesses = g(noised)
+            step(mse_loss(guesses, mine[batch]))
     return g
 
 
@@ -145,10 +149,12 @@ def judge(
     """
     x, y = learner.train_data
     random = torch.Generator().manual_seed(seed)
-    chosen = embedded(len(y), params, random).to(x.device)
+    chosen = embedded(len(y), params, random)
+    chosen = chosen.to(x.device)
     private = as_array(x[chosen])
     labels = as_array(y[chosen])
-    kinds = {**guesses, "class_mean": class_means(learner)[labels]}
+    means = class_means(learner)
+    kinds = {**guesses, "class_mean": means[labels]}
     bytes_each = private[0].size * (1 + len(kinds))
     shown = min(params.inversion, LARGEST // bytes_each)
     scores = {}
@@ -167,8 +173,8 @@ def judge(
 def _base64(pictures: Bytes) -> list[str]:
     encoded = []
     for picture in pictures:
-        text = base64.b64encode(picture.tobytes()).decode()
-        encoded.append(text)
+        text = base64.b64encode(picture.tobytes())
+        encoded.append(text.decode())
     return encoded
 
 
@@ -188,7 +194,8 @@ def score(guesses: Bytes, private: Bytes) -> Score:
     """Compare guesses with the private pictures, both (n, *shape)."""
     ours = _from_0_to_1(guesses)
     theirs = _from_0_to_1(private)
-    nearest = torch.cdist(ours, theirs).argmin(dim=1)
+    distances = torch.cdist(ours, theirs)
+    nearest = distances.argmin(dim=1)
     own = torch.arange(len(theirs))
     recognised = (nearest == own).float().mean()
     mse = mse_loss(ours, theirs)
@@ -208,4 +215,5 @@ def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
         for batch in torch.split(embeddings, EVALUATION_BATCH):
             parts.append(generator(batch))
         pictures = torch.cat(parts)
-    return as_array((pictures * 255).round().to(torch.uint8))
+    steps = (pictures * 255).round()
+    return as_array(steps.to(torch.uint8))

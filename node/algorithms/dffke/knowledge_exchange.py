@@ -69,17 +69,20 @@ def train_epoch(
     learner.set(state)
     model = learner.model.train()
     x, y = learner.train_data
-    step = Adam(list(model.parameters()), params.learning_rate)
+    weights = list(model.parameters())
+    step = Adam(weights, params.learning_rate)
     step = step.resumed(moments)
     loss = 0.0
     hits = 0
     with seeded(seed):  # dropout, too
         for batch in _shuffled(y, params):
             labels = y[batch]
-            logits = model(learner.normalise(x[batch]))
+            inputs = learner.normalise(x[batch])
+            logits = model(inputs)
             error = cross_entropy(logits, labels)
             step(error)
-            loss += float(error.detach()) * len(batch) / len(y)
+            mean_error = float(error.detach())
+            loss += mean_error * len(batch) / len(y)
             hits += correct(logits, labels)
     return Epoch(
         state=learner.get(),
@@ -100,7 +103,8 @@ def embed(
     model = learner.model.eval()
     random = torch.Generator().manual_seed(seed)
     x, y = learner.train_data
-    chosen = embedded(len(y), params, random).to(x.device)
+    chosen = embedded(len(y), params, random)
+    chosen = chosen.to(x.device)
     pictures = x[chosen]
     if x.dtype == torch.uint8:
         highest = 255.0
@@ -200,7 +204,8 @@ def learn(
         model.train()
     else:
         model.eval()
-    step = Adam(list(model.parameters()), params.learning_rate)
+    weights = list(model.parameters())
+    step = Adam(weights, params.learning_rate)
     losses = []
     review_losses = []
     own = _private_batches(learner, params)
@@ -224,7 +229,11 @@ def learn(
                 for pictures, labels in islice(own, own_steps):
                     logits = model(pictures)
                     step(cross_entropy(logits, labels))
-    return Exchanged(learner.get(), _mean(losses), _mean(review_losses))
+    return Exchanged(
+        state=learner.get(),
+        loss=_mean(losses),
+        review_loss=_mean(review_losses),
+    )
 
 
 def _private_batches(learner: Learner, params: DFFKE) -> Iterator[Taught]:
@@ -238,8 +247,8 @@ def _private_batches(learner: Learner, params: DFFKE) -> Iterator[Taught]:
 
 def _shuffled(y: Tensor, params: DFFKE) -> Sequence[Tensor]:
     """Mini-batches of indices of y in a random order, on the device of y."""
-    order = torch.randperm(len(y)).to(y.device)
-    return torch.split(order, params.batch_size)
+    order = torch.randperm(len(y))
+    return torch.split(order.to(y.device), params.batch_size)
 
 
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:

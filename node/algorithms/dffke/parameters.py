@@ -142,9 +142,10 @@ class DFFKE(LocalTraining):
         batches = math.ceil(new / self.batch_size)
         private = batches * self.private_steps * self.batch_size
         current_and_past = 2 * new
-        learning = self.exchange_epochs * (current_and_past + private) + decoding * 2 * new / 3
+        learning = self.exchange_epochs * (current_and_past + private)
+        learning_with_decoding = learning + decoding * 2 * new / 3
         teaching = 2 * own * (1 + decoding)
-        return max(alone, learning + teaching)
+        return max(alone, learning_with_decoding + teaching)
 
     def decoder_operations(self, shape: Shape) -> int:
         """Multiply-adds of the decoder for one picture."""

@@ -383,8 +383,9 @@ class Client(Role):
         if not self.params.memory_rounds:
             return
         self.memory = self.memory | {t: now}
-        excess = len(self.memory) - (self.params.memory_rounds + 1)
-        for r in sorted(self.memory)[: max(excess, 0)]:
+        kept = self.params.memory_rounds + 1
+        oldest = sorted(self.memory)[:-kept]
+        for r in oldest:
             del self.memory[r]
 
     def reviewed(
@@ -401,7 +402,8 @@ class Client(Role):
             shared = self.shared_seed("review")
             seed = derive_seed(shared, str(t), str(r), owner)
             random = np.random.default_rng(seed)
-            count = max(1, round(share * len(values)))
+            count = round(share * len(values))
+            count = max(1, count)
             rows = random.choice(len(values), count, replace=False)
             chosen[owner] = values[np.sort(rows)]
         return Synthetic(synthetic.decoder, chosen)
@@ -418,7 +420,8 @@ class Client(Role):
         sets = {t: now, **past}
         peers = [peer for peer in self.neighbours if peer in participants]
         if self.name in now.embeddings:
-            logits = await self.teach(self.own_pictures(sets), t)
+            own_pictures = self.own_pictures(sets)
+            logits = await self.teach(own_pictures, t)
             await self.publish(
                 peers,
                 "logits",
@@ -546,7 +549,8 @@ class Client(Role):
         return Cost(self.learner.outline, pictures, self.params)
 
     async def accuracy(self, scope: Scope) -> float:
-        result = await evaluated(self, self.theta, scope, self.params.evaluate_samples)
+        limit = self.params.evaluate_samples
+        result = await evaluated(self, self.theta, scope, limit)
         return result.accuracy
 
     async def keep(self, t: int) -> None:

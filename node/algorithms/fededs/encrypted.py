@@ -50,8 +50,9 @@ class EncryptedSet:
         parts = []
         for start in range(0, len(self), size):
             samples = slice(start, start + size)
-            part = {"images": self.images[samples], "outputs": self.outputs[samples]}
-            parts.append(part)
+            images = self.images[samples]
+            outputs = self.outputs[samples]
+            parts.append({"images": images, "outputs": outputs})
         return parts
 
     def taken(self, order: NDArray[np.int64]) -> EncryptedSet:
@@ -91,9 +92,12 @@ class Incoming:
 
     def set(self) -> EncryptedSet:
         """The whole set, of one part at least."""
-        parts = [self.received[part] for part in range(self.parts)]
-        images = [part["images"] for part in parts]
-        outputs = [part["outputs"] for part in parts]
+        images = []
+        outputs = []
+        for number in range(self.parts):
+            part = self.received[number]
+            images.append(part["images"])
+            outputs.append(part["outputs"])
         return EncryptedSet(
             images=np.concatenate(images),
             outputs=np.concatenate(outputs),

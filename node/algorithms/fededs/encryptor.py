@@ -74,7 +74,8 @@ class UNet(nn.Module):
         for grow, up in zip(self.grow, self.up, strict=True):
             skip = skipped.pop()
             x = _padded(grow(x), skip)
-            x = up(torch.cat([skip, x], dim=1))
+            both = torch.cat([skip, x], dim=1)
+            x = up(both)
         return cast(Tensor, self.leave(x))
 
 
@@ -131,7 +132,8 @@ def encrypt(
         step = Adam(phi, training.learning_rate, decay=ADAMW_DECAY)
     else:
         step = optimizer(phi, training)
-    for _, _, batch in batches(learner.samples, training, random, learner.device):
+    mini_batches = batches(learner.samples, training, random, learner.device)
+    for _, _, batch in mini_batches:
         encrypted = g(learner.normalise(x[batch]))
         logits = through(model, theta_l, encrypted, noise)
         step(cross_entropy(logits, y[batch]))
@@ -146,7 +148,8 @@ def encrypt(
         sent = torch.from_numpy(images).to(learner.device)
         outputs = []
         for chunk in torch.split(sent, EVALUATION_BATCH):
-            logits = through(model, theta_l, to_input(chunk, low, high), noise)
+            inputs = to_input(chunk, low, high)
+            logits = through(model, theta_l, inputs, noise)
             outputs.append(logits.softmax(1))
     return EncryptedSet(
         images=images,

@@ -110,8 +110,8 @@ def algorithm_4(
             theta = values.astype(np.float64)
             deltas = []
             for theta_k, a_k in zip(states, a, strict=True):
-                delta = (theta_k[name] - theta) / (eta * a_k)
-                deltas.append(delta)
+                difference = theta_k[name] - theta
+                deltas.append(difference / (eta * a_k))
             mean_delta = np.mean(deltas, axis=0)
             stepped = theta - mean_a * mean_delta
             result[name] = stepped.astype(values.dtype)
@@ -158,7 +158,8 @@ class Cloud(fednova.Cloud):
             return await average(self, updates, w)
         if self.params.normalisation == "steps":
             return await super().aggregate(updates, w, t)
-        counted = with_samples(self, fitting(self, updates, w, "epochs"))
+        fit = fitting(self, updates, w, "epochs")
+        counted = with_samples(self, fit)
         if not counted:
             return w
         states = []
@@ -278,7 +279,8 @@ class Edge(Role):
         lessons = []
         for encrypted in drawn:
             order = random.permutation(len(encrypted))
-            lessons.append(encrypted.taken(np.resize(order, samples)))
+            repeated = np.resize(order, samples)
+            lessons.append(encrypted.taken(repeated))
         return tuple(lessons)
 
     # Before the first round

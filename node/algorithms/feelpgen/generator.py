@@ -167,7 +167,9 @@ def _stacked(heads: Sequence[Classifier], device: str) -> tuple[Tensor, Tensor]:
     for head in heads:
         weights.append(torch.tensor(head[weight]))
         biases.append(torch.tensor(head[bias]))
-    return torch.stack(weights).to(device), torch.stack(biases).to(device)
+    stacked_weights = torch.stack(weights)
+    stacked_biases = torch.stack(biases)
+    return stacked_weights.to(device), stacked_biases.to(device)
 
 
 def ensemble_loss(
@@ -180,7 +182,8 @@ def ensemble_loss(
     if len(weights) == 1:
         logits = linear(z, weights[0], biases[0])
         return cross_entropy(logits, y)
-    logits = torch.einsum("bd,ncd->nbc", z, weights) + biases[:, None]
+    products = torch.einsum("bd,ncd->nbc", z, weights)
+    logits = products + biases[:, None]
     log_probabilities = log_softmax(logits, dim=2)
     log_sum = torch.logsumexp(log_probabilities, dim=0)
     log_mean = log_sum - math.log(len(weights))
@@ -206,7 +209,8 @@ def alikeness(noise: Tensor, z: Tensor) -> Tensor:
     noise_apart = (noise_differences**2).mean(dim=2)
     feature_differences = z[:, None] - z[None]
     features_apart = feature_differences.abs().mean(dim=2)
-    return torch.exp(-(noise_apart * features_apart).mean())
+    apart = (noise_apart * features_apart).mean()
+    return torch.exp(-apart)
 
 
 def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:

@@ -113,7 +113,8 @@ def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
     """KL(Z_i ‖ Z_j) of equation 15: of softmaxes over the features of each row, mean over rows."""
     p = _softmax(z_i)
     q = _softmax(z_j)
-    log_ratio = np.log((p + EPSILON) / (q + EPSILON))
+    ratio = (p + EPSILON) / (q + EPSILON)
+    log_ratio = np.log(ratio)
     of_rows = np.sum(p * log_ratio, axis=1)
     return float(of_rows.mean())
 
@@ -138,7 +139,8 @@ def weights(
     if p.likeness == "similarity" and len(kl):
         s = np.exp(s.min() - s)
         s = s / s.sum()
-    freshness = (1.0 + np.asarray(ages)) ** -p.staleness_penalty
+    age = np.asarray(ages)
+    freshness = (1.0 + age) ** -p.staleness_penalty
     sigma = gamma * s + constant * (1 - gamma) * freshness
     return [float(sigma_j) for sigma_j in sigma]
 
@@ -154,8 +156,9 @@ def rank(
     kl = []
     ages = []
     for j in peers:
-        kl.append(divergence(z, queue[j].z))
-        ages.append(t - queue[j].at)
+        entry = queue[j]
+        kl.append(divergence(z, entry.z))
+        ages.append(t - entry.at)
     sigma = weights(kl, ages, p)
     rows = []
     for place, peer in enumerate(peers):
@@ -369,7 +372,8 @@ class Edge(Role):
         state = joined(model=self.w, generator=self.g)
         await self.publish(devices, "model", state, owned=True, round=r)
         answers = await self.gather("update", devices, round=r)
-        updates = with_samples(self, fitting(self, answers, self.w))
+        fit = fitting(self, answers, self.w)
+        updates = with_samples(self, fit)
         if not updates:
             return
         await self.extract_knowledge(updates, r)
@@ -498,7 +502,8 @@ class Edge(Role):
         """Lines 8 to 12: take the published Z of K′ random peers into the queue; forget peers absent for long."""
         p = self.params
         candidates = sorted(self.known.keys() & self.present)
-        for peer in drawn(self, candidates, p.refreshed, "refresh", t):
+        refreshed = drawn(self, candidates, p.refreshed, "refresh", t)
+        for peer in refreshed:
             self.queue[peer] = self.known[peer]
         if p.max_age is not None:
             self.forget(before=t - p.max_age)

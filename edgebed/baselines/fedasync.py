@@ -117,7 +117,7 @@ class Server(edgebed.Role):
     async def run(self) -> None:
         self.w: edgebed.State
         self.used: dict[str, int] = {}
-        self.given: dict[str, int] = {}
+        self.handed_out: dict[str, int] = {}
         self.diverged: set[str] = set()
         self.waiting: Collection[str] = ()  # for the version that their update becomes part of
         self.version = 1  # the round that starts from self.w
@@ -163,11 +163,11 @@ class Server(edgebed.Role):
 
     def diverged_on(self, worker: str, t: int) -> bool:
         """Whether the worker had this model and has diverged."""
-        return worker in self.diverged and self.given.get(worker) == t
+        return worker in self.diverged and self.handed_out.get(worker) == t
 
     async def hand_out(self, workers: Sequence[str], t: int) -> None:
         """Send the present model, from which round t starts."""
-        self.given |= dict.fromkeys(workers, t)
+        self.handed_out |= dict.fromkeys(workers, t)
         self.diverged.difference_update(workers)
         await self.send(workers, "model", self.w, owned=True, round=t)
 
@@ -236,7 +236,7 @@ class Server(edgebed.Role):
         """The workers that have no newer model than the one that they answered."""
         workers = []
         for update in updates:
-            newest = self.given.get(update.sender, 0)
+            newest = self.handed_out.get(update.sender, 0)
             if newest <= edgebed.round_of(update):
                 workers.append(update.sender)
         return workers

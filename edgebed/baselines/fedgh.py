@@ -10,7 +10,7 @@ learning rate of the header, ℓ cross-entropy.
 Models differ between clients below the header. Their features have one size.
 
 Departures: the cloud takes mini-batches of the clients' representations in a random order, several times. The paper has
-one step for each. All clients are asked in each round. A client is evaluated after its training, with its own header.
+one step for each. All clients take part in each round. A client is evaluated after its training, with its own header.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Information Technology & Electronic Engineering 24, 2023; arXiv 2006.16765, Algo
 θ_k model of client k, of any architecture; φ the meme model, one architecture for all; p_θ, p_φ their predictions; CE
 cross-entropy; α, β weights.
 
-    client   φ_k ← φ, then for each mini-batch, both models at once (deep mutual learning):
+    client   φ_k ← φ, then for each mini-batch, both models together (deep mutual learning):
              L_θ = α CE(p_θ, y) + (1 − α) KL(p_φ ‖ p_θ)
              L_φ = β CE(p_φ, y) + (1 − β) KL(p_θ ‖ p_φ)
              sends φ_k
@@ -14,7 +14,7 @@ cross-entropy; α, β weights.
 α = 1 is local training of θ_k, β = 1 is FedAvg of φ.
 
 Departures: a prediction that the other model learns from is a constant in its loss, as in deep mutual learning (Zhang
-et al. 2018). Memes are averaged with FedAvg's weights. All clients are asked in each round.
+et al. 2018). Memes are averaged with FedAvg's weights. All clients take part in each round.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Algorithm 1.
 Models may differ below the global layers. With all layers global it is FedAvg.
 
 Departures: the local layers are trained by the task's loss only, without the paper's unsupervised or adversarial terms.
-All clients are asked in each round. Each client is evaluated with its own layers after its training; the paper tests a
+All clients take part in each round. Each client is evaluated with its own layers after its training; the paper tests a
 new device's data with all local models together.
 """
 

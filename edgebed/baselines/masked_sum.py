@@ -126,10 +126,10 @@ def restored(total: Words, clip: float) -> NDArray[Any]:
     return signed * (clip / SCALE)
 
 
-def masked(x: Words, mine: str, seeds: Mapping[str, bytes]) -> Words:
-    """x plus the mask of each peer with a name greater than mine, less that of each with a smaller name."""
+def masked(x: Words, client: str, seeds: Mapping[str, bytes]) -> Words:
+    """x plus the mask of each peer with a name greater than the client's, less that of each with a smaller name."""
     for peer, seed in seeds.items():
-        if peer > mine:
+        if peer > client:
             x = x + mask(seed, x.size)
         else:
             x = x - mask(seed, x.size)

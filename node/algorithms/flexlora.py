@@ -108,22 +108,22 @@ def without_adapters(state: State, w: State) -> State:
 
 
 def truncated(
-    made: State,
+    averaged: State,
     states: Sequence[State],
     samples: Sequence[int],
     alpha: float,
 ) -> float:
-    """The share of ‖W‖², summed over the layers, that the rank of `made` cannot hold, where `made` is `merged` of the
-    other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
+    """The share of ‖W‖², summed over the layers, that the rank of `averaged` cannot hold. `averaged` is `merged` of
+    the other arguments: its product s B A has the norm of B scaled by s, since the rows of A are orthonormal."""
     n = sum(samples)
     shares = [n_k / n for n_k in samples]
     whole = 0.0
     kept = 0.0
-    for layer in layers(made):
+    for layer in layers(averaged):
         product = mean_product(states, shares, layer, alpha)
         whole += float(np.sum(product**2))
-        scale = alpha / len(made[layer + DOWN])
-        b = scale * made[layer + UP].astype(np.float64)
+        scale = alpha / len(averaged[layer + DOWN])
+        b = scale * averaged[layer + UP].astype(np.float64)
         kept += float(np.sum(b**2))
     if not whole:
         return 0.0

@@ -39,7 +39,7 @@ class Cost:
         operations = {}
         for owner, model in models.items():
             docking = self._docking_layer(embeddings[owner])
-            extractor = model.made(self.pictures).extractor
+            extractor = model.load(self.pictures).extractor
             encoder = forward_work(extractor, nothing).operations
             operations[owner] = decoder + docking + encoder
         return self._passes(self.params.decoder_epochs, operations, embeddings)

@@ -51,7 +51,7 @@ class ClientModel:
     params: dict[str, Any]
     state: State
 
-    def made(self, pictures: Pictures) -> Model:
+    def load(self, pictures: Pictures) -> Model:
         """The model itself, frozen, in evaluation mode. Raises ModelError if it does not support these pictures."""
         model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
         load_state(model, self.state)
@@ -128,7 +128,7 @@ def train_decoder(
     places: list[Tensor] = []
     embeddings: list[Tensor] = []
     for place, owner in enumerate(owners):
-        h = clients[owner].made(pictures).extractor
+        h = clients[owner].load(pictures).extractor
         z = docking_layer(layers[owner])
         encoder = nn.Sequential(h, z)
         encoders.append(encoder.to(device))

@@ -88,7 +88,7 @@ def invert(
 
 def _encoded(learner: Learner, client: ClientModel, x: Tensor) -> Tensor:
     """h(x; θ^h) of bytes x with the client's encoder."""
-    model = client.made(pictures_of(learner))
+    model = client.load(pictures_of(learner))
     encoder = model.extractor.to(learner.device)
     parts = []
     with torch.no_grad():
@@ -109,29 +109,29 @@ def noise_deviation(sent: Tensor, known: Tensor) -> float:
 
 def train_inversion(
     known: Tensor,
-    mine: Tensor,
+    x: Tensor,
     noise: float,
     params: DFFKE,
     seed: int,
 ) -> Decoder:
-    """G ← min MSE(G(known + N(0, noise² I)), mine) for pictures (m, *shape) with values from 0 to 1 and their
+    """G ← min MSE(G(known + N(0, noise² I)), x) for pictures (m, *shape) with values from 0 to 1 and their
     embeddings (m, d), by Adam over ``inversion_epochs`` passes."""
     device = known.device
     random = torch.Generator().manual_seed(seed)
-    shape = tuple(mine.shape[1:])
+    shape = tuple(x.shape[1:])
     with seeded(seed):
         g = Decoder(known.shape[1], shape, params.width)
     g.to(device).train()
     weights = list(g.parameters())
     step = Adam(weights, params.learning_rate)
     for _ in range(params.inversion_epochs):
-        order = torch.randperm(len(mine), generator=random)
+        order = torch.randperm(len(x), generator=random)
         for batch in torch.split(order.to(device), params.batch_size):
             e = known[batch]
             standard_normal = torch.randn(e.shape, generator=random)
             noised = e + noise * standard_normal.to(device)
             guesses = g(noised)
-            step(mse_loss(guesses, mine[batch]))
+            step(mse_loss(guesses, x[batch]))
     return g
 
 

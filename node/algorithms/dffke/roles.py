@@ -27,7 +27,7 @@ Departures:
 - The first Dec and docking layers are random, later ones continue from the previous round.
 - A client shares `embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as
   they are trained.
-- With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories.
+- With `participation` below 1, clients that are not selected still take Dec and {Ẽ_k} into their memories.
 - A client that drops out misses the phases until it is back and takes part in the next one. A client that comes back
   and has not shared its model learns from the others. A restarted client keeps its model and starts with an empty
   memory.

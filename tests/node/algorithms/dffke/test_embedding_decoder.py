@@ -73,7 +73,7 @@ def test_training_adds_docked_encodings_of_what_is_made_near_the_embeddings() ->
     }
     real = torch.rand(40, 1, 8, 8)
     translated = {
-        owner: docking_layer(layers[owner])(each.made(PICTURES).extractor(PICTURES.normalised(real))).numpy()
+        owner: docking_layer(layers[owner])(each.load(PICTURES).extractor(PICTURES.normalised(real))).numpy()
         for owner, each in clients.items()
     }
 
@@ -82,7 +82,7 @@ def test_training_adds_docked_encodings_of_what_is_made_near_the_embeddings() ->
         total = 0.0
         for owner, model in clients.items():
             made = synthesise(decoder, translated[owner], PICTURES, SMALL)
-            error = docking_layer(layers[owner])(model.made(PICTURES).extractor(made)) - torch.tensor(translated[owner])
+            error = docking_layer(layers[owner])(model.load(PICTURES).extractor(made)) - torch.tensor(translated[owner])
             total += float(error.square().mean())
         return total
 

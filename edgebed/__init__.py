@@ -57,7 +57,9 @@ _NAMES = {
     "orchestrator.verbs.runs": "Run compare load runs up",
     "orchestrator.verbs.sources": "plan validate",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    _MODULES |= dict.fromkeys(_names.split(), _module)
 
 
 def __getattr__(name: str) -> Any:
@@ -75,7 +77,9 @@ def __getattr__(name: str) -> Any:
     from edgebed.packages import explained
 
     with explained(f"edgebed.{name}"):
-        value = globals()[name] = getattr(import_module(modules[name]), name)
+        module = import_module(modules[name])
+        value = getattr(module, name)
+    globals()[name] = value
     return value
 
 

@@ -100,7 +100,9 @@ _NAMES = {
     "node.plugins": "Plugin",
     "node.role": "Role",
 }
-MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+MODULES: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    MODULES |= dict.fromkeys(_names.split(), _module)
 
 
 def __getattr__(name: str) -> Any:
@@ -108,7 +110,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'edgebed.plugin' has no attribute {name!r}; it has {', '.join(__all__)}")
     import edgebed
 
-    value = globals()[name] = getattr(edgebed, name)
+    value = getattr(edgebed, name)
+    globals()[name] = value
     return value
 
 

@@ -96,7 +96,8 @@ def largest(update: Vector, memory: Vector, kept: float) -> tuple[edgebed.State,
     """Places and values of the largest part of u = update + memory, and what is left of u."""
     u = update + memory
     count = int(np.ceil(kept * u.size))
-    descending = np.argsort(-np.abs(u), kind="stable")
+    sizes = np.abs(u)
+    descending = np.argsort(-sizes, kind="stable")
     ascending = np.sort(descending[:count])
     places = ascending.astype(np.int32)
     values = u[places]
@@ -110,11 +111,14 @@ def spread(parts: edgebed.State, size: int) -> Vector:
     values = parts["values"]
     one_dimensional = places.ndim == 1
     as_many = places.shape == values.shape
-    right_types = places.dtype.kind == "i" and values.dtype.kind == "f"
-    if not (one_dimensional and as_many and right_types):
+    whole_numbers = places.dtype.kind == "i"
+    floats = values.dtype.kind == "f"
+    if not (one_dimensional and as_many and whole_numbers and floats):
         raise ValueError("places and values do not fit each other")
-    if places.size and (places.min() < 0 or places.max() >= size):
-        raise ValueError("a place is not in the model")
+    if places.size:
+        outside = places.min() < 0 or places.max() >= size
+        if outside:
+            raise ValueError("a place is not in the model")
     update = np.zeros(size, np.float32)
     update[places] = values
     return update
@@ -139,7 +143,8 @@ def quantised(
     random = np.random.default_rng(seed)
     up = random.random(v.shape) < exact - low
     xi = low + up
-    signed = np.sign(v) * np.minimum(xi, levels)
+    steps = np.minimum(xi, levels)
+    signed = np.sign(v) * steps
     sent = signed.ravel()[: update.size]
     return {
         "norms": norms.astype(np.float32),
@@ -171,8 +176,10 @@ def restored(
     norms = parts["norms"]
     signed = parts["levels"]
     buckets = buckets_of(size, bucket)
-    right_shapes = signed.shape == (size,) and norms.shape == (buckets,)
-    if not right_shapes or signed.dtype.kind != "i":
+    as_many_values = signed.shape == (size,)
+    as_many_norms = norms.shape == (buckets,)
+    whole_numbers = signed.dtype.kind == "i"
+    if not (as_many_values and as_many_norms and whole_numbers):
         raise ValueError("norms and levels do not fit the model")
     norm_of_value = np.repeat(norms, bucket)[:size]
     update = signed * (norm_of_value / levels)
@@ -219,7 +226,10 @@ class Compressing(edgebed.Role):
         update = vector(tensors, trained) - before
         if not np.isfinite(update).all():
             return tensors
-        others = {name: values for name, values in tensors.items() if name not in trained}
+        others = {}
+        for name, values in tensors.items():
+            if name not in trained:
+                others[name] = values
         parts = await self.compress(update, t)
         return edgebed.joined(compressed=parts, others=others)
 
@@ -310,7 +320,9 @@ class Memory:
             elif round == counted and returned:
                 memory[part["places"]] -= part["values"]
         oldest = max(counted, self.answered - LATEST)
-        self.sent = {round: part for round, part in self.sent.items() if round > oldest}
+        for round in list(self.sent):
+            if round <= oldest:
+                del self.sent[round]
         self.returned &= self.sent.keys()
         self.before = memory
         self.answered = t
@@ -516,7 +528,8 @@ class QSGD(Compressing):
         return sent
 
     def expand(self, parts: edgebed.State, size: int) -> Vector:
-        return restored(parts, size, self.params.levels, self.params.bucket)
+        p = self.params
+        return restored(parts, size, p.levels, p.bucket)
 
 
 KINDS: dict[str, tuple[type[Compressing], type[edgebed.Parameters]]] = {

@@ -55,7 +55,8 @@ def upper(entries: Sequence[str], layers: int) -> list[str]:
     """The entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
     if not layers:
         return []
-    names = list(dict.fromkeys(map(layer_of, entries)))
+    layers_of_entries = map(layer_of, entries)
+    names = list(dict.fromkeys(layers_of_entries))
     first = len(names) - layers
     last_layers = set(names[first:])
     return [entry for entry in entries if layer_of(entry) in last_layers]
@@ -86,8 +87,9 @@ def reweighted(
 ) -> NDArray[Any]:
     """σ(W_i − η ∇_{Θ̂_i} L ⊙ (Θ − Θ_i)) (equation 5)."""
     stepped = weight - rate * gradient * difference
-    clipped: NDArray[Any] = np.clip(stepped, 0, 1).astype(weight.dtype)
-    return clipped
+    clipped = np.clip(stepped, 0, 1)
+    result: NDArray[Any] = clipped.astype(weight.dtype)
+    return result
 
 
 def converged(losses: Sequence[float]) -> bool:

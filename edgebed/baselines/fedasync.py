@@ -100,7 +100,10 @@ class Proximal:
     def _starts(self) -> dict[str, Tensor]:
         import torch
 
-        return {name: torch.tensor(values) for name, values in self.start.items()}
+        starts = {}
+        for name, values in self.start.items():
+            starts[name] = torch.tensor(values)
+        return starts
 
 
 class Server(edgebed.Role):
@@ -255,7 +258,13 @@ class Cloud(Server):
         update = await self.next_update(t)
         d = age(update, t)
         alpha_t = weight(d, self.params)
-        self.w = await self.compute(mixed, self.w, update.tensors, alpha_t, mode="other")
+        self.w = await self.compute(
+            mixed,
+            self.w,
+            update.tensors,
+            alpha_t,
+            mode="other",
+        )
         await self.conclude(t, [update], [d])
 
 
@@ -278,7 +287,11 @@ class Worker(edgebed.Role):
             await edgebed.evaluate(self, result.weights, t)
             update = self.update(x, result.weights)
             self.answered = t
-            self.last = {"tensors": update, "round": t, "samples": result.samples}
+            self.last = {
+                "tensors": update,
+                "round": t,
+                "samples": result.samples,
+            }
             await self.publish(self.parent, "update", owned=True, **self.last)
 
     async def next_model(self) -> edgebed.Message:

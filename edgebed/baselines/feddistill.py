@@ -81,8 +81,8 @@ def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:
         total += np.where(has[:, None], logits, 0)
         clients += has
     divisors = np.maximum(clients, 1)[:, None]
-    means = total / divisors
-    return {"logits": means.astype(np.float32), "clients": clients}
+    means = (total / divisors).astype(np.float32)
+    return {"logits": means, "clients": clients}
 
 
 class Cloud(personal.Cloud):
@@ -94,7 +94,8 @@ class Cloud(personal.Cloud):
     def form(self, common: edgebed.State) -> edgebed.State:
         classes = self.learner.data.classes
         logits = np.zeros((classes, classes), np.float32)
-        return {"logits": logits, "has": np.zeros(classes, bool)}
+        has = np.zeros(classes, bool)
+        return {"logits": logits, "has": has}
 
     async def aggregate(
         self,

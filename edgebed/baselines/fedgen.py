@@ -135,7 +135,8 @@ def loaded(state: edgebed.State) -> Generator:
 
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
     """The first state of G for the features of the node's model."""
-    g = new_generator(learner.data.classes, learner.features, hidden, seed)
+    classes = learner.data.classes
+    g = new_generator(classes, learner.features, hidden, seed)
     return edgebed.state_of(g)
 
 
@@ -298,7 +299,8 @@ def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
     classifier = learner.outline.classifier
     batch = params.batch_size
     b = params.generated_batch
-    generator = new_generator(classes, learner.features, params.generator_hidden).layers
+    g = new_generator(classes, learner.features, params.generator_hidden)
+    generator = g.layers
     noise = torch.zeros(1, NOISE + classes)
     z = torch.zeros(1, learner.features)
     logits = torch.zeros(1, classes)
@@ -345,7 +347,8 @@ class Cloud(edgebed.Role):
     async def run(self) -> None:
         w, g, labels = await self.first_state()
         form = edgebed.joined(model=w)
-        form["counts"] = np.zeros(len(labels), np.int64)
+        classes = len(labels)
+        form["counts"] = np.zeros(classes, np.int64)
         async for t in self.rounds():
             sent = together(w, g, labels)
             await self.publish(self.children, "model", sent, owned=True, round=t)
@@ -380,7 +383,8 @@ class Cloud(edgebed.Role):
         hidden = self.params.generator_hidden
         seed = self.seed("generator")
         g = await self.compute(apply, initial_generator, hidden, seed, mode="other")
-        labels = np.zeros(self.learner.data.classes, np.float32)
+        classes = self.learner.data.classes
+        labels = np.zeros(classes, np.float32)
         return w, g, labels
 
     async def train_generator(
@@ -454,7 +458,8 @@ class Client(edgebed.Role):
         g = edgebed.parted(tensors, "generator")
         random = self.learner.random("generated", t)
         seed = int(random.integers(2**63))
-        return distilled(g, tensors["labels"], self.params, t, seed)
+        p_hat = tensors["labels"]
+        return distilled(g, p_hat, self.params, t, seed)
 
 
 ROLES: dict[str, type[edgebed.Role]] = {

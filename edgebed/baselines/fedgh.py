@@ -60,8 +60,11 @@ def train_header(
 ) -> edgebed.State:
     """h after the passes over all representations."""
     device = learner.device
-    own = {name.removeprefix(PREFIX): values for name, values in header.items()}
-    h = edgebed.load_state(learner.model.classifier.train(), own)
+    own: edgebed.State = {}
+    for name, values in header.items():
+        own[name.removeprefix(PREFIX)] = values
+    h = learner.model.classifier.train()
+    edgebed.load_state(h, own)
     training = params.local(learning_rate=params.header_learning_rate)
     weights = list(h.parameters())
     step = edgebed.optimizer(weights, training)
@@ -83,7 +86,11 @@ class Cloud(personal.Cloud):
 
     def start(self) -> edgebed.State:
         w = self.learner.initial()
-        return {name: values for name, values in w.items() if name.startswith(PREFIX)}
+        header: edgebed.State = {}
+        for name, values in w.items():
+            if name.startswith(PREFIX):
+                header[name] = values
+        return header
 
     def form(self, common: edgebed.State) -> edgebed.State:
         return fedproto.no_prototypes(self.learner)

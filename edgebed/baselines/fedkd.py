@@ -86,7 +86,8 @@ def factors(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """U Σ (m, K) and V (K, n) of the matrix, with the least K of more than this share of its energy."""
     u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
-    reached = np.cumsum(sigma.astype(np.float64) ** 2)
+    squares = sigma.astype(np.float64) ** 2
+    reached = np.cumsum(squares)
     total = reached[-1]
     place = np.searchsorted(reached, share * total, side="right")
     enough = int(place) + 1
@@ -199,8 +200,9 @@ def distil_mutually(
         _, y_t = of_mentor
         task_losses.append(cross_entropy(y_t.detach(), labels))
         objectives.append(mentor_loss.detach())
+    trained_mentor = learner.get()
     trained_mentee = edgebed.state_of(mentee)
-    learned = edgebed.joined(own=learner.get(), mentee=trained_mentee, base=base)
+    learned = edgebed.joined(own=trained_mentor, mentee=trained_mentee, base=base)
     trained_transform = transform.detach().cpu().numpy()
     learned["transform"] = trained_transform.copy()
     return learned, fml.mean_losses(task_losses, objectives)
@@ -301,11 +303,13 @@ class Client(fml.Client):
             before = edgebed.parted(kept, "base")
             update = edgebed.parted(common, "update")
             base = added(before, decompressed(update, before))
-        start = edgebed.joined(own=edgebed.parted(kept, "own"))
+        own = edgebed.parted(kept, "own")
+        start = edgebed.joined(own=own)
         if "transform" in kept:
             start["transform"] = kept["transform"]
         start |= edgebed.joined(base=base)
-        learned = await self.train_both(self.params.mentee, t, distil_mutually, start)
+        name = self.params.mentee
+        learned = await self.train_both(name, t, distil_mutually, start)
         return learned | {"round": np.array(t)}
 
     async def share(

@@ -70,11 +70,14 @@ Moments = dict[str, edgebed.State]
 
 def first_moments(x: edgebed.State, trained: Collection[str], p: Params) -> Moments:
     """m = 0 and v = τ² of the trained entries."""
-    m = {name: np.zeros_like(x[name]) for name in trained}
-    moments: Moments = {"m": m}
+    moments: Moments = {"m": {}}
+    for name in trained:
+        moments["m"][name] = np.zeros_like(x[name])
     if isinstance(p, FedAdam):
         v_0 = p.adaptivity**2
-        moments["v"] = {name: np.full_like(x[name], v_0) for name in trained}
+        moments["v"] = {}
+        for name in trained:
+            moments["v"][name] = np.full_like(x[name], v_0)
     return moments
 
 
@@ -153,7 +156,9 @@ class Cloud(edgebed.Role):
             return x, first_moments(x, self.learner.trained, self.params)
         tensors = self.restored.tensors
         x = edgebed.parted(tensors, "model")
-        moments = {name: edgebed.parted(tensors, name) for name in self.params.moments}
+        moments = {}
+        for name in self.params.moments:
+            moments[name] = edgebed.parted(tensors, name)
         return x, moments
 
 

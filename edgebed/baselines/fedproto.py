@@ -127,7 +127,8 @@ def global_prototypes(
     divisors = np.maximum(total, 1)[:, None]
     means = (summed / divisors).astype(np.float32)
     has = total > 0
-    prototypes = np.where(has[:, None], means, before["prototypes"])
+    prototypes_before = before["prototypes"]
+    prototypes = np.where(has[:, None], means, prototypes_before)
     all_samples = counts.sum(axis=0)
     samples = np.where(has, all_samples, before["counts"])
     return {
@@ -141,7 +142,8 @@ def no_prototypes(learner: edgebed.Learner) -> edgebed.State:
     classes = learner.data.classes
     d = learner.features
     prototypes = np.zeros((classes, d), np.float32)
-    return {"prototypes": prototypes, "counts": np.zeros(classes, np.int64)}
+    counts = np.zeros(classes, np.int64)
+    return {"prototypes": prototypes, "counts": counts}
 
 
 class Cloud(personal.Cloud):
@@ -173,7 +175,8 @@ class Client(personal.Client):
         t: int,
     ) -> edgebed.State:
         weight = self.params.prototype_weight
-        distances = self.distances(common["prototypes"], common["counts"], weight)
+        prototypes = common["prototypes"]
+        distances = self.distances(prototypes, common["counts"], weight)
         return await self.train(kept, t, distances)
 
     async def share(
@@ -197,7 +200,8 @@ class Client(personal.Client):
         t: int,
     ) -> dict[str, float]:
         forward: Nearest | None = None
-        if self.params.inference == "prototypes" and common["counts"].any():
+        by_prototypes = self.params.inference == "prototypes"
+        if by_prototypes and common["counts"].any():
             forward = Nearest(common["prototypes"], common["counts"])
         return await edgebed.evaluate(self, kept, t, forward)
 

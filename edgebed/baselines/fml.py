@@ -95,8 +95,9 @@ def learn_mutually(
         meme_step(meme_loss)
         losses.append(cross_entropy(p.detach(), labels))
         objectives.append(own_loss.detach())
+    trained_own = learner.get()
     trained_meme = edgebed.state_of(other)
-    learned = edgebed.joined(own=learner.get(), meme=trained_meme)
+    learned = edgebed.joined(own=trained_own, meme=trained_meme)
     return learned, mean_losses(losses, objectives)
 
 
@@ -134,7 +135,8 @@ class Client(personal.Client):
         t: int,
     ) -> edgebed.State:
         own = edgebed.parted(kept, "own")
-        return await self.train_both(self.params.meme, t, learn_mutually, own, common)
+        meme = self.params.meme
+        return await self.train_both(meme, t, learn_mutually, own, common)
 
     async def train_both(
         self,

@@ -139,7 +139,8 @@ def adapted(
     """The model with which a device predicts, after one step on a mini-batch."""
     learner.set(w)
     random = learner.random("adaptation", round)
-    chosen = random.permutation(learner.samples)[: p.batch_size]
+    order = random.permutation(learner.samples)
+    chosen = order[: p.batch_size]
     batch = torch.from_numpy(chosen).to(learner.device)
     model = learner.model.train()
     _, adaptation = gradients(learner, batch)
@@ -173,6 +174,12 @@ def similar_means(models: Mapping[str, edgebed.State]) -> dict[str, edgebed.Stat
         similarities = [similarity(y, other) for other in states]
         means[d] = edgebed.weighted_mean(states, similarities)
     return means
+
+
+def personal(y: edgebed.State, g: edgebed.State, mixing: float) -> edgebed.State:
+    """p_d = λ_d y_d + (1 − λ_d) g_d."""
+    weights = [mixing, 1 - mixing]
+    return edgebed.weighted_mean([y, g], weights)
 
 
 def next_mixing(
@@ -281,13 +288,13 @@ class MixingEdge(sdfeel.Edge):
             g = message.tensors
             if t > done:  # else the cloud restarted, and lacks the answer of this round
                 y = y or g
-                p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
+                p = personal(y, g, mixing)
                 trained, samples = await self.aggregate(p, t)
                 mixing = next_mixing(mixing, self.params.mixing_rate, y, g, trained)
                 y = trained
                 done = t
             self.report(round=t, scope="train", mixing=mixing)
-            p = edgebed.weighted_mean([y, g], [mixing, 1 - mixing])
+            p = personal(y, g, mixing)
             await edgebed.evaluate(self, p, t)
             await self.checkpoint(t, y, mixing=mixing, samples=samples)
             update = y if samples else None

@@ -79,7 +79,8 @@ def key_pair(seed: int) -> tuple[int, bytes]:
 def agreed(secret: int, public: bytes, t: int) -> bytes:
     """The seed s_{u,v} of round t, equal at both ends. ValueError if the key is of no use."""
     key = int.from_bytes(public)
-    if len(public) != KEY or not 1 < key < PRIME - 1:
+    in_group = 1 < key < PRIME - 1
+    if len(public) != KEY or not in_group:
         raise ValueError("this is no public key of the group")
     shared = pow(key, secret, PRIME)
     content = shared.to_bytes(KEY) + t.to_bytes(8)
@@ -117,7 +118,8 @@ def left_out(
     if size:
         rounding = float(np.linalg.norm(error)) / size
     larger = np.abs(update) > clip
-    return {"clipped_values": float(np.mean(larger)), "rounding": rounding}
+    clipped_values = float(np.mean(larger))
+    return {"clipped_values": clipped_values, "rounding": rounding}
 
 
 def restored(total: Words, clip: float) -> NDArray[Any]:
@@ -152,7 +154,11 @@ def unmasked(
 
 
 def floats(state: edgebed.State) -> list[str]:
-    return [name for name, values in state.items() if values.dtype.kind == "f"]
+    names = []
+    for name, values in state.items():
+        if values.dtype.kind == "f":
+            names.append(name)
+    return names
 
 
 def as_tensor(value: bytes) -> NDArray[np.uint8]:
@@ -302,13 +308,20 @@ class Client(edgebed.Role):
         self.report(round=t, scope="train", **result.metrics)
         await edgebed.evaluate(self, result.weights, t)
         names = floats(w)
-        self.update = vector(result.weights, names) - vector(w, names)
+        before = vector(w, names)
+        self.update = vector(result.weights, names) - before
 
     async def send_masked(self, message: edgebed.Message, t: int) -> None:
         """Answer the other clients' public keys with the masked update."""
         others = as_bytes(message.tensors)
         others.pop(self.name, None)
-        self.seeds = await self.compute(agreed_with, self.secret, others, t, mode="other")
+        self.seeds = await self.compute(
+            agreed_with,
+            self.secret,
+            others,
+            t,
+            mode="other",
+        )
         share = self.learner.samples / message.fields["samples"]
         clip = self.params.clip
         sent = {}
@@ -323,7 +336,13 @@ class Client(edgebed.Role):
                 mode="other",
             )
             self.report(round=t, scope="train", **lost)
-            y = await self.compute(masked, x, self.name, self.seeds, mode="other")
+            y = await self.compute(
+                masked,
+                x,
+                self.name,
+                self.seeds,
+                mode="other",
+            )
             sent = {"update": y}
         await self.answer("masked", sent, t)
 
@@ -361,7 +380,10 @@ def agreed_with(
     t: int,
 ) -> dict[str, bytes]:
     """The seed that a client shares with each of the others."""
-    return {peer: agreed(secret, key, t) for peer, key in keys.items()}
+    seeds = {}
+    for peer, key in keys.items():
+        seeds[peer] = agreed(secret, key, t)
+    return seeds
 
 
 ROLES = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -62,7 +62,10 @@ class Scaffold(edgebed.LocalTraining):
 
 def zeros(x: edgebed.State, names: Iterable[str]) -> edgebed.State:
     """A control variate of zero for these entries of x."""
-    return {name: np.zeros_like(x[name]) for name in names}
+    control: edgebed.State = {}
+    for name in names:
+        control[name] = np.zeros_like(x[name])
+    return control
 
 
 def renewed(
@@ -164,7 +167,9 @@ class Cloud(edgebed.Role):
                     self.without_samples.add(update.sender)
             updates = edgebed.with_samples(self, fitting)
             if updates:
-                states = [edgebed.parted(update.tensors, "model") for update in updates]
+                states = []
+                for update in updates:
+                    states.append(edgebed.parted(update.tensors, "model"))
                 x = await self.compute(
                     advanced,
                     x,
@@ -264,7 +269,8 @@ class Client(edgebed.Role):
     def start(self) -> tuple[edgebed.State, edgebed.State, int]:
         """c_i before and after the round that was answered last, and that round."""
         if self.restored is None:
-            none = zeros(self.learner.initial(), self.learner.trained)
+            x = self.learner.initial()
+            none = zeros(x, self.learner.trained)
             return none, none, 0
         before = edgebed.parted(self.restored.tensors, "before")
         c_i = edgebed.parted(self.restored.tensors, "control")

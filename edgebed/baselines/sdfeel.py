@@ -79,7 +79,8 @@ def mixing(
     symmetric = laplacian / geometric_means
     eigenvalues = np.linalg.eigvalsh(symmetric)  # ascending, the first is 0
     scale = 2 / (eigenvalues[-1] + eigenvalues[1])
-    p: NDArray[np.float64] = np.eye(clusters) - scale * laplacian / omega
+    scaled = scale * laplacian / omega
+    p: NDArray[np.float64] = np.eye(clusters) - scaled
     return p
 
 
@@ -108,7 +109,10 @@ def shares(
     graph: str,
 ) -> dict[str, float]:
     """The column of P of one cluster: p_jd by neighbour, of the clusters with samples."""
-    members = sorted(cluster for cluster, samples in sizes.items() if samples)
+    members = []
+    for cluster in sorted(sizes):
+        if sizes[cluster]:
+            members.append(cluster)
     if name not in members:
         return {}
     neighbours = adjacency(len(members), graph)
@@ -158,9 +162,16 @@ class Edge(edgebed.Role):
 
     async def sizes(self, t: int, samples: int) -> dict[str, int]:
         """The samples of this cluster and of those that answer. Others may need a deadline for each aggregation."""
-        await self.send(self.neighbours, "size", round=t, samples=samples)
+        neighbours = self.neighbours
+        await self.send(neighbours, "size", round=t, samples=samples)
         patience = (self.params.intra + 1) * self.gathering.deadline
-        answers = await self.gather("size", self.neighbours, round=t, quorum=0, deadline=patience)
+        answers = await self.gather(
+            "size",
+            neighbours,
+            round=t,
+            quorum=0,
+            deadline=patience,
+        )
         sizes = {self.name: samples}
         for answer in answers:
             sizes[answer.sender] = answer.fields["samples"]

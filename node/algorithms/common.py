@@ -61,7 +61,8 @@ def params_at(role: Role, params: Parameters, round: int) -> Parameters:
     params_of_t = params.at(t)
     decays = params.learning_rate_decay != 1.0
     if decays and round % within == 0:
-        role.report(round=t, scope="train", learning_rate=params_of_t.learning_rate)
+        learning_rate = params_of_t.learning_rate
+        role.report(round=t, scope="train", learning_rate=learning_rate)
     return params_of_t
 
 
@@ -100,7 +101,8 @@ async def evaluate(
     for scope in role.learner.tests:
         result = await evaluated(role, w, scope, limit, forward)
         # The main metric comes first in the record, then the loss.
-        values = {main: result.metrics[main], "loss": result.loss}
+        main_value = result.metrics[main]
+        values = {main: main_value, "loss": result.loss}
         values |= result.metrics
         role.report(round=round, scope=scope, **values)
         means |= means_over_clients(scope, main, result)
@@ -109,7 +111,8 @@ async def evaluate(
 
 def means_over_clients(scope: Scope, main: str, result: Evaluation) -> dict[str, float]:
     """What `report_mean` averages of an evaluation, by the names of fields of a client's message."""
-    values = {str(scope): float(result.metrics[main])}
+    main_value = float(result.metrics[main])
+    values = {str(scope): main_value}
     for name, value in of_classes(result.metrics).items():
         values[f"{scope}.{name}"] = value
     return values
@@ -230,8 +233,11 @@ async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -
     mean = await average(role, updates, w)
     if getattr(role.params, "statistics", "averaged") == "averaged":
         return mean
-    left_out = {name: w[name] for name in mean if name.endswith(STATISTICS)}
-    return {**mean, **left_out}
+    result = dict(mean)
+    for name in mean:
+        if name.endswith(STATISTICS):
+            result[name] = w[name]
+    return result
 
 
 def fitting(

@@ -35,7 +35,11 @@ UP, DOWN = ".up.weight", ".down.weight"  # of an adapter: B and A
 
 def layers(w: State) -> list[str]:
     """The names of the layers with adapters."""
-    return [name.removesuffix(UP) for name in w if name.endswith(UP)]
+    names = []
+    for name in w:
+        if name.endswith(UP):
+            names.append(name.removesuffix(UP))
+    return names
 
 
 def cut(w: State, rank: int) -> State:
@@ -93,8 +97,10 @@ def merged(
         product = mean_product(states, shares, layer, alpha)
         rank = len(w[down])
         b, a = split(product, rank, alpha)
-        mean[up] = b.astype(w[up].dtype)
-        mean[down] = a.astype(w[down].dtype)
+        form = w[up].dtype
+        mean[up] = b.astype(form)
+        form = w[down].dtype
+        mean[down] = a.astype(form)
     return {name: mean[name] for name in w}
 
 

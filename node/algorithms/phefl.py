@@ -79,7 +79,13 @@ class Cloud(Role):
                 cams = await self.aggregate(eams, gm)
                 await evaluate(self, gm, t)
             await self.checkpoint(t, joined(**cams))
-        await self.publish_each("model", cams, owned=True, round=t + 1, last=True)
+        await self.publish_each(
+            "model",
+            cams,
+            owned=True,
+            round=t + 1,
+            last=True,
+        )
         await self.gather("scored", self.children, round=t + 1)
 
     async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:

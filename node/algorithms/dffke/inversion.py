@@ -104,7 +104,8 @@ def noise_deviation(sent: Tensor, known: Tensor) -> float:
     variance_sent = sent.var(dim=0, correction=0).mean()
     variance_known = known.var(dim=0, correction=0).mean()
     excess = variance_sent - variance_known
-    return float(excess.clamp(min=0).sqrt())
+    variance = excess.clamp(min=0)
+    return float(variance.sqrt())
 
 
 def train_inversion(
@@ -155,7 +156,8 @@ def judge(
     labels = as_array(y[chosen])
     means = class_means(learner)
     kinds = {**guesses, "class_mean": means[labels]}
-    bytes_each = private[0].size * (1 + len(kinds))
+    all_kinds = 1 + len(kinds)
+    bytes_each = private[0].size * all_kinds
     shown = min(params.inversion, LARGEST // bytes_each)
     scores = {}
     pictures = {"private": _base64(private[:shown])}

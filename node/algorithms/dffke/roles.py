@@ -104,7 +104,13 @@ class Coordinator(Role):
             await self.checkpoint(t, kept.to_tensors(), past=past)
             # Clients wait for each other, so they may take twice the deadline of each wait.
             deadline = 2 * self.gathering.deadline
-            finished = await self.gather("finished", requested, round=t, quorum=0, deadline=deadline)
+            finished = await self.gather(
+                "finished",
+                requested,
+                round=t,
+                quorum=0,
+                deadline=deadline,
+            )
             report_mean(self, finished, t)
         if self.seen is not None:
             await self.invert(self.seen)
@@ -115,7 +121,8 @@ class Coordinator(Role):
             past = self.restored.fields["past"]
             return Auxiliary.of_tensors(self.restored.tensors, past)
         pictures = pictures_of(self.learner)
-        decoder = new_decoder(pictures, self.params, self.seed("decoder"))
+        seed = self.seed("decoder")
+        decoder = new_decoder(pictures, self.params, seed)
         return Auxiliary(decoder)
 
     async def enable_exchange(self, kept: Auxiliary, requested: list[str], t: int) -> Auxiliary:
@@ -130,8 +137,9 @@ class Coordinator(Role):
         if self.params.inversion:
             self.seen = Seen(t, knowledge, synthetic)
         tensors = synthetic.to_tensors()
-        reviewed = min(len(kept.past), self.params.memory_rounds)
-        first = len(kept.past) - reviewed
+        rounds = len(kept.past)
+        reviewed = min(rounds, self.params.memory_rounds)
+        first = rounds - reviewed
         await self.publish(
             self.children,
             "exchange",
@@ -202,7 +210,13 @@ class Coordinator(Role):
                 mode="other",
             )
         rounds = seen.knowledge.rounds
-        await self.publish_each("inverted", guesses, owned=True, round=seen.round, shared=rounds)
+        await self.publish_each(
+            "inverted",
+            guesses,
+            owned=True,
+            round=seen.round,
+            shared=rounds,
+        )
         clients = list(guesses)
         await self.gather("judged", clients, round=seen.round, quorum=0)
 
@@ -523,7 +537,8 @@ class Client(Role):
         for scope in self.learner.tests:
             result = await evaluated(self, self.theta, scope, limit)
             by_class = of_classes(result.metrics)
-            self.report(round=t, scope=scope, accuracy=result.accuracy, **by_class)
+            accuracy = result.accuracy
+            self.report(round=t, scope=scope, accuracy=accuracy, **by_class)
             means = means_over_clients(scope, "accuracy", result)
             accuracies |= means
         samples = self.learner.samples

@@ -381,7 +381,13 @@ class Edge(Role):
         """
         patience = 0.0 if self.collected else None
         lacking = self.lacking()
-        offers = await self.gather("offer", lacking, round=0, quorum=0, deadline=patience)
+        offers = await self.gather(
+            "offer",
+            lacking,
+            round=0,
+            quorum=0,
+            deadline=patience,
+        )
         for offer in offers:
             self.take_offer(offer)
         silent: set[str] = set()
@@ -438,7 +444,11 @@ class Edge(Role):
         """Note an offer. Parts that have arrived stay: a restarted edge offers the same set, since it is seeded."""
         known = self.sets.get(offer.sender)
         parts = offer.fields["parts"]
-        if known is None or (not known.complete and known.parts != parts):
+        if known is not None:
+            replaceable = not known.complete and known.parts != parts
+        else:
+            replaceable = True
+        if replaceable:
             layer = np.array(offer.tensors["layer"])
             self.sets[offer.sender] = Incoming(layer, **offer.fields)
 

@@ -274,7 +274,8 @@ class Reinforcement:
     def _batches_on(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         if device not in self._batches:
             g = self._generator.on(device)
-            self._batches[device] = _endless_batches(g, self.batch, self.seed)
+            batches = _endless_batches(g, self.batch, self.seed)
+            self._batches[device] = batches
         return self._batches[device]
 
     @cached_property
@@ -355,4 +356,7 @@ def _classes_of(g: TorchTensors) -> int:
 
 
 def _tensors(state: State, device: str = PROCESSOR) -> TorchTensors:
-    return {name: torch.tensor(values, device=device) for name, values in state.items()}
+    tensors = {}
+    for name, values in state.items():
+        tensors[name] = torch.tensor(values, device=device)
+    return tensors

@@ -22,7 +22,8 @@ def clip_rows(m: Matrix) -> NDArray[np.float64]:
     """Scale rows with a norm above 1 to norm 1."""
     rows = np.asarray(m, np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    clipped: NDArray[np.float64] = rows / np.maximum(norms, 1.0)
+    divisors = np.maximum(norms, 1.0)
+    clipped: NDArray[np.float64] = rows / divisors
     return clipped
 
 

@@ -121,7 +121,8 @@ def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
 
 def _softmax(z: NDArray[Any]) -> NDArray[np.float64]:
     largest = z.max(axis=1, keepdims=True)
-    e = np.exp(np.asarray(z, np.float64) - largest)
+    exponents = np.asarray(z, np.float64) - largest
+    e = np.exp(exponents)
     total = e.sum(axis=1, keepdims=True)
     softmax: NDArray[np.float64] = e / total
     return softmax
@@ -345,7 +346,13 @@ class Edge(Role):
         """Report the accuracy before silos exchange models, to show the gain of the exchange, and how much features of
         a label differ (Table IV)."""
         seed = self.shared_seed("pairs")
-        first, second = await self.compute(sample_pairs, self.g, ROWS, seed, mode="other")
+        first, second = await self.compute(
+            sample_pairs,
+            self.g,
+            ROWS,
+            seed,
+            mode="other",
+        )
         kl = divergence(first, second)
         self.report(round=t, scope="generator", divergence=kl)
         if "own" in self.learner.tests:
@@ -415,7 +422,13 @@ class Edge(Role):
             message = await self.receive("features", "request")
             if message.kind == "request":
                 requested = message.round
-                await self.send(message.sender, "silo", self.served, owned=True, round=requested)
+                await self.send(
+                    message.sender,
+                    "silo",
+                    self.served,
+                    owned=True,
+                    round=requested,
+                )
             else:
                 self.take_published(message)
 
@@ -446,7 +459,13 @@ class Edge(Role):
             mode="other",
         )
         if isinstance(self.params, FEELPGenPlus):
-            share = await self.compute(clipped_rows, self.g, self.params, labels, mode="other")
+            share = await self.compute(
+                clipped_rows,
+                self.g,
+                self.params,
+                labels,
+                mode="other",
+            )
             self.report(round=t, scope="generator", clipped_rows=share)
         self.served = self.w
         tensors = {"z": z}
@@ -467,7 +486,9 @@ class Edge(Role):
         )
         count = p.aggregated if p.eta_agg else 0
         available = [row for row in ranked if row.peer in self.present]
-        sigma = {row.peer: row.weight for row in available[:count]}
+        sigma = {}
+        for row in available[:count]:
+            sigma[row.peer] = row.weight
         requested = list(sigma)
         await self.send(requested, "request", round=t)
         received = await self.gather(
@@ -532,7 +553,8 @@ class Edge(Role):
         answers = fitting(self, received, self.w)
         fields = {"samples": self.samples}
         own = Message("silo", self.name, t, fields, self.w)
-        everybody = sorted([*answers, own], key=lambda message: message.sender)
+        everybody = [*answers, own]
+        everybody.sort(key=lambda message: message.sender)
         total = sum(message.fields["samples"] for message in everybody)
         shares = {}
         if total:

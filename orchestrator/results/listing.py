@@ -34,9 +34,9 @@ class Listing:
 
     def rows(self) -> list[Row]:
         """One row for each run: those that are running first, then the latest first."""
-        found = {name: self._row(name, RunDirectory(path)) for name, path in run_paths(self.folder)}
-        self._read = {name: self._read[name] for name in found}
-        return sorted(found.values(), key=lambda row: (row["status"] != "running", -row["began"], row["run"]))
+        rows = {name: self._row(name, RunDirectory(path)) for name, path in run_paths(self.folder)}
+        self._read = {name: self._read[name] for name in rows}
+        return sorted(rows.values(), key=_order)
 
     def _row(self, name: str, directory: RunDirectory) -> Row:
         now = signature(directory)
@@ -47,6 +47,10 @@ class Listing:
             row = run_row(name, directory)
             self._read[name] = now, row
         return row
+
+
+def _order(row: Row) -> tuple[bool, float, str]:
+    return row["status"] != "running", -row["began"], row["run"]
 
 
 def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -62,8 +66,11 @@ def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
 def find(folder: Path, name: str) -> RunDirectory:
     """The run of this name. RecordError if the folder has none. No name leads out of the folder."""
     parts = name.split("/")
-    if len(parts) <= 2 and not {"", ".", ".."} & set(parts) and is_run(folder.joinpath(*parts)):
-        return RunDirectory(folder.joinpath(*parts))
+    stays_inside = len(parts) <= 2 and not {"", ".", ".."} & set(parts)
+    if stays_inside:
+        path = folder.joinpath(*parts)
+        if is_run(path):
+            return RunDirectory(path)
     raise RecordError(f"there is no run '{name}' in {folder}")
 
 
@@ -155,11 +162,19 @@ def _from_summary(summary: Row, effective: Row) -> Row:
 def current_summary(directory: RunDirectory) -> Row | None:
     """The summary of an ended run; None if there is none, or if the record was written after it."""
     record, pending, summary = signature(directory)
-    if record is None or summary is None or (pending is not None and pending[1] > 0) or summary[0] < record[0]:
+    if record is None or summary is None:
         return None
-    found = _document(directory.summary)
-    if found is not None and found.get("ended") and not is_held(directory):
-        return found
+    record_written, _ = record
+    summary_written, _ = summary
+    if summary_written < record_written:
+        return None
+    if pending is not None:
+        _, size = pending
+        if size > 0:
+            return None
+    document = _document(directory.summary)
+    if document is not None and document.get("ended") and not is_held(directory):
+        return document
     return None
 
 
@@ -173,15 +188,17 @@ def is_held(directory: RunDirectory) -> bool:
 
 def _document(path: Path) -> Row | None:
     try:
-        found = json.loads(read_untrusted(path, LONGEST_DOCUMENT))
+        document = json.loads(read_untrusted(path, LONGEST_DOCUMENT))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    if isinstance(document, dict):
+        return document
+    return None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -30,8 +30,8 @@ class Coverage(NamedTuple):
 
 def mean(values: Iterable[float]) -> float:
     """The mean of one or more values."""
-    found = list(values)
-    return math.fsum(found) / len(found)
+    terms = list(values)
+    return math.fsum(terms) / len(terms)
 
 
 def steps_of(reports: Sequence[Metric]) -> dict[int, list[Metric]]:
@@ -163,7 +163,7 @@ def clients_of(plan: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], 
     if population:
         return int(population["size"])
     for tier in ("device", "edge"):
-        found = [name for name, node in nodes.items() if node.get("tier") == tier]
-        if found:
-            return sum(map(counts, found))
+        names = [name for name, node in nodes.items() if node.get("tier") == tier]
+        if names:
+            return sum(map(counts, names))
     return 0

@@ -20,13 +20,17 @@ from orchestrator.results.traffic.volumes import sentences as real_sentences
 
 def _recalls(metrics: Mapping[str, float | None]) -> list[tuple[Cell, Cell]]:
     """A row with the lowest and the highest recall of a class; none without recalls."""
-    recalls = {name: value for name, value in metrics.items() if name.startswith(text.RECALL) and value is not None}
+    recalls = {}
+    for name, value in metrics.items():
+        if name.startswith(text.RECALL) and value is not None:
+            recalls[name.removeprefix(text.RECALL)] = value
     if not recalls:
         return []
     lowest = min(recalls, key=recalls.__getitem__)
     highest = max(recalls, key=recalls.__getitem__)
-    of_class = {name: f"{text.percent(recalls[name])} (class {name.removeprefix(text.RECALL)})" for name in recalls}
-    return [("recall", f"lowest {of_class[lowest]}, highest {of_class[highest]}")]
+    low = f"{text.percent(recalls[lowest])} (class {lowest})"
+    high = f"{text.percent(recalls[highest])} (class {highest})"
+    return [("recall", f"lowest {low}, highest {high}")]
 
 
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
@@ -55,10 +59,13 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     if accuracy is not None:
         rows.append(("accuracy", f"{text.percent(accuracy)}{_covered(summary)}"))
     others = other_metrics(summary)
-    rows += [(name, text.metric(name, value)) for name, value in others.items() if not name.startswith(text.RECALL)]
+    for name, value in others.items():
+        if not name.startswith(text.RECALL):
+            rows.append((name, text.metric(name, value)))
     rows += _recalls(others)
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
-    rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
+    real_links = summary.get("real_links") or {"before": ()}
+    rows += [("real", sentence) for sentence in real_sentences(real_links)]
     clients = summary.get("population")
     if clients is not None:
         share = text.percent(clients["share_seen"])
@@ -66,8 +73,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
     by_hand = sum("by" in fault for fault in made)
     rows.append(("faults", f"{len(made)}, {by_hand} of them manual" if by_hand else str(len(made))))
-    for each in summary.get("ended_programs") or ():
-        rows.append(("program", f"{each['program']} ended at {each['at']:.1f} s ({text.how_ended(each['code'])})"))
+    for program in summary.get("ended_programs") or ():
+        how = text.how_ended(program["code"])
+        rows.append(("program", f"{program['program']} ended at {program['at']:.1f} s ({how})"))
     for device, nodes in (summary.get("accelerators") or {}).items():
         rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
@@ -75,7 +83,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
             where = f", host {host['host']}" if host["host"] else ""
             rows.append(("energy", energy_in_words(host["energy"]) + where))
         rows += [("host", sentence) for sentence in sentences(host)]
-    write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
+    rows.append(("report", str(report) if report.exists() else "not written"))
+    write_entries(console, rows)
 
 
 def _covered(summary: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import json
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Literal, Self, cast
@@ -91,12 +91,10 @@ class Story(Facts):
         self.seen_faults: set[int] = set()  # started or skipped
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.behind = True
-        planned = self._planned.values()
-        self._timed, self._by_round = (
-            sorted((fault for fault in planned if fault.get(key) is not None), key=itemgetter(key))
-            for key in ("at", "round")
-        )
-        self.driver, self.engine = str(plan.get("driver") or ""), str(plan.get("engine") or "")
+        self._timed = _sorted_by("at", self._planned.values())
+        self._by_round = _sorted_by("round", self._planned.values())
+        self.driver = str(plan.get("driver") or "")
+        self.engine = str(plan.get("engine") or "")
         self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
         self._number = 0  # of events so far
         self._states: list[State] = []
@@ -125,7 +123,8 @@ class Story(Facts):
             case "probe", _:
                 self._probes.append(ProbeResult(*row))
             case "outcome", (t, facts):
-                self.status, self.outcome = "finished", outcome_of(t, facts)
+                self.status = "finished"
+                self.outcome = outcome_of(t, facts)
             case _ if table in _TABLES:
                 self._add(table, row)
             case _:
@@ -182,7 +181,9 @@ class Story(Facts):
 
     def events(self, *names: str) -> list[Event]:
         """The events of these names, which are among `KEPT`, in the order of recording."""
-        return [event for _, event in merge(*(self._events[name] for name in names), key=itemgetter(0))]
+        numbered = [self._events[name] for name in names]
+        in_order = merge(*numbered, key=itemgetter(0))
+        return [event for _, event in in_order]
 
     def states(self) -> list[State]:
         return self._states
@@ -217,7 +218,8 @@ class Story(Facts):
 
     def faults_in_force(self) -> list[dict[str, Any]]:
         """The faults that have begun and are not over, each as in plan.json."""
-        return [self._planned[id] | {"id": id} for id in self.in_force if id in self._planned]
+        known = [fault for fault in self.in_force if fault in self._planned]
+        return [self._planned[fault] | {"id": fault} for fault in known]
 
     def activities(self) -> dict[str, str]:
         """What each node does: its state, and of a running node, as in the report (`orchestrator.report.activity`):
@@ -236,16 +238,23 @@ class Story(Facts):
             return state
         own = self.latest_round(node)
         led = self.latest_round(self.nodes[node].get("parent") or "")
-        if cut or (leads := own or led) is None:
-            return CUT_OFF if cut else RUNNING
-        reported = own is None and self._trained_in.get(node) == leads.round
-        return IN_ROUND if leads.end is None and not reported else WAITING
+        if cut:
+            return CUT_OFF
+        latest = own or led
+        if latest is None:
+            return RUNNING
+        reported = own is None and self._trained_in.get(node) == latest.round
+        if latest.end is None and not reported:
+            return IN_ROUND
+        return WAITING
 
     def latest(self, name: str) -> float | None:
         """The latest value of a metric on the global test set: the last of `global_series`."""
         if len(self.leaders) == 1:
             report = self._latest.get(name)
-            return None if report is None else report.value
+            if report is None:
+                return None
+            return report.value
         return self.latest_of_leaders[name].mean()
 
     def time_left(self) -> TimeLeft | None:
@@ -255,28 +264,43 @@ class Story(Facts):
         if began is None:
             return None
         left: list[TimeLeft] = []
-        after = _seconds((self.plan.get("stop") or {}).get("after"))
+        stop = self.plan.get("stop") or {}
+        after = _seconds(stop.get("after"))
         if after is not None:
-            left.append(TimeLeft(max(0.0, began + after - self.seconds), "time"))
-        if self.rounds_planned and (done := self._done):
-            first = max(0, done - PACE)
-            since = self._ends.get(first, began if first == 0 else None)
-            if since is not None and done > first:
-                pace = (self._ends[done] - since) / (done - first)
-                ends = self._ends[done] + pace * (self.rounds_planned - done)
-                left.append(TimeLeft(max(0.0, ends - self.seconds), "rounds"))
+            seconds = began + after - self.seconds
+            left.append(TimeLeft(max(0.0, seconds), "time"))
+        end = self._end_of_rounds(began)
+        if end is not None:
+            seconds = end - self.seconds
+            left.append(TimeLeft(max(0.0, seconds), "rounds"))
         return min(left, default=None)
+
+    def _end_of_rounds(self, began: float) -> float | None:
+        """When the planned rounds will be done, at the pace of the latest ``PACE``; None if that is not known."""
+        done = self._done
+        if not self.rounds_planned or not done:
+            return None
+        first = max(0, done - PACE)
+        since = self._ends.get(first, began if first == 0 else None)
+        if since is None or done <= first:
+            return None
+        latest = self._ends[done]
+        pace = (latest - since) / (done - first)
+        return latest + pace * (self.rounds_planned - done)
 
     def next_fault(self) -> NextFault | None:
         """The next planned fault that was neither made nor skipped: first those with a time, then with a round."""
-        trained = self.seconds - (self.seconds if self.training_began is None else self.training_began)
-        at = itemgetter("at")
-        number = itemgetter("round")
-        for place in range(bisect_right(self._timed, trained, key=at), len(self._timed)):
+        began = self.training_began
+        trained = 0.0
+        if began is not None:
+            trained = self.seconds - began
+        next_timed = bisect_right(self._timed, trained, key=itemgetter("at"))
+        for place in range(next_timed, len(self._timed)):
             fault = self._timed[place]
             if fault["id"] not in self.seen_faults:
                 return NextFault(fault, fault["at"] - trained, None)
-        for place in range(bisect_left(self._by_round, self.round, key=number), len(self._by_round)):
+        next_by_round = bisect_left(self._by_round, self.round, key=itemgetter("round"))
+        for place in range(next_by_round, len(self._by_round)):
             fault = self._by_round[place]
             if fault["id"] not in self.seen_faults:
                 return NextFault(fault, None, fault["round"])
@@ -293,7 +317,8 @@ class Story(Facts):
     ) -> None:
         if scope == "train" and round is not None:
             self._trained_in[node] = round
-        value = math.nan if value is None else value  # the record has NULL for NaN
+        if value is None:
+            value = math.nan  # the record has NULL for NaN
         if name not in self._curves:
             if len(self._curves) >= MOST_CURVES:
                 return
@@ -309,8 +334,9 @@ class Story(Facts):
                 self.latest_of_leaders[name].add(metric)
 
     def _add_state(self, t: float, node: str, state: str, detail: str) -> None:
-        self.latest_states[node] = found = State(t, node, state, detail)
-        self._states.append(found)
+        latest = State(t, node, state, detail)
+        self.latest_states[node] = latest
+        self._states.append(latest)
 
     def _add_fault(
         self,
@@ -361,7 +387,8 @@ class Story(Facts):
             return
         self.round = max(self.round, event.round)
         if event.data.get("phase") != "start" and event.node in self.leaders:
-            self._ends[event.round], self._done = event.t, max(self._done, event.round)
+            self._ends[event.round] = event.t
+            self._done = max(self._done, event.round)
 
 
 _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
@@ -378,6 +405,12 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "outcome": (("t",), lambda story, t: None),
 }
 """The columns that are read of a table, its first ones, and what takes them. Of some only the time counts."""
+
+
+def _sorted_by(key: str, faults: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The faults that are planned by this key, such as "at" or "round", in its order."""
+    planned = [fault for fault in faults if fault.get(key) is not None]
+    return sorted(planned, key=itemgetter(key))
 
 
 def _seconds(value: Any) -> float | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from netem.measurement.tolerance import WOULD_TAKE
 from netem.profile import FULL_FRAME, LinkProfile
@@ -92,11 +92,11 @@ def links_followed(history: History) -> Assessment:
     made = {course.links for course in courses if course.changes}
     idle = {course.links: course.first for course in courses if course.links not in made}
     if idle:
-        listed = text.some(
-            f"{links} (" + ("its schedule changes nothing)" if at is None else f"first change at {text.duration(at)})")
-            for links, at in idle.items()
-        )
-        return "unknown", f"{summary}; no change of its schedule took effect on {listed}"
+        parts = []
+        for name, at in idle.items():
+            why = "its schedule changes nothing" if at is None else f"first change at {text.duration(at)}"
+            parts.append(f"{name} ({why})")
+        return "unknown", f"{summary}; no change of its schedule took effect on {text.some(parts)}"
     return "pass", summary
 
 
@@ -125,39 +125,46 @@ def overloads(history: Facts) -> list[Overload]:
 def _judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
     """Judge at least one overload: the affected share of time and packets, and the worst one. ``began``, ``training``:
     its start and duration in s. ``packets``: that all links delivered."""
-    lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
+    lost: Counter[str] = sum((Counter(overload.lost) for overload in overloads), Counter())
     others = lost.pop(FULL_BACKLOG, 0)
-    late = sum(each.late for each in overloads)
-    held_up = sum(each.held_up for each in overloads)
+    late = sum(overload.late for overload in overloads)
+    held_up = sum(overload.held_up for overload in overloads)
     training = max(training, 1e-9)
     packets = max(1, packets)
-    said = []
+    parts = []
     if lost:
         where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
-        said.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
+        parts.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
     if late:
         of_packets = text.share(late, packets)
         of_training = text.share(held_up, training)
-        said.append(
+        parts.append(
             f"{text.count(late, 'packet')} more than 50 ms late, {of_packets:.2%} of all; the links were held up for "
             f"{text.duration(held_up)}, {of_training:.1%} of the training"
         )
     if others:
-        said.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")
-    busy = sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST)
+        parts.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")
+    saturated = [overload for overload in overloads if overload.processors >= FULL_HOST]
+    busy = sum(overload.end - overload.start for overload in saturated)
     if busy:
-        said.append(f"this host's processors were saturated for {text.duration(busy)}")
+        parts.append(f"this host's processors were saturated for {text.duration(busy)}")
     if lost or late or others:
-        worst = max(overloads, key=lambda each: (sum(each.lost.values()), each.held_up))
+        worst = max(overloads, key=lambda overload: (sum(overload.lost.values()), overload.held_up))
         at = max(0.0, worst.start - began)
-        said.append(f"the worst at {at:.1f} s for {text.duration(worst.end - worst.start)}: {worst.cause}")
-    too_late = late > LATE_PACKETS_SHARE * packets or held_up > max(LATE_SHARE * training, LEAST_HELD_UP)
-    if too_late:
-        said.append(
+        lasted = text.duration(worst.end - worst.start)
+        parts.append(f"the worst at {at:.1f} s for {lasted}: {worst.cause}")
+    too_many_late = late > LATE_PACKETS_SHARE * packets
+    too_long = held_up > max(LATE_SHARE * training, LEAST_HELD_UP)
+    if too_many_late or too_long:
+        parts.append(
             f"at most {LATE_PACKETS_SHARE:.0%} of the packets, and {LATE_SHARE:.0%} of the training, may be late"
         )
-    verdict: Verdict = "fail" if lost or too_late else "unknown" if others else "pass"
-    return verdict, "; ".join(said)
+    verdict: Verdict = "pass"
+    if lost or too_many_late or too_long:
+        verdict = "fail"
+    elif others:
+        verdict = "unknown"
+    return verdict, "; ".join(parts)
 
 
 def losses_during_the_run(history: Facts) -> Assessment:
@@ -168,40 +175,55 @@ def losses_during_the_run(history: Facts) -> Assessment:
         return "pass", "the plan has no links"
     if set(history.link_kinds.values()) == {"real"}:
         return LINKS_REAL
-    looks = history.recorded(LossAudit)
-    if not looks:
+    audits = history.recorded(LossAudit)
+    if not audits:
         return missing(history, "the links were not sampled during the run", MEASURED)
     began = history.training_began or 0.0
-    return _judge_losses([(look.t - began, look.event) for look in looks])
+    return _judge_losses([(recorded.t - began, recorded.event) for recorded in audits])
 
 
-def _judge_losses(looks: Sequence[tuple[float, LossAudit]]) -> Assessment:
+def _judge_losses(audits: Sequence[tuple[float, LossAudit]]) -> Assessment:
     """Judge the loss audits of links, each with the seconds of training before it; the last has the totals."""
-    found = looks[-1][1]
-    carried = f"{text.count(found.packets, 'packet')} sent over {text.count(found.links, 'link direction')}"
-    astray = found.astray
-    if astray:
-        first = next(seconds for seconds, each in looks if each.astray_count)
-        worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
+    _, last = audits[-1]
+    carried = f"{text.count(last.packets, 'packet')} sent over {text.count(last.links, 'link direction')}"
+    drops = _other_drops(last)
+    if last.astray:
+        first = next(seconds for seconds, audit in audits if audit.astray_count)
+        worst = max(last.astray, key=_deviation)
+        measured = text.loss(worst["measured"])
+        configured = text.loss(worst["asked"])
         return "fail", (
-            f"{carried}; {found.astray_count} of them did not lose as configured, first seen at {first:.0f} s: "
-            f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
-            f"configured {text.loss(worst['asked'])}{_other_drops(found)}"
+            f"{carried}; {last.astray_count} of them did not lose as configured, first seen at {first:.0f} s: "
+            f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {measured}, "
+            f"configured {configured}{drops}"
         )
-    said = {
-        each["class"]: f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
-        for each in found.classes
-    }
-    wrong = [said[each["class"]] for each in found.classes if each["verdict"] == "fail"]
+    wrong = [_class_losses(link_class) for link_class in last.classes if link_class["verdict"] == "fail"]
     if wrong:
         together = "each link alone may be as configured, but the links of a class together are not"
-        return "fail", f"{carried}; {together}: {text.some(wrong)}{_other_drops(found)}"
-    lossy = "; ".join(said[each["class"]] for each in found.classes if each["asked"])
-    few = found.links - found.told
+        return "fail", f"{carried}; {together}: {text.some(wrong)}{drops}"
+    lossy = [_class_losses(link_class) for link_class in last.classes if link_class["asked"]]
+    if lossy:
+        losses = "; ".join(lossy)
+    elif drops:
+        losses = "nothing was lost at random, as configured"
+    else:
+        losses = "nothing was lost, as configured"
+    few = last.links - last.told
     unsure = f"; {few} carried too few packets to be judged alone" if few else ""
-    drops = _other_drops(found)
-    nothing = "nothing was lost at random, as configured" if drops else "nothing was lost, as configured"
-    return "pass", f"{carried}: {lossy or nothing}{drops}{unsure}"
+    return "pass", f"{carried}: {losses}{drops}{unsure}"
+
+
+def _deviation(link: Mapping[str, Any]) -> float:
+    """How far the losses of a link deviate from the configured ones, relative to these."""
+    configured = link["asked"]
+    deviation: float = abs(link["measured"] - configured) / max(configured, 1e-4)
+    return deviation
+
+
+def _class_losses(link_class: Mapping[str, Any]) -> str:
+    measured = text.loss(link_class["measured"])
+    configured = text.loss(link_class["asked"])
+    return f"{link_class['class']} lost {measured}, configured {configured}"
 
 
 def _other_drops(audit: LossAudit) -> str:
@@ -232,14 +254,14 @@ def rates_held(history: History) -> Assessment | None:
     """Check that no link with a rate and no shared medium carried more than its rate while the run used it."""
     if history.simulated:
         return LINKS_MODELLED
-    found = busiest(history)
-    if not found:
+    links = busiest(history)
+    if not links:
         return None
-    wrong = [each for each in found if each.too_fast]
-    if wrong:
-        which = text.some(f"{each.link} {each.describe()}" for each in wrong)
+    too_fast = [link for link in links if link.too_fast]
+    if too_fast:
+        which = text.some(f"{link.link} {link.describe()}" for link in too_fast)
         return "fail", f"carried more than their rate: {which}"
-    listed = "; ".join(f"{each.link_class} {each.describe()}" for each in found)
+    listed = "; ".join(f"{link.link_class} {link.describe()}" for link in links)
     return "pass", f"none carried more than its rate, the busiest of each class: {listed}"
 
 
@@ -257,17 +279,20 @@ def _name(probe: ProbeResult) -> str:
 
 def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe with the largest relative error, in words, and how busy this host was."""
-    if any(BUSY_MEANWHILE in probe.detail for probe in failed):
-        busy = f"; {BUSY_MEANWHILE}"
-    else:
-        busy = ""
     probe = max(failed, key=_relative_error)
-    values = (probe.measured, probe.asked, _expected(probe))
-    measured, configured, expected = (text.quantity(probe.quantity, value) for value in values)
-    instead = f", expected {expected}" if expected != configured else ""
-    if not busy and LOAD in probe.detail:
-        busy = f"; {LOAD}{probe.detail.partition(LOAD)[2]}"
-    return f"{_name(probe)} is {measured}{instead}, configured {configured}{busy}"
+    measured = text.quantity(probe.quantity, probe.measured)
+    configured = text.quantity(probe.quantity, probe.asked)
+    expected = text.quantity(probe.quantity, _expected(probe))
+    words = f"{_name(probe)} is {measured}"
+    if expected != configured:
+        words += f", expected {expected}"
+    words += f", configured {configured}"
+    if any(BUSY_MEANWHILE in probe.detail for probe in failed):
+        words += f"; {BUSY_MEANWHILE}"
+    elif LOAD in probe.detail:
+        _, _, load = probe.detail.partition(LOAD)
+        words += f"; {LOAD}{load}"
+    return words
 
 
 def _relative_error(probe: ProbeResult) -> float:
@@ -317,30 +342,42 @@ class Busiest(NamedTuple):
 
 def busiest(history: History) -> list[Busiest]:
     """The busiest link of each class, of those with a constant rate that carried data; likewise channels."""
-    changed = {  # how close together their packets arrive
-        tuple(link)
-        for fault in history.plan.get("faults", [])
-        if (fault.get("profile") or {}).keys() & {"rate", "latency", "jitter"}
-        for link in fault["links"]
-    }
     links = {(link["source"], link["target"]): link for link in history.plan.get("links", [])}
-    profiles = {
-        ends: LinkProfile.from_mapping(link["profile"])
-        for ends, link in links.items()
-        if "rate" in link["profile"] and "schedule" not in link and ends not in changed
-    }
+    profiles = _with_constant_rate(history, links)
     piece = SUPER_PACKET if "kernel" in (history.engine or "") else FULL_FRAME
-    allowed = {  # the most bytes of a packet that counts in a window and was sent before it, in part
-        ends: (max(piece, (segments_together(each) or 1) * FULL_FRAME), UNSURE + SPREAD * each.jitter)
-        for ends, each in profiles.items()
-    }
-    found: dict[str, Busiest] = {}
+    allowed = {}
+    for ends, profile in profiles.items():
+        segments = segments_together(profile) or 1
+        # The most bytes of a packet that counts in a window and was sent before it, in part.
+        extra = max(piece, segments * FULL_FRAME)
+        allowed[ends] = (extra, UNSURE + SPREAD * profile.jitter)
+    by_class: dict[str, Busiest] = {}
     for ends, window in volumes.fastest(history, READINGS, allowed).items():
-        row = Busiest(links[ends]["link_class"], " → ".join(ends), profiles[ends].rate or 0.0, window)
-        before = found.get(row.link_class)
-        if before is None or row.use > before.use:
-            found[row.link_class] = row
-    of_links = [found[name] for name in sorted(found)]
+        link_class = links[ends]["link_class"]
+        link = Busiest(link_class, " → ".join(ends), profiles[ends].rate or 0.0, window)
+        before = by_class.get(link_class)
+        if before is None or link.use > before.use:
+            by_class[link_class] = link
+    rows = [by_class[link_class] for link_class in sorted(by_class)]
     shared = media.busiest(history, READINGS, UNSURE)
-    of_channels = [Busiest(name, name, *shared[name]) for name in sorted(shared)]
-    return of_links + of_channels
+    for channel in sorted(shared):
+        rate, window = shared[channel]
+        rows.append(Busiest(channel, channel, rate, window))
+    return rows
+
+
+def _with_constant_rate(
+    history: History, links: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[tuple[str, str], LinkProfile]:
+    """The profiles of the links with a rate that neither a schedule nor a fault changes, nor how close together their
+    packets arrive."""
+    changed: set[tuple[str, ...]] = set()
+    for fault in history.plan.get("faults", []):
+        profile = fault.get("profile") or {}
+        if profile.keys() & {"rate", "latency", "jitter"}:
+            changed.update(tuple(link) for link in fault["links"])
+    profiles = {}
+    for ends, link in links.items():
+        if "rate" in link["profile"] and "schedule" not in link and ends not in changed:
+            profiles[ends] = LinkProfile.from_mapping(link["profile"])
+    return profiles

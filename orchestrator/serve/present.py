@@ -33,17 +33,22 @@ ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end o
 def planned(history: History) -> dict[str, Any]:
     """What does not change while a run goes on: its nodes, links and faults, in the plan's order, and its clock."""
     plan = history.plan
+    algorithm = None
+    if not plan.get("programs"):
+        algorithm = (plan.get("algorithm") or {}).get("name")
+    link_classes = dict.fromkeys(history.link_classes.values())
+    media = plan.get("media", ())
     return {
         "name": str(plan.get("name") or history.run),
         "question": question(history),
-        "algorithm": None if plan.get("programs") else (plan.get("algorithm") or {}).get("name"),
+        "algorithm": algorithm,
         "driver": history.driver,
         "simulated": history.simulated,
         "rounds": history.rounds_planned,
         "clients": history.clients,
         "profiles": list(PROFILES),
-        "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
-        "nodes": [_node(node, history.plan.get("media", ())) for node in history.nodes.values()],
+        "colours": {link_class: link_colour(link_class) for link_class in link_classes},
+        "nodes": [_node(node, media) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "picture": geometry(picture(history)),
     }
@@ -51,13 +56,16 @@ def planned(history: History) -> dict[str, Any]:
 
 def geometry(drawn: Picture) -> dict[str, Any]:
     """The report's picture of nodes and links, without what the run has made of them."""
-    return {
-        "width": drawn.width,
-        "height": drawn.height,
-        "nodes": [[dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside] for dot in drawn.dots],
-        "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
-        "media": [[each.name, each.x, each.y, each.width, each.channels] for each in drawn.media],
-    }
+    nodes = []
+    for dot in drawn.dots:
+        nodes.append([dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside])
+    links = []
+    for line in drawn.lines:
+        links.append([*line.ends, line.path, line.colour])
+    media = []
+    for medium in drawn.media:
+        media.append([medium.name, medium.x, medium.y, medium.width, medium.channels])
+    return {"width": drawn.width, "height": drawn.height, "nodes": nodes, "links": links, "media": media}
 
 
 def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float | None]) -> dict[str, Any]:
@@ -77,23 +85,32 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     until = story.seconds if running or story.behind else story.training_ended
     in_force = story.faults_in_force() if running else []
     does = story.activities()
-    cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
-    changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
+    cut: set[Ends] = set()
+    changed: set[Ends] = set()
+    for fault in in_force:
+        affected = cut if fault["action"] in CUTS else changed
+        affected.update(_pairs(fault))
+    trained = None
+    if began is not None:
+        trained = round(until - began, 3)
+    left = story.time_left() if running else None
+    coming = story.next_fault() if running else None
+    covered = str(story.coverage() or "")
     return {
         "status": status,
         "behind": story.behind,
         "now": round(story.seconds, 3),
-        "trained": None if began is None else round(until - began, 3),
+        "trained": trained,
         "engine": story.engine,
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
         "lost": lost_hosts(story),
-        "metric": [story.main_metric, story.latest(story.main_metric), str(story.coverage() or "")],
+        "metric": [story.main_metric, story.latest(story.main_metric), covered],
         "round": story.round if running or story.behind else story.rounds_done(),
-        "left": left._asdict() if (left := story.time_left() if running else None) else None,
-        "next": [fault_in_words(coming.planned), coming.when] if running and (coming := story.next_fault()) else None,
+        "left": left._asdict() if left else None,
+        "next": [fault_in_words(coming.planned), coming.when] if coming else None,
         "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
         "memory_measure": story.usage.memory_measure,
         "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
@@ -120,12 +137,14 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
     elif latest is not None and latest.end is None and latest.start >= since:
         detail = f"round {latest}"
     if running and state == RUNNING and not story.simulated:
-        speed = (story.nodes[name].get("hardware") or {}).get("speed") or 1.0
-        sends = story.seconds - story.usage.sending.get(name, -SENDS) < SENDS
+        hardware = story.nodes[name].get("hardware") or {}
+        speed = hardware.get("speed") or 1.0
+        sent_ago = story.seconds - story.usage.sending.get(name, -SENDS)
+        does = ""
         if share >= COMPUTES * min(1.0, speed):
             does = "computing"
-        else:
-            does = "sending" * sends
+        elif sent_ago < SENDS:
+            does = "sending"
         detail = ", ".join(filter(None, (detail, does)))
     return [activity, detail, round(share, 3), story.usage.memory.get(name, 0)]
 
@@ -150,10 +169,13 @@ def _flow(
     elif ends in changed:
         state = "degraded"
     elif rate:
-        state = "busy" if most and 8 * rate >= BUSY * most else "in use"
+        is_busy = most and 8 * rate >= BUSY * most
+        state = "busy" if is_busy else "in use"
     else:
         state = "idle"
-    return [state, round(rate), round(flow.total) if flow else 0, round(dropped.total) if dropped else 0]
+    delivered_bytes = round(flow.total) if flow else 0
+    dropped_packets = round(dropped.total) if dropped else 0
+    return [state, round(rate), delivered_bytes, dropped_packets]
 
 
 def _busy(story: Story, channel: str) -> float:
@@ -164,8 +186,11 @@ def _busy(story: Story, channel: str) -> float:
         return 0.0
     began = story.training_began or 0.0
     samples: list[Reversible[float]] = [*usage.delivered.values(), *usage.occupied.values()]
-    before = max(next((each for each in reversed(of) if each < t), began) for of in samples)
-    steps = utilisation({t: seconds}, [before], began)
+    latest_before = []
+    for times in samples:
+        earlier = (sample for sample in reversed(times) if sample < t)
+        latest_before.append(next(earlier, began))
+    steps = utilisation({t: seconds}, [max(latest_before)], began)
     return max(round(share, 3) for _, share in steps)
 
 
@@ -182,9 +207,16 @@ def _node(node: Mapping[str, Any], media: Sequence[Mapping[str, Any]]) -> dict[s
 
 
 def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
-    ends = link["source"], link["target"]
-    facts = {"source": ends[0], "target": ends[1], "class": link["link_class"], "kind": history.link_kinds[ends]}
-    return {**facts, "asked": describe(link["profile"]), "changes": "schedule" in link}
+    source = link["source"]
+    target = link["target"]
+    return {
+        "source": source,
+        "target": target,
+        "class": link["link_class"],
+        "kind": history.link_kinds[source, target],
+        "asked": describe(link["profile"]),
+        "changes": "schedule" in link,
+    }
 
 
 def _pairs(fault: Mapping[str, Any]) -> list[Ends]:
@@ -193,7 +225,10 @@ def _pairs(fault: Mapping[str, Any]) -> list[Ends]:
 
 def rates_of(plan: Mapping[str, Any]) -> dict[Ends, float | None]:
     """The configured rate of each link, bit/s."""
-    return {(link["source"], link["target"]): _rate(link["profile"]) for link in plan.get("links", [])}
+    rates = {}
+    for link in plan.get("links", []):
+        rates[link["source"], link["target"]] = _rate(link["profile"])
+    return rates
 
 
 def _rate(profile: Mapping[str, Any]) -> float | None:

@@ -29,24 +29,29 @@ def as_expected(history: History, verdict: Callable[[CheckName], str | None]) ->
         return None
     if history.status == "running":
         return missing(history, "")
-    compared = [*_compared(history, spec), *(_check(name, verdict(name)) for name in spec.checks)]
-    wrong = [each.sentence for each in compared if not each.met]
-    right = [each.sentence for each in compared if each.met]
+    compared = list(_compared(history, spec))
+    compared += [_check(name, verdict(name)) for name in spec.checks]
+    wrong = "; ".join(expected.sentence for expected in compared if not expected.met)
+    right = "; ".join(expected.sentence for expected in compared if expected.met)
     if not wrong:
-        return "pass", "; ".join(right)
-    return "fail", "; ".join(wrong) + (f"; the others were met: {'; '.join(right)}" if right else "")
+        return "pass", right
+    if right:
+        return "fail", f"{wrong}; the others were met: {right}"
+    return "fail", wrong
 
 
 def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
     if spec.accuracy is not None:
         series = history.global_series("accuracy")
-        measured = f"accuracy {series[-1].value:.1%}" if series else "no accuracy was reported"
+        measured = "no accuracy was reported"
+        met = False
         if series:
+            last = series[-1].value
+            met = last >= spec.accuracy
+            measured = f"accuracy {last:.1%}"
             covered = str(history.coverage() or "")
-        else:
-            covered = ""
-        measured += f" ({covered})" if covered else ""
-        met = bool(series) and series[-1].value >= spec.accuracy
+            if covered:
+                measured += f" ({covered})"
         yield Compared(met, f"{measured}, expected {format_fraction(spec.accuracy)} at least")
     if spec.rounds is not None:
         done = history.rounds_done()
@@ -57,9 +62,10 @@ def _compared(history: History, spec: ExpectSpec) -> Iterator[Compared]:
     for key, most in spec.bytes.given().items():
         if key == "total":
             count = sum(delivered.values())
+            where = "over all links"
         else:
             count = delivered.get(key, 0)
-        where = "over all links" if key == "total" else f"over {key} links"
+            where = f"over {key} links"
         yield Compared(count <= most, f"{text.size(count)} {where}, expected {format_size(most)} at most")
     for metric in spec.metrics:
         yield _metric(history, metric)
@@ -77,10 +83,13 @@ def _duration(history: History, most: float) -> Compared:
 def _metric(history: History, spec: MetricSpec) -> Compared:
     bounds = {"at least": spec.at_least, "at most": spec.at_most}
     expected = " and ".join(f"{limit:g} {word}" for word, limit in bounds.items() if limit is not None)
-    what = f"{spec.scope} {spec.name}" + (f" of {spec.node}" if spec.node else "")
+    what = f"{spec.scope} {spec.name}"
+    if spec.node:
+        what += f" of {spec.node}"
     values = _last(history, spec)
     if not values:
-        known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
+        names = [f"{scope} {name}" for scope, name in history.metric_names()]
+        known = text.some(names, 12) or "nothing"
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
     measured = mean(values.values())
     covered = _covered(history, spec, values.keys())

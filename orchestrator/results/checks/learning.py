@@ -81,17 +81,28 @@ def diverged(events: Iterable[Event]) -> str | None:
             left_out[peer] += 1
         else:
             first.setdefault(event.node or "?", _where(event))
-    said = [f"NaN or an infinity, first at {text.some(first.values())}"] if first else []
+    parts = []
+    if first:
+        parts.append(f"NaN or an infinity, first at {text.some(first.values())}")
     if left_out:
-        said.append(f"{text.count(left_out.total(), 'message')} of {text.some(sorted(left_out))} left out of averages")
-    return "; ".join(said) or None
+        messages = text.count(left_out.total(), "message")
+        parts.append(f"{messages} of {text.some(sorted(left_out))} left out of averages")
+    if not parts:
+        return None
+    return "; ".join(parts)
 
 
 def _where(event: Event) -> str:
-    what, kind, scope = (event.data.get(key, "") for key in ("what", "kind", "scope"))
+    what = event.data.get("what", "")
+    kind = event.data.get("kind", "")
     when = "" if event.round is None else f" in round {event.round}"
-    at = f", {event.data['at']}" if event.data.get("at") else ""
-    return f"{event.node}{when} ({f'{what} of its {kind}' if kind else f'{scope} {what}'}{at})"
+    if kind:
+        where = f"{what} of its {kind}"
+    else:
+        where = f"{event.data.get('scope', '')} {what}"
+    if event.data.get("at"):
+        where += f", {event.data['at']}"
+    return f"{event.node}{when} ({where})"
 
 
 def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
@@ -111,12 +122,14 @@ def judged(scores: Sequence[Best]) -> Assessment:
     name = scores[0].chance.metric
     above = next((score for score in scores if score.chance.surpassed_by(score.value)), None)
     if above is None:
-        best = text.some(
-            f"{text.metric(name, each.value)} {each.where}; guessing reaches {text.metric(name, each.chance.value)}, "
-            f"by chance {text.metric(name, each.chance.limit)}"
-            for each in scores
-        )
-        return "unknown", f"no {name} was {'above' if name == 'accuracy' else 'below'} guessing: at best {best}"
+        parts = []
+        for score in scores:
+            value = text.metric(name, score.value)
+            guess = text.metric(name, score.chance.value)
+            by_chance = text.metric(name, score.chance.limit)
+            parts.append(f"{value} {score.where}; guessing reaches {guess}, by chance {by_chance}")
+        side = "above" if name == "accuracy" else "below"
+        return "unknown", f"no {name} was {side} guessing: at best {text.some(parts)}"
     when = "" if above.round is None else f" in round {above.round}"
     value = text.metric(name, above.value)
     guess = text.metric(name, above.chance.value)
@@ -126,20 +139,24 @@ def judged(scores: Sequence[Best]) -> Assessment:
 def chance(counts: Sequence[float], limit: int | None = None) -> Chance:
     """The chance of a guess on a test set with ``counts`` samples per class, of which ``limit`` are used at most."""
     samples = round(sum(counts))
+    used = min(samples, limit or samples)
     share = max(counts) / sum(counts)
-    return Chance(share, math.sqrt(share * (1 - share) / min(samples, limit or samples)))
+    return Chance(share, math.sqrt(share * (1 - share) / used))
 
 
-def mean_chance(each: Sequence[Chance]) -> Chance:
+def mean_chance(chances: Sequence[Chance]) -> Chance:
     """The chance for the mean of accuracies on several test sets."""
-    deviation = math.sqrt(sum(one.deviation**2 for one in each)) / len(each)
-    return Chance(sum(one.value for one in each) / len(each), deviation)
+    value = sum(own.value for own in chances) / len(chances)
+    deviation = math.sqrt(sum(own.deviation**2 for own in chances)) / len(chances)
+    return Chance(value, deviation)
 
 
 def _scores(history: History) -> Iterator[Best]:
     """The best accuracy on the global test set, and the best mean over the coordinators' own test sets. Other nodes'
     accuracy on their own test sets is left out: local training explains it, without federation."""
-    limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
+    algorithm = history.plan.get("algorithm") or {}
+    params = algorithm.get("params") or {}
+    limit = params.get("evaluate_samples")
     data = history.plan.get("data") or {}
     main = history.main_metric
     guess = data.get("guess")
@@ -151,14 +168,14 @@ def _scores(history: History) -> Iterator[Best]:
         return
     counts = _test_counts(data)
     if limit is not None and counts:  # a sequence has a label for each token
-        limit *= round(sum(counts)) // (data.get("test_samples") or round(sum(counts)))
+        labels = round(sum(counts))
+        limit *= labels // (data.get("test_samples") or labels)
     if counts:
         yield from _best("on the global test set", history.global_series("accuracy"), chance(counts, limit))
-    coordinators = {
-        name: node["test_counts"]
-        for name, node in history.nodes.items()
-        if node.get("children") and node.get("test_counts")
-    }
+    coordinators = {}
+    for name, node in history.nodes.items():
+        if node.get("children") and node.get("test_counts"):
+            coordinators[name] = node["test_counts"]
     reporting = {metric.node for metric in history.metrics("accuracy", "own")} & coordinators.keys()
     if reporting:
         guess = mean_chance([chance(coordinators[name], limit) for name in sorted(reporting)])
@@ -169,13 +186,16 @@ def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
     """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
     classes = data.get("classes", 0)
     samples = data.get("test_samples", 0)
-    return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
+    counts: Sequence[float] = data.get("test_counts") or []
+    if not counts and classes and samples:
+        return [samples / classes] * classes
+    return counts
 
 
 def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Best]:
+    finite = [metric for metric in series if math.isfinite(metric.value)]
+    if not finite:
+        return
     choose = max if guess.metric == "accuracy" else min
-    best = choose(
-        (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
-    )
-    if best:
-        yield Best(where, best.value, best.round, guess)
+    best = choose(finite, key=lambda metric: metric.value)
+    yield Best(where, best.value, best.round, guess)

@@ -155,11 +155,16 @@ class Reader:
 
     def events(self, *names: str, node: str | None = None) -> list[Event]:
         """Events in the order of recording; of these names, or all; of one node, or all."""
-        which = f"AND name IN ({', '.join('?' * len(names))})" if names else ""
+        which = ""
+        if names:
+            marks = ", ".join("?" * len(names))
+            which = f"AND name IN ({marks})"
         columns = "t, node, name, round, edge_round, data"
         query = f"SELECT {columns} FROM event WHERE coalesce(?, node) IS node {which} ORDER BY rowid"
-        rows = self.rows(query, node, *names)
-        return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
+        events = []
+        for t, at, name, round, edge_round, data in self.rows(query, node, *names):
+            events.append(Event(t, at, name, round, json.loads(data), edge_round))
+        return events
 
     def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
         """Metrics in the order of reporting; of one name, scope and node, or of all."""
@@ -168,10 +173,12 @@ class Reader:
             " AND coalesce(?, scope) IS scope AND coalesce(?, node) IS node",
             *(name, scope, node),
         )
-        return [
-            Metric(t, node, round, scope, name, math.nan if value is None else value)
-            for t, node, round, scope, name, value in rows
-        ]
+        metrics = []
+        for t, reporter, round, data, metric, value in rows:
+            if value is None:
+                value = math.nan
+            metrics.append(Metric(t, reporter, round, data, metric, value))
+        return metrics
 
     def metric_names(self) -> list[tuple[str, str]]:
         """The scope and name of every reported metric, in alphabetical order."""
@@ -241,5 +248,6 @@ class Reader:
 
 def outcome_of(t: float, facts: str) -> Outcome:
     """A row of the table outcome."""
-    found = json.loads(facts)
-    return Outcome(t, str(found.get("ended", "failed")), found.get("error"), found.get("wall_seconds"))
+    recorded = json.loads(facts)
+    ended = str(recorded.get("ended", "failed"))
+    return Outcome(t, ended, recorded.get("error"), recorded.get("wall_seconds"))

@@ -46,51 +46,59 @@ def several(
     compared = compare_many(read)
     alike = cases_of(list(runs), compared.differences, over_seeds=True)
     if named and named.keys() >= runs.keys():
-        alike = {
-            case: [run for run in runs if named[run] == case] for case in dict.fromkeys(map(named.__getitem__, runs))
-        }
+        alike = {}
+        for run in runs:
+            alike.setdefault(named[run], []).append(run)
     has_seeds = len(alike) < len(runs)
-    over = has_seeds if over_seeds is None else over_seeds
-    if over:
-        cases = alike
-    else:
+    if over_seeds is None:
+        over_seeds = has_seeds
+    cases = alike
+    if not over_seeds:
         cases = cases_of(list(runs), compared.differences, over_seeds=False)
     figures: dict[str, Figure] = {}
-    for metric, of in drawn.items():
-        by_case = {case: [of[name] for name in names] for case, names in cases.items()}
+    for metric, curves in drawn.items():
+        by_case = {}
+        for case, names in cases.items():
+            by_case[case] = [curves[name] for name in names]
         figures |= both_curves(looks([*cases]), by_case.__getitem__, metric)
     table = compared.to_json()
     rows = [{**row, "run": name} for name, row in zip(runs, table["runs"], strict=True)]
-    numbers = {
-        row["run"]: {key: value for key, value in row.items() if isinstance(value, int | float) and key != SEED}
-        for row in rows
-    }
+    numbers = {row["run"]: _numbers(row) for row in rows}
+    case_rows = []
+    for case, names in cases.items():
+        results = {}
+        for name, spread in spreads([numbers[run] for run in names]).items():
+            results[name] = [spread.mean, spread.deviation]
+        case_rows.append({"case": case, "runs": names, "results": results})
     return {
-        **{"runs": rows, "differences": table["differences"], "has_seeds": has_seeds, "over_seeds": over},
-        "cases": [
-            {
-                **{"case": case, "runs": of},
-                "results": {
-                    name: [spread.mean, spread.deviation]
-                    for name, spread in spreads([numbers[run] for run in of]).items()
-                },
-            }
-            for case, of in cases.items()
-        ],
+        "runs": rows,
+        "differences": table["differences"],
+        "has_seeds": has_seeds,
+        "over_seeds": over_seeds,
+        "cases": case_rows,
         "figures": figures,
     }
 
 
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """The results of a run that are numbers; its seed is a setting."""
+    numbers = {}
+    for key, value in row.items():
+        if isinstance(value, int | float) and key != SEED:
+            numbers[key] = value
+    return numbers
+
+
 def cases_of_sweep(folder: Path) -> dict[str, str]:
     """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not tell."""
+    case_of = {}
     try:
-        cases = read_table(folder / "sweep.json")["cases"]
-        return {
-            f"{folder.name}/{Path(run['run']).name}": str(case["case"])
-            for case in cases
-            for run in case["runs"]
-            if run["run"]
-        }
+        for case in read_table(folder / "sweep.json")["cases"]:
+            for run in case["runs"]:
+                if run["run"]:
+                    name = Path(run["run"]).name
+                    case_of[f"{folder.name}/{name}"] = str(case["case"])
+        return case_of
     except (RecordError, LookupError, TypeError, AttributeError):
         return {}
 
@@ -98,24 +106,31 @@ def cases_of_sweep(folder: Path) -> dict[str, str]:
 def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, over_seeds: bool) -> Cases:
     """The cases of runs, by their differing settings; without ``over_seeds`` each run is one, with its number."""
     left_out = (*NAMES, SEED) if over_seeds else NAMES
-    settings = [
-        [shown_setting(value) for value in values] for name, values in differences.items() if name not in left_out
-    ]
+    settings = []
+    for name, values in differences.items():
+        if name not in left_out:
+            settings.append([shown_setting(value) for value in values])
+    keys: list[tuple[str, ...]] = [()] * len(runs)
     if settings:
         keys = list(zip(*settings, strict=True))
-    else:
-        keys = [()] * len(runs)
+    keyed_runs = list(zip(runs, keys, strict=True))
     if not over_seeds:
-        return {_named(number, key): [run] for number, (run, key) in enumerate(zip(runs, keys, strict=True), start=1)}
-    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for run, key in zip(runs, keys, strict=True):
-        found[key].append(run)
-    return {
-        _named(number if len(found) > 1 else None, key): of for number, (key, of) in enumerate(found.items(), start=1)
-    }
+        return {_named(number, key): [run] for number, (run, key) in enumerate(keyed_runs, start=1)}
+    by_key: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for run, key in keyed_runs:
+        by_key[key].append(run)
+    if len(by_key) == 1:
+        return {_named(None, key): names for key, names in by_key.items()}
+    return {_named(number, key): names for number, (key, names) in enumerate(by_key.items(), start=1)}
 
 
 def _named(number: int | None, key: Sequence[str]) -> str:
     label = ", ".join(key[:TOLD])
-    label = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
-    return ": ".join(part for part in ("" if number is None else str(number), label) if part) or "all runs"
+    if len(label) > LONGEST:
+        label = f"{label[: LONGEST - 1]}…"
+    parts = []
+    if number is not None:
+        parts.append(str(number))
+    if label:
+        parts.append(label)
+    return ": ".join(parts) or "all runs"

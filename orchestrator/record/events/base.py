@@ -20,16 +20,20 @@ class RecordedEvent:
 
     def to_json(self) -> dict[str, Any]:
         """Its data in the record."""
-        return {self.KEYS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        data = {}
+        for field in fields(self):
+            key = self.KEYS.get(field.name, field.name)
+            data[key] = getattr(self, field.name)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The event with this data. Keys that it does not have are left out: a node may add some."""
         known = {}
-        for each in fields(cls):
-            key = cls.KEYS.get(each.name, each.name)
+        for field in fields(cls):
+            key = cls.KEYS.get(field.name, field.name)
             if key in data:
-                known[each.name] = data[key]
+                known[field.name] = data[key]
         return cls(**known)
 
     def to_message(self) -> dict[str, Any]:

@@ -52,12 +52,13 @@ class FedALA(edgebed.LocalTraining):
 
 
 def upper(entries: Sequence[str], layers: int) -> list[str]:
-    """The entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
+    """The entries of the last `layers` layers, or of all if there are fewer. A layer's entries have the same name
+    before the last dot."""
     if not layers:
         return []
     layers_of_entries = map(layer_of, entries)
     names = list(dict.fromkeys(layers_of_entries))
-    first = len(names) - layers
+    first = max(0, len(names) - layers)
     last_layers = set(names[first:])
     return [entry for entry in entries if layer_of(entry) in last_layers]
 

@@ -29,30 +29,33 @@ class OutputLog:
         self._file = log.open("ab", buffering=0)
         self._size = self._file.tell()
         self._lines = Lines()
+        self._full = self._size >= largest
+        self._ends_a_line = True
 
     def write(self, data: bytes) -> None:
         """Append a piece of output."""
-        left = self._largest - self._size
-        if left > 0:
-            if len(data) < left:
-                self._append(data)
-                return
-            end = data.rfind(b"\n", 0, left) + 1  # after the last whole line
-            if end == 0:
-                end = left
-            kept = data[:end]
-            self._append(kept)
-            if end == len(data):
-                return
-            data = data[end:]
-            self._largest = self._size
-            if not kept.endswith(b"\n"):
-                self._append(b"\n")
-            self._note(LINES_ONLY)
-        if self._size < self._most:
+        if not self._full:
+            data = self._fill(data)
+        if data and self._size < self._most:
             self._append_lines(self._lines.add(data, MARK))
             if self._size >= self._most:
                 self._note(NOTHING)
+
+    def _fill(self, data: bytes) -> bytes:
+        """Append output up to the limit. Returns what is beyond it, which the log then says."""
+        left = self._largest - self._size
+        if len(data) <= left:
+            self._append(data)
+            return b""
+        end = data.rfind(b"\n", 0, left) + 1  # after the last whole line
+        if end == 0:
+            end = left
+        self._append(data[:end])
+        self._full = True
+        if not self._ends_a_line:
+            self._append(b"\n")
+        self._note(LINES_ONLY)
+        return data[end:]
 
     def end(self) -> None:
         """Append the last line, if it is for the record. It counts without a newline."""
@@ -73,8 +76,11 @@ class OutputLog:
         self._append(note.encode())
 
     def _append(self, data: bytes) -> None:
+        if not data:
+            return
         self._file.write(data)
         self._size += len(data)
+        self._ends_a_line = data.endswith(b"\n")
 
 
 def copy_output(output: Iterable[bytes], log: Path, largest: int = LARGEST) -> None:

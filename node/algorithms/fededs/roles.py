@@ -449,8 +449,12 @@ class Edge(Role):
         else:
             replaceable = True
         if replaceable:
-            layer = np.array(offer.tensors["layer"])
-            self.sets[offer.sender] = Incoming(layer, **offer.fields)
+            self.sets[offer.sender] = Incoming(
+                np.array(offer.tensors["layer"]),
+                parts=parts,
+                low=offer.fields["low"],
+                high=offer.fields["high"],
+            )
 
     async def serve(self) -> None:
         """Answer the neighbours' requests for parts, with nothing if the part does not exist."""

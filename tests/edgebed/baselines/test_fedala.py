@@ -28,7 +28,7 @@ def run(
 
 def test_the_upper_layers() -> None:
     names = ["extractor.1.weight", "extractor.1.bias", "classifier.weight", "classifier.bias"]
-    assert [upper(names, layers) for layers in (0, 1, 2)] == [[], names[2:], names]
+    assert [upper(names, layers) for layers in (0, 1, 2, 3)] == [[], names[2:], names, names]
 
 
 def test_the_mixture_worked_example() -> None:

@@ -25,6 +25,14 @@ def test_beyond_its_limit_a_log_has_the_lines_for_the_record_only(tmp_path: Path
     assert log.read_bytes() == b"before\n" * 100 + b"12\n" + note(log, 703, LINES_ONLY) + figure + figure
 
 
+def test_output_that_fills_a_log_exactly_is_kept_and_what_follows_is_noted(tmp_path: Path) -> None:
+    for name, filling, line_break in (("whole", b"12\n456\n", b""), ("cut", b"12\n4567", b"\n")):
+        log = tmp_path / f"{name}.log"
+        copy_output([filling, b"more\n", b"no\n"], log, largest=len(filling))
+        size = len(filling) + len(line_break)
+        assert log.read_bytes() == filling + line_break + note(log, size, LINES_ONLY)
+
+
 def test_a_log_has_at_most_twice_its_limit_and_its_notes(tmp_path: Path) -> None:
     log, figure = tmp_path / "cloud.log", MARK.encode() + b'{"a": 1}\n'
     kept = OutputLog(log, largest=1000)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from node.errors import NodeError
 from node.learning.data.datasets import Prepared
 from node.learning.local_training import LocalTraining
 from node.messaging.delivery.pair import Delay
+from node.messaging.wire import Message
 from node.parameters import read_parameters
 from node.testing import Federation, same, star
 from tests.orchestrator.drivers.sim.harness import simulate
@@ -314,3 +316,12 @@ def test_the_literal_profile_steps_away_from_what_clients_learned(digits: Prepar
     literal = mesh(digits, tmp_path / "literal", FedEDS(**options, normalisation="algorithm-4"), rounds=3).run()
     losses = [run.journals["cloud"].series("global", "loss")[1] for run in (paper, literal)]
     assert losses[0] < math.log(10) < losses[1]
+
+
+def test_fields_of_an_offer_that_are_not_known_are_ignored() -> None:
+    """A neighbour of another version may offer more than this edge reads."""
+    edge: Any = SimpleNamespace(sets={})
+    fields = {"parts": 3, "low": -1.0, "high": 1.0, "received": {}, "colour": "blue"}
+    offer = Message("offer", "edge-1", 0, fields, {"layer": np.ones((2, 2), np.float32)})
+    roles.Edge.take_offer(edge, offer)
+    assert (edge.sets["edge-1"].parts, edge.sets["edge-1"].received) == (3, {})

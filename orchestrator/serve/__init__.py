@@ -1,5 +1,5 @@
-"""A local web page of the runs in a folder, which follows those that are going on.
+"""A local web page of the runs in a folder, which follows the running ones.
 
-It reads the records of runs. What it shows is made by plain functions from a record to JSON values; `app` hands them
-out over HTTP. It speaks to an orchestrator only when somebody makes a fault or sets a pace (`acting`).
+It reads the records of runs. Plain functions turn a record into JSON values, which `app` serves over HTTP. It contacts
+an orchestrator only when the user makes a fault or sets a pace (`acting`).
 """

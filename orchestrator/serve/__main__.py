@@ -1,4 +1,4 @@
-"""The process of the page beside a run: ``python -m orchestrator.serve FOLDER``.
+"""The process that serves the page of a run: ``python -m orchestrator.serve FOLDER``.
 
 It prints one JSON object with its address, for `orchestrator.serve.beside`, and ends when its standard input closes:
 the orchestrator then has ended, for whatever reason.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,17 @@ from orchestrator.serve.guard import Guard
 from orchestrator.serve.present import planned
 from orchestrator.verbs.results.faults import as_rules
 
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 MOST = 200  # runs side by side
 RETRY = 1000  # ms after which a browser connects again
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+View = Callable[[RunDirectory, Request], dict[str, Any]]
 
 REPORT = {
     "Content-Security-Policy": (
@@ -57,7 +65,7 @@ def make_app(
     loopback: bool,
     key: str | None,
 ) -> ASGIApp:
-    """The application that shows the runs of a folder to whoever has the token. Streams end when ``closing`` is set.
+    """The application that shows the runs of a folder to a browser with the token. Streams end when ``closing`` is set.
     ``loopback``, ``key``: see `Guard`. Without a key, the page cannot change a run."""
     following = Following(closing)
     routes = [
@@ -72,8 +80,13 @@ def make_app(
 
 def _page() -> list[Route]:
     """The files of the page. It draws with the report's own script and style."""
-    own = {path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()}
-    parts = own | {"figures.js": script().encode(), "report.css": style().encode()}
+    parts: dict[str, bytes] = {}
+    folder = files("orchestrator.serve") / "page"
+    for path in folder.iterdir():
+        if path.is_file():
+            parts[path.name] = path.read_bytes()
+    parts["figures.js"] = script().encode()
+    parts["report.css"] = style().encode()
 
     async def page(request: Request) -> Response:
         return Response(parts["index.html"], media_type=TYPES[".html"])
@@ -82,7 +95,8 @@ def _page() -> list[Route]:
         name = request.path_params["name"]
         if name not in parts:
             return _error("there is no such file", 404)
-        return Response(parts[name], media_type=TYPES.get(Path(name).suffix, "text/plain"))
+        media_type = TYPES.get(Path(name).suffix, "text/plain")
+        return Response(parts[name], media_type=media_type)
 
     return [
         Route("/", page),
@@ -108,11 +122,13 @@ def _all_runs(folder: Path) -> list[Route]:
         sweep = requested.get("sweep")
         if sweep:
             named = cases_of_sweep(folder / Path(sweep).name)
-            names += sorted(name for name, _ in run_paths(folder) if name.startswith(f"{sweep}/"))
+            known = [name for name, _ in run_paths(folder)]
+            names += sorted(name for name in known if name.startswith(f"{sweep}/"))
         if not 0 < len(names) <= MOST:
             raise RecordError(f"{len(names)} runs are to be compared: choose one to {MOST}")
+        directories = {name: find(folder, name) for name in names}
         over = {"seeds": True, "runs": False}.get(requested.get("over", ""))
-        return several({name: find(folder, name) for name in names}, over_seeds=over, named=named)
+        return several(directories, over_seeds=over, named=named)
 
     return [Route("/api/runs", _json(runs)), Route("/api/compare", _json(compared))]
 
@@ -121,14 +137,21 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
     """What is known of one run. ``acts``: whether the page can change runs."""
 
     def plan(directory: RunDirectory, request: Request) -> dict[str, Any]:
-        with History.open(directory.path, following.known_plan(directory)) as history:
+        known_plan = following.known_plan(directory)
+        with History.open(directory.path, known_plan) as history:
             return {**planned(history), "reads": reads_only(directory, acts=acts)}
 
     def node(directory: RunDirectory, request: Request) -> dict[str, Any]:
-        return node_detail(directory, request.query_params.get("node", ""))
+        name = request.query_params.get("node", "")
+        return node_detail(directory, name)
 
     def link(directory: RunDirectory, request: Request) -> dict[str, Any]:
-        return link_detail(directory, *(request.query_params.get(end, "") for end in ("source", "target")))
+        source = request.query_params.get("source", "")
+        target = request.query_params.get("target", "")
+        return link_detail(directory, source, target)
+
+    def fidelity(directory: RunDirectory, request: Request) -> dict[str, Any]:
+        return fidelity_detail(directory)
 
     def faults(directory: RunDirectory, request: Request) -> dict[str, Any]:
         with History.open(directory.path) as history:
@@ -144,12 +167,26 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
             return _error(f"the run has no report that can be read ({error.strerror}): `report RUN` writes it", 404)
         return Response(page, media_type=TYPES[".html"], headers=REPORT)
 
-    def of_run(make: Callable[[RunDirectory, Request], dict[str, Any]]) -> Callable[[Request], Any]:
-        return _json(lambda request: make(find(folder, request.path_params["run"]), request))
+    routes = [Route("/report/{run:path}", report)]
+    for name, view in (
+        ("plan", plan),
+        ("node", node),
+        ("link", link),
+        ("fidelity", fidelity),
+        ("faults", faults),
+    ):
+        routes.append(Route(f"/api/{name}/{{run:path}}", _view_of_run(folder, view)))
+    return routes
 
-    made = {"plan": plan, "node": node, "link": link, "fidelity": lambda run, _: fidelity_detail(run), "faults": faults}
-    routes = [Route(f"/api/{name}/{{run:path}}", of_run(make)) for name, make in made.items()]
-    return [Route("/report/{run:path}", report), *routes]
+
+def _view_of_run(folder: Path, view: View) -> Endpoint:
+    """The endpoint of a view of the run that the request names."""
+
+    def make(request: Request) -> dict[str, Any]:
+        directory = find(folder, request.path_params["run"])
+        return view(directory, request)
+
+    return _json(make)
 
 
 def _watching(folder: Path, following: Following) -> list[Route]:
@@ -160,9 +197,14 @@ def _watching(folder: Path, following: Following) -> list[Route]:
             directory = find(folder, request.path_params["run"])
         except OrchestratorError as error:
             return _error(str(error), 404)
-        since = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        events = _events(following, directory, int(since) if re.fullmatch("[0-9]{1,18}", since) else 0)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        if re.fullmatch("[0-9]{1,18}", cursor):
+            since = int(cursor)
+        else:
+            since = 0
+        events = _events(following, directory, since)
+        unbuffered = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=unbuffered)
 
     return [Route("/api/stream/{run:path}", stream)]
 
@@ -178,19 +220,23 @@ def _acting(folder: Path) -> list[Route]:
         client = request.client.host if request.client else ""
         try:
             directory = find(folder, request.path_params["run"])
-            return JSONResponse(await run_in_threadpool(operation, directory, requested, client))
+            reply = await run_in_threadpool(operation, directory, requested, client)
+            return JSONResponse(reply)
+        except MistakeError as error:
+            return _error(str(error), 400)
         except OrchestratorError as error:
-            return _error(str(error), 400 if isinstance(error, MistakeError) else 409)
+            return _error(str(error), 409)
 
     return [Route("/api/act/{operation}/{run:path}", act, methods=["POST"])]
 
 
-def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]:
-    """An endpoint that answers with JSON, made in a thread. What cannot be read is one sentence, with the code 404."""
+def _json(make: Callable[[Request], dict[str, Any]]) -> Endpoint:
+    """An endpoint that answers with JSON, made in a thread. An error is one sentence, with the code 404."""
 
     async def answer(request: Request) -> Response:
         try:
-            return StrictResponse(await run_in_threadpool(make, request))
+            content = await run_in_threadpool(make, request)
+            return StrictResponse(content)
         except OrchestratorError as error:
             return _error(str(error), 404)
 
@@ -204,22 +250,22 @@ class StrictResponse(JSONResponse):
         return strict_json(content).encode()
 
 
-def _error(said: str, code: int) -> Response:
-    return JSONResponse({"error": said}, code)
+def _error(message: str, code: int) -> Response:
+    return JSONResponse({"error": message}, code)
 
 
 async def _object(request: Request) -> dict[str, Any] | None:
-    """The JSON object that a request brings; None if it brings another thing, or one that is too long."""
+    """The JSON object in the body of a request; None if the body is something else, or too long."""
     body = b""
     async for piece in request.stream():
         body += piece
         if len(body) > LONGEST:
             return None
     try:
-        found = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 async def _events(following: Following, directory: RunDirectory, since: int) -> AsyncIterator[str]:
@@ -229,5 +275,6 @@ async def _events(following: Following, directory: RunDirectory, since: int) -> 
         if update is None:
             yield ": nothing new\n\n"
         else:
-            version, said = update
-            yield f"id: {version}\ndata: {await asyncio.to_thread(strict_json, said)}\n\n"
+            version, content = update
+            data = await asyncio.to_thread(strict_json, content)
+            yield f"id: {version}\ndata: {data}\n\n"

@@ -1,4 +1,4 @@
-"""The page of a run that begins: a process of its own, so that the orchestrator has nothing to do with it."""
+"""The page of a run that `up` starts: a process of its own, separate from the orchestrator."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ class Page:
     def announce(self, directory: RunDirectory) -> None:
         """Print the address of a run's page on standard error. A page that could not be opened is a warning."""
         assert self._process.stdout is not None
-        said = json.loads(self._process.stdout.readline() or '{"error": "its process ended"}')
-        if "error" in said:
-            print(f"warning: there is no page of this run: {said['error']}", file=sys.stderr, flush=True)
+        line = self._process.stdout.readline() or '{"error": "its process ended"}'
+        greeting = json.loads(line)
+        if "error" in greeting:
+            print(f"warning: there is no page of this run: {greeting['error']}", file=sys.stderr, flush=True)
             return
-        address = urlsplit(said["address"])._replace(path=f"/run/{quote(directory.run)}").geturl()
+        path = f"/run/{quote(directory.run)}"
+        address = urlsplit(greeting["address"])._replace(path=path).geturl()
         print(f"page of this run: {address}", file=sys.stderr, flush=True)
 
     def keep(self) -> None:

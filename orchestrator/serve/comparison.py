@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,21 @@ from orchestrator.verbs.results.compare import RunOverview, compare_many, run_ov
 from orchestrator.verbs.results.export import read_table
 
 METRICS = ("accuracy", "loss")
-TOLD = 3  # settings that name a case
+LABEL_SETTINGS = 3  # settings that name a case
 LONGEST = 60  # characters of a case's name
 NAMES = ("name",)  # settings that make no case
 SEED = "seed"
 
 Cases = dict[str, list[str]]  # the runs of each case, by its name
+Curves = Mapping[str, RunCurve]  # by run
+Row = Mapping[str, Any]  # a run of the table
 
 
 def several(
-    runs: Mapping[str, RunDirectory], *, over_seeds: bool | None, named: Mapping[str, str] | None = None
+    runs: Mapping[str, RunDirectory],
+    *,
+    over_seeds: bool | None,
+    named: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Runs side by side, by their names: results, settings that differ, and the curves of the global model as figures.
 
@@ -35,102 +40,127 @@ def several(
     from the lowest to the highest; None: if there are any. ``cases``: name, runs, and of each result its mean and
     standard deviation (None for a single run). ``named``: the case of each run of a sweep, by the run's name.
     """
-    read: list[RunOverview] = []
-    drawn: dict[str, dict[str, RunCurve]] = {metric: {} for metric in METRICS}
+    overviews: list[RunOverview] = []
+    curves: defaultdict[str, dict[str, RunCurve]] = defaultdict(dict)
     for name, directory in runs.items():
         with History.open(directory.path) as history:
-            read.append(run_overview(history))
+            overviews.append(run_overview(history))
             began = history.training_began or 0.0
             for metric in METRICS:
-                drawn[metric][name] = curve_of(history.global_series(metric), began)
-    compared = compare_many(read)
-    alike = cases_of(list(runs), compared.differences, over_seeds=True)
+                curves[metric][name] = curve_of(history.global_series(metric), began)
+    compared = compare_many(overviews)
     if named and named.keys() >= runs.keys():
-        alike = {}
-        for run in runs:
-            alike.setdefault(named[run], []).append(run)
+        alike = _by_given_case(runs, named)
+    else:
+        alike = cases_of(list(runs), compared.differences, over_seeds=True)
     has_seeds = len(alike) < len(runs)
-    if over_seeds is None:
-        over_seeds = has_seeds
-    cases = alike
-    if not over_seeds:
+    over = has_seeds if over_seeds is None else over_seeds
+    if over:
+        cases = alike
+    else:
         cases = cases_of(list(runs), compared.differences, over_seeds=False)
-    figures: dict[str, Figure] = {}
-    for metric, curves in drawn.items():
-        by_case = {}
-        for case, names in cases.items():
-            by_case[case] = [curves[name] for name in names]
-        figures |= both_curves(looks([*cases]), by_case.__getitem__, metric)
     table = compared.to_json()
-    rows = [{**row, "run": name} for name, row in zip(runs, table["runs"], strict=True)]
-    numbers = {row["run"]: _numbers(row) for row in rows}
-    case_rows = []
-    for case, names in cases.items():
-        results = {}
-        for name, spread in spreads([numbers[run] for run in names]).items():
-            results[name] = [spread.mean, spread.deviation]
-        case_rows.append({"case": case, "runs": names, "results": results})
+    rows = []
+    for name, row in zip(runs, table["runs"], strict=True):
+        rows.append({**row, "run": name})
     return {
         "runs": rows,
         "differences": table["differences"],
         "has_seeds": has_seeds,
-        "over_seeds": over_seeds,
-        "cases": case_rows,
-        "figures": figures,
+        "over_seeds": over,
+        "cases": _case_rows(cases, rows),
+        "figures": _figures(cases, curves),
     }
 
 
-def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """The results of a run that are numbers; its seed is a setting."""
+def _by_given_case(runs: Iterable[str], named: Mapping[str, str]) -> Cases:
+    """The runs by the case that a sweep names for each."""
+    cases: Cases = {}
+    for run in runs:
+        cases.setdefault(named[run], []).append(run)
+    return cases
+
+
+def _figures(cases: Cases, curves: Mapping[str, Curves]) -> dict[str, Figure]:
+    """The figures of each metric with a curve, or a band, for each case."""
+    case_looks = looks([*cases])
+    figures: dict[str, Figure] = {}
+    for metric, by_run in curves.items():
+        by_case = {}
+        for case, names in cases.items():
+            by_case[case] = [by_run[name] for name in names]
+        figures |= both_curves(case_looks, by_case.__getitem__, metric)
+    return figures
+
+
+def _case_rows(cases: Cases, rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The results of each case: their mean and standard deviation over its runs."""
+    numbers = {row["run"]: _numbers(row) for row in rows}
+    case_rows = []
+    for case, runs in cases.items():
+        results = {}
+        for name, spread in spreads([numbers[run] for run in runs]).items():
+            results[name] = [spread.mean, spread.deviation]
+        case_rows.append({"case": case, "runs": runs, "results": results})
+    return case_rows
+
+
+def _numbers(row: Row) -> dict[str, int | float]:
+    """The numeric results of a run."""
     numbers = {}
     for key, value in row.items():
-        if isinstance(value, int | float) and key != SEED:
+        if key != SEED and isinstance(value, int | float):
             numbers[key] = value
     return numbers
 
 
 def cases_of_sweep(folder: Path) -> dict[str, str]:
-    """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not tell."""
-    case_of = {}
+    """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not list them."""
+    named = {}
     try:
         for case in read_table(folder / "sweep.json")["cases"]:
             for run in case["runs"]:
                 if run["run"]:
                     name = Path(run["run"]).name
-                    case_of[f"{folder.name}/{name}"] = str(case["case"])
-        return case_of
+                    named[f"{folder.name}/{name}"] = str(case["case"])
     except (RecordError, LookupError, TypeError, AttributeError):
         return {}
+    return named
 
 
-def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, over_seeds: bool) -> Cases:
+def cases_of(
+    runs: Sequence[str],
+    differences: Mapping[str, Sequence[Any]],
+    *,
+    over_seeds: bool,
+) -> Cases:
     """The cases of runs, by their differing settings; without ``over_seeds`` each run is one, with its number."""
     left_out = (*NAMES, SEED) if over_seeds else NAMES
-    settings = []
-    for name, values in differences.items():
-        if name not in left_out:
-            settings.append([shown_setting(value) for value in values])
-    keys: list[tuple[str, ...]] = [()] * len(runs)
-    if settings:
-        keys = list(zip(*settings, strict=True))
-    keyed_runs = list(zip(runs, keys, strict=True))
+    keys: list[list[str]] = [[] for _ in runs]
+    for setting, values in differences.items():
+        if setting not in left_out:
+            for key, value in zip(keys, values, strict=True):
+                key.append(shown_setting(value))
+    cases: Cases = {}
     if not over_seeds:
-        return {_named(number, key): [run] for number, (run, key) in enumerate(keyed_runs, start=1)}
+        for index, run in enumerate(runs):
+            name = _named(index + 1, keys[index])
+            cases[name] = [run]
+        return cases
     by_key: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for run, key in keyed_runs:
-        by_key[key].append(run)
-    if len(by_key) == 1:
-        return {_named(None, key): names for key, names in by_key.items()}
-    return {_named(number, key): names for number, (key, names) in enumerate(by_key.items(), start=1)}
+    for run, key in zip(runs, keys, strict=True):
+        by_key[tuple(key)].append(run)
+    for settings, alike in by_key.items():
+        number = len(cases) + 1 if len(by_key) > 1 else None
+        cases[_named(number, settings)] = alike
+    return cases
 
 
 def _named(number: int | None, key: Sequence[str]) -> str:
-    label = ", ".join(key[:TOLD])
+    """The name of a case: its number, if it has one, and the first settings that tell it apart."""
+    label = ", ".join(key[:LABEL_SETTINGS])
     if len(label) > LONGEST:
         label = f"{label[: LONGEST - 1]}…"
-    parts = []
-    if number is not None:
-        parts.append(str(number))
-    if label:
-        parts.append(label)
-    return ": ".join(parts) or "all runs"
+    if number is None:
+        return label or "all runs"
+    return f"{number}: {label}" if label else str(number)

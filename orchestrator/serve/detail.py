@@ -18,7 +18,8 @@ from orchestrator.verbs.results.logs import follow_lines
 LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
 LINES = 400  # of what the record has of a node: the last ones
 READINGS = 600  # of a link's counters or a node's resources, at most, evenly over the run
-ROWS = 30  # links of a figure of probes; of more, the table tells
+ROWS = 30  # links of a figure of probes; a longer one is only in the table
+SHOWN = ("quantity", "asked", "expected", "measured", "verdict")  # of a probe
 
 
 def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
@@ -31,28 +32,40 @@ def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
     log = tail.end_of(path, LOG_TAIL)
     if tail.size(path) > LOG_TAIL:
         log = log.partition("\n")[2]  # from the beginning of a line on
-    return {"lines": lines[-LINES:], "left_out": max(0, len(lines) - LINES), "log": log, "resources": used}
+    return {
+        "lines": lines[-LINES:],
+        "left_out": max(0, len(lines) - LINES),
+        "log": log,
+        "resources": used,
+    }
 
 
 def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
     """Configured and measured: rows of the probes and the losses in words, and a figure for each probed quantity."""
     with History.open(directory.path) as history:
-        probes = history.probes()
-        drawn = {name: figure for name, figure in probe_figures(probes).items() if len(figure["y"]["labels"]) <= ROWS}
+        drawn = {}
+        for name, figure in probe_figures(history.probes()).items():
+            if len(figure["y"]["labels"]) <= ROWS:
+                drawn[name] = figure
         return {"probes": probe_rows(history), "looks": look_rows(history), "figures": drawn}
 
 
 def _used(readings: list[Resources]) -> list[list[float | None]]:
     """The cores that a node used between two readings, and its memory at the second. A count that fell restarted."""
-    with_memory = [row._replace(pss=memory) for row, memory in zip(readings, _memory(readings), strict=True)]
+    with_memory = []
+    for row, memory in zip(readings, _memory(readings), strict=True):
+        with_memory.append(row._replace(pss=memory))
+    step = max(1, len(readings) // READINGS)
     kept: list[Resources] = []
-    for row in with_memory[:: max(1, len(readings) // READINGS)]:
+    for row in with_memory[::step]:
         if not kept or row.t - kept[-1].t >= SHORTEST:
             kept.append(row)
-    return [
-        [now.t, round(max(0.0, now.cpu_seconds - before.cpu_seconds) / (now.t - before.t), 3), now.pss]
-        for before, now in pairwise(kept)
-    ]
+    used: list[list[float | None]] = []
+    for before, now in pairwise(kept):
+        grown = max(0.0, now.cpu_seconds - before.cpu_seconds)
+        cores = round(grown / (now.t - before.t), 3)
+        used.append([now.t, cores, now.pss])
+    return used
 
 
 def _memory(readings: list[Resources]) -> list[int | None]:
@@ -60,25 +73,27 @@ def _memory(readings: list[Resources]) -> list[int | None]:
     resident set sizes."""
     if all(row.pss is None for row in readings):
         return [row.rss for row in readings]
-    found: list[int | None] = []
+    memory: list[int | None] = []
     latest = None
     for row in readings:
-        latest = latest if row.pss is None else row.pss
-        found.append(latest)
-    return found
+        if row.pss is not None:
+            latest = row.pss
+        memory.append(latest)
+    return memory
 
 
 def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:
     """The probes of a link, and [t, bytes, packets delivered, packets not delivered]. RecordError without it."""
+    figures = []
     with History.open(directory.path) as history:
         if (source, target) not in history.link_classes:
             raise RecordError(f"run {directory.run} has no link from '{source}' to '{target}'")
         readings = volumes.readings(history, source, target)
-        probes = [probe for probe in history.probes() if (probe.source, probe.target) == (source, target)]
+        for probe in history.probes():
+            if probe.source == source and probe.target == target:
+                figures.append({name: getattr(probe, name) for name in SHOWN})
     step = max(1, len(readings) // READINGS)
     kept = readings[::step]
     if readings and kept[-1] != readings[-1]:
         kept.append(readings[-1])
-    shown = ("quantity", "asked", "expected", "measured", "verdict")
-    figures = [{name: getattr(each, name) for name in shown} for each in probes]
-    return {"probes": figures, "readings": [list(each) for each in kept]}
+    return {"probes": figures, "readings": [list(reading) for reading in kept]}

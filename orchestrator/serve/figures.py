@@ -20,52 +20,78 @@ FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 
 def figures_of(story: Story) -> dict[str, Figure]:
     """The figures by their ids on the page; without those that a simulation does not have."""
-    made = figures.learning(story) | {name: make(story) for name, make in FIGURES.items()}
-    return {id: thinned(figure, MOST) for id, figure in made.items() if figure is not None}
+    drawn = dict(figures.learning(story))
+    for id, draw in FIGURES.items():
+        figure = draw(story)
+        if figure is not None:
+            drawn[id] = figure
+    return {id: thinned(figure, MOST) for id, figure in drawn.items()}
 
 
 def faults_of(story: Story) -> dict[str, Any]:
     """The faults: how many were planned, took effect and were made manually, and the rows of their table."""
     spans = story.faults()
     began = story.training_began or 0.0
-    injected = [event for _, node, _, event in story.recorded(Injected) if not node]
-    via = {event.fault: str(event.via) for event in injected}
+    via = {}
+    for recorded in story.recorded(Injected):
+        if not recorded.node:
+            via[recorded.event.fault] = str(recorded.event.via)
+    rows = []
+    for span in spans[-LISTED:]:
+        rows.append(_fault(span, via.get(span.id, ""), began))
     return {
         "planned": sum(not span.by for span in spans),
         "begun": len(story.begun - story.by_hand.keys()),
         "manual": len(story.by_hand),
-        "rows": [_fault(span, via.get(span.id, ""), began) for span in spans[-LISTED:]],
+        "rows": rows,
     }
 
 
 def _fault(span: FaultSpan, via: str, began: float) -> list[str]:
-    at = span.planned.get("at")
-    number = span.planned.get("round")
-    made = f"planned at {text.duration(at)}" if at is not None else f"planned in round {number}"
+    """A row of the table: the fault, its origin, its start, its end."""
     if span.skipped is not None:
         start = "not possible"
     else:
         start = _at(span.start, began)
-    by = f"manual: {span.by}{f', {via}' * bool(via)}"
-    return [f"{span.action} {span.target}", by if span.by else made, start, _at(span.end, began)]
+    return [f"{span.action} {span.target}", _origin(span, via), start, _at(span.end, began)]
+
+
+def _origin(span: FaultSpan, via: str) -> str:
+    """When a fault was planned, or the user and the tool of a manual one."""
+    if span.by:
+        return f"manual: {span.by}, {via}" if via else f"manual: {span.by}"
+    at = span.planned.get("at")
+    if at is not None:
+        return f"planned at {text.duration(at)}"
+    return f"planned in round {span.planned.get('round')}"
 
 
 def _at(t: float | None, began: float) -> str:
-    return "–" if t is None else text.duration(t - began)
+    if t is None:
+        return "–"
+    return text.duration(t - began)
 
 
 def _processor(story: Story) -> Figure | None:
     if story.simulated:
         return None
-    title = "Processor of each node, now"
-    unit = "cores"
-    values = {node: flow.rate for node, flow in story.usage.cpu.items() if story.seconds - flow.t <= FRESH}
-    if story.status != "running":
+    values = {}
+    if story.status == "running":
+        title = "Processor of each node, now"
+        unit = "cores"
+        for node, used in story.usage.cpu.items():
+            if story.seconds - used.t <= FRESH:
+                values[node] = round(used.rate, 3)
+    else:
         title = "Processor time of each node"
         unit = "CPU seconds"
-        values = {node: flow.total for node, flow in story.usage.cpu.items()}
-    values = {node: round(value, 3) for node, value in values.items()}
-    return figures.bars_of_nodes(story, title, unit, values, lambda value: f"{text.number(value)} {unit}")
+        for node, used in story.usage.cpu.items():
+            values[node] = round(used.total, 3)
+
+    def in_words(value: float) -> str:
+        return f"{text.number(value)} {unit}"
+
+    return figures.bars_of_nodes(story, title, unit, values, in_words)
 
 
 def _memory(story: Story) -> Figure | None:

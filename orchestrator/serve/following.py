@@ -1,7 +1,7 @@
-"""Runs that are watched. All watchers of a run share one reader, which comes by a few times a second.
+"""Runs that are watched. All watchers of a run share one reader, which reads the record a few times a second.
 
-The reader opens the record, reads what is new in a short transaction, and closes it again. So the orchestrator finds
-nobody at its record, and the record of an ended run becomes a single file.
+The reader opens the record, reads what is new in a short transaction, and closes it again. So the orchestrator has its
+record to itself, and the record of an ended run becomes a single file.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from orchestrator.results.story import Story
 from orchestrator.serve.figures import faults_of, figures_of
 from orchestrator.serve.present import present, rates_of
 
-EVERY = 0.25  # s between two looks at a run that goes on
+EVERY = 0.25  # s between two looks at a running run
 SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
 DRAW_EVERY = 1.0  # s between two sets of figures
 DRAW_SHARE = 0.1  # of a processor that may be spent on figures and checks
 GLANCE = 0.5  # s between two looks whether the server is closing
-ALIVE = 15.0  # s after which a watcher is told that nothing is new
-KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
+ALIVE = 15.0  # s after which a watcher receives the message that nothing is new
+KEPT = 8  # runs without watchers that are kept, for watchers that come back
 
+Clock = Callable[[], float]
 Update = tuple[int, dict[str, Any]]  # how new its parts are, and what is new
 
 
 class Reader:
-    """Reads one run. ``read`` is called in threads, ``update`` by whoever watches: each sees whole looks only."""
+    """Reads one run. ``read`` is called in threads, ``update`` by watchers: each sees whole looks only."""
 
-    def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, directory: RunDirectory, clock: Clock = time.monotonic) -> None:
         self.directory = directory
         self.story: Story | None = None  # from the first look on
         self._latest: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
@@ -63,9 +64,13 @@ class Reader:
     @property
     def pause(self) -> float:
         """The seconds until the next look is due."""
-        if self._behind and self._latest and not self._latest[1]:
-            return 0.0
-        return EVERY if self._running or self._unjudged else SELDOM
+        if self._behind and self._latest:
+            _, error = self._latest
+            if not error:
+                return 0.0
+        if self._running or self._unjudged:
+            return EVERY
+        return SELDOM
 
     @property
     def _behind(self) -> bool:
@@ -76,21 +81,25 @@ class Reader:
         with self._reading:
             now = signature(self.directory)
             changed = now != self._seen
-            draws = not self._drawn and self._clock() >= self._draw_at  # figures are not of the latest look
-            if not (changed or draws or self._behind or self._unjudged or self._again) and not (
-                self._running and not is_held(self.directory)  # it has ended: no file shows that
-            ):
+            if not self._is_due(changed=changed):
                 return False
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen = now
             self._again = changed
             try:
                 with History.open(self.directory.path, self.plan) as history:
-                    self._latest = self._look(history, changed=changed)
+                    self._latest = (self._look(history, changed=changed), None)
             except OrchestratorError as error:
                 self._latest = ({}, str(error))
                 self._drawn = True
             return True
+
+    def _is_due(self, *, changed: bool) -> bool:
+        """Whether the run must be looked at. ``changed``: whether its files have changed since the latest look."""
+        draws = not self._drawn and self._clock() >= self._draw_at  # figures are not of the latest look
+        if changed or draws or self._behind or self._unjudged or self._again:
+            return True
+        return self._running and not is_held(self.directory)  # it has ended: no file shows that
 
     def update(self, since: int) -> Update | None:
         """How the run stands, and those figures that are newer than ``since``; None before the first look."""
@@ -103,20 +112,24 @@ class Reader:
         parts = self._parts
         if since > version:  # of another server
             since = 0
-        return version, {"present": standing, "parts": {id: part for id, (new, part) in parts.items() if new > since}}
+        newer = {}
+        for id, (part_version, part) in parts.items():
+            if part_version > since:
+                newer[id] = part
+        return version, {"present": standing, "parts": newer}
 
-    def _look(self, history: History, *, changed: bool) -> tuple[dict[str, Any], None]:
-        story = self.story = self.story or Story(history.plan)
+    def _look(self, history: History, *, changed: bool) -> dict[str, Any]:
+        if self.story is None:
+            self.story = Story(history.plan)
+        story = self.story
         story.read(history)
         if self._rates is None:
             self._rates = rates_of(story.plan)
-        else:
-            self._rates = self._rates
         self._running = story.status == "running"
         if not self._running:
             self._judge(history, changed=changed)
         self._draw(story)
-        return present(story, self._results, self._rates), None
+        return present(story, self._results, self._rates)
 
     @property
     def _unjudged(self) -> bool:
@@ -124,9 +137,9 @@ class Reader:
 
     def _judge(self, history: History, *, changed: bool) -> None:
         """Read the checks of an ended run from its summary, or make them after the look that found its end."""
-        found = _judged(self.directory)
-        if found is not None:
-            self._results = found
+        recorded = _recorded_checks(self.directory)
+        if recorded is not None:
+            self._results = recorded
             self._checked = self._seen
         elif self._unjudged and not changed:
             self._results = checks(history)
@@ -140,13 +153,21 @@ class Reader:
         began = time.thread_time()
         if self._running and not story.behind:
             self._results = checks(story)
-        made = {**figures_of(story), "faults": faults_of(story)}
-        changed = [id for id, part in made.items() if self._parts.get(id, (0, None))[1] != part]
+        drawn: dict[str, Any] = {**figures_of(story), "faults": faults_of(story)}
+        changed = {}
+        for id, part in drawn.items():
+            _, before = self._parts.get(id, (0, None))
+            if part != before:
+                changed[id] = part
         if changed:
             version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
-            self._parts = self._parts | {id: (version, made[id]) for id in changed}
-            self._version = version  # last: who reads it first has these parts, too
-        self._draw_at = self._clock() + max(DRAW_EVERY, (time.thread_time() - began) / DRAW_SHARE)
+            parts = dict(self._parts)
+            for id, part in changed.items():
+                parts[id] = (version, part)
+            self._parts = parts
+            self._version = version  # last: a watcher that reads it first has these parts, too
+        spent = time.thread_time() - began
+        self._draw_at = self._clock() + max(DRAW_EVERY, spent / DRAW_SHARE)
 
 
 class Following:
@@ -163,7 +184,9 @@ class Following:
     def known_plan(self, directory: RunDirectory) -> dict[str, Any] | None:
         """The plan of a run that is watched already: it may be long. May be called in any thread."""
         reader = self._readers.get(str(directory.path))
-        return reader.plan if reader is not None else None
+        if reader is None:
+            return None
+        return reader.plan
 
     async def watch(self, directory: RunDirectory, since: int) -> AsyncIterator[Update | None]:
         """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""
@@ -172,11 +195,13 @@ class Following:
         try:
             news = True
             while not self._closing.is_set():
-                looks = self._looks[key]  # one that ends while a watcher is told of the last is news, too
-                if news and (update := reader.update(since)) is not None:
-                    since, _ = update
-                    yield update
-                elif not news:
+                looks = self._looks[key]  # one that ends while a watcher handles the last is news, too
+                if news:
+                    update = reader.update(since)
+                    if update is not None:
+                        since, _ = update
+                        yield update
+                else:
                     yield None
                 news = await self._wait(key, looks)
         finally:
@@ -195,9 +220,13 @@ class Following:
         self._watchers[key] -= 1
         if not self._watchers[key]:
             self._looking.pop(key).cancel()
-        idle = [each for each in self._readers if not self._watchers[each]]
-        for each in idle[: max(0, len(idle) - KEPT)]:
-            del self._readers[each], self._watchers[each], self._news[each], self._looks[each]
+        idle = [watched for watched in self._readers if not self._watchers[watched]]
+        excess = max(0, len(idle) - KEPT)
+        for oldest in idle[:excess]:
+            del self._readers[oldest]
+            del self._watchers[oldest]
+            del self._news[oldest]
+            del self._looks[oldest]
 
     async def _wait(self, key: str, looks: int) -> bool:
         """Wait for news after so many looks, at most ``ALIVE`` seconds. Returns whether there are any."""
@@ -219,10 +248,16 @@ class Following:
             await asyncio.sleep(reader.pause)
 
 
-def _judged(directory: RunDirectory) -> list[Check] | None:
+def _recorded_checks(directory: RunDirectory) -> list[Check] | None:
     """The checks of a run that has ended, from its summary; None if they must be made."""
-    found = (current_summary(directory) or {}).get("checks")
-    keys = Check.__required_keys__
-    if not isinstance(found, list) or not all(isinstance(each, dict) and keys <= each.keys() for each in found):
+    summary = current_summary(directory) or {}
+    rows = summary.get("checks")
+    if not isinstance(rows, list):
         return None
-    return [Check(name=each["name"], verdict=each["verdict"], detail=each["detail"]) for each in found]
+    recorded = []
+    for row in rows:
+        if not isinstance(row, dict) or not Check.__required_keys__ <= row.keys():
+            return None
+        check = Check(name=row["name"], verdict=row["verdict"], detail=row["detail"])
+        recorded.append(check)
+    return recorded

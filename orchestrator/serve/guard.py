@@ -1,11 +1,11 @@
-"""Who may see the page: who knows the token, from a page of this server itself.
+"""Access to the page: only with the token, and only from a page of this server itself.
 
-A page from elsewhere is refused by its Origin (RFC 6454, section 7) and by Sec-Fetch-Site (W3C Fetch Metadata), a name
-that somebody else has made lead here (DNS rebinding) by the Host (RFC 9110, section 7.2). The token is in the address
-that is opened first. The answer sets a cookie that lets read, and leads to the address without the token. The token
-does not follow from the cookie.
+Requests of other sites' pages are refused by their Origin (RFC 6454, section 7) and by Sec-Fetch-Site (W3C Fetch
+Metadata). Foreign names that resolve to this host (DNS rebinding) are refused by the Host (RFC 9110, section 7.2). The
+first visit has the token in the URL. The answer sets a read-only cookie and redirects to the URL without the token. The
+token cannot be computed from the cookie.
 
-Who wants to change a run needs a second secret, the key. It comes with that first answer, behind the "#" of the
+To change a run, a request needs a second secret, the key. It comes with that first answer, behind the "#" of the
 address, and the page keeps it in its localStorage, which belongs to one port of one host. A cookie does not: browsers
 send it to every port. A request with the key has a header of its own, so no form and no image can make one (CSRF).
 """
@@ -41,12 +41,11 @@ READS = "this server is for reading\n"
 
 
 class Guard:
-    """Lets only those requests through to ``app`` that may see it, and adds those of ``HEADERS`` to every answer that
-    it does not have.
+    """Passes only allowed requests on to ``app``, and adds ``HEADERS`` to every answer unless it has them already.
 
     ``port`` is that of the server: cookies of one host are sent to all its ports, so the cookie is named after it.
     ``loopback``: the server listens on a loopback address, so that no other may be named as its host. ``key``: what a
-    request that changes a run must bring in the header ``KEY``; without a key, all requests can only read.
+    request that changes a run must have in the header ``KEY``; without a key, all requests can only read.
     """
 
     def __init__(
@@ -76,7 +75,8 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        await (self._answer(scope) or self._app)(scope, receive, sealed)
+        handler = self._answer(scope) or self._app
+        await handler(scope, receive, sealed)
 
     def _answer(self, scope: Scope) -> Response | None:
         """The answer to a request that does not get through."""
@@ -92,21 +92,29 @@ class Guard:
             return PlainTextResponse(NO_KEY, 403)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
-        requested = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for key, value in requested if key == "token"]
-        if given:
-            if not _same(given[0], self._token):
+        query = scope["query_string"].decode("latin-1")
+        parameters = parse_qsl(query, keep_blank_values=True)
+        tokens = [value for name, value in parameters if name == "token"]
+        if tokens:
+            if not _same(tokens[0], self._token):
                 return PlainTextResponse(NO_TOKEN, 403)
-            rest = urlencode([(key, value) for key, value in requested if key != "token"])
-            key = f"#key={self._key}" if self._key is not None else ""
-            # A browser takes two slashes for the name of another server.
-            path = quote("/" + scope["path"].lstrip("/\\"))
-            answer = RedirectResponse(path + (f"?{rest}" if rest else "") + key, 303)
-            answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
-            return answer
+            rest = [parameter for parameter in parameters if parameter[0] != "token"]
+            return self._first_answer(scope["path"], rest)
         if _same(_cookie(headers, self._cookie), self._reads):
             return None
         return PlainTextResponse(NO_TOKEN, 403)
+
+    def _first_answer(self, path: str, parameters: list[tuple[str, str]]) -> Response:
+        """The answer to a visit with the token: it sets the cookie, and redirects to the address without the token."""
+        # A browser takes two slashes for the name of another server.
+        location = quote("/" + path.lstrip("/\\"))
+        if parameters:
+            location += f"?{urlencode(parameters)}"
+        if self._key is not None:
+            location += f"#key={self._key}"
+        answer = RedirectResponse(location, 303)
+        answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
+        return answer
 
     def _may_change(self, headers: Headers) -> bool:
         """Whether a request, which no other page has made, has everything that only this page can send."""
@@ -130,31 +138,37 @@ def _same(given: str, secret: str) -> bool:
 
 
 def is_own_host(host: str, *, loopback: bool) -> bool:
-    """Whether a Host header names this server: by an address, which nobody can make lead elsewhere, by localhost, or by
+    """Whether a Host header names this server: by an address, which no DNS server can redirect, by localhost, or by
     this machine's own name. Any port: it may have been forwarded."""
-    if host.rpartition(":")[2].isdigit():
-        name = host.rpartition(":")[0]
+    before, _, last = host.rpartition(":")
+    if last.isdigit():
+        name = before
     else:
         name = host
     try:
         address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:
-        return name == "localhost" or (not loopback and name.lower() == socket.gethostname().lower())
+        if name == "localhost":
+            return True
+        return not loopback and name.lower() == socket.gethostname().lower()
     return address.is_loopback or not loopback
 
 
 def is_own_page(headers: Mapping[str, str], host: str) -> bool:
-    """Whether a request comes from a page of this server, from no page, or from a link that somebody followed."""
+    """Whether a request comes from a page of this server, from no page, or from a link that the user followed."""
     origin = headers.get("origin")
     if origin is not None and origin != f"http://{host}":
         return False
-    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return followed or headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    navigates = headers.get("sec-fetch-mode") == "navigate"
+    if navigates and headers.get("sec-fetch-dest") == "document":
+        return True
+    return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
 def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
         return ""
-    return found.value if found else ""
+    cookie = cookies.get(name)
+    return cookie.value if cookie else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Reversible, Sequence
+from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
 from typing import Any
 
 from netem.errors import NetemError
@@ -27,17 +27,20 @@ from orchestrator.serve.figures import FRESH
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
 SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
+NODE_FACTS = ("name", "tier", "parent", "samples", "host")
+Planned = Mapping[str, Any]  # a part of plan.json
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
 
 
 def planned(history: History) -> dict[str, Any]:
     """What does not change while a run goes on: its nodes, links and faults, in the plan's order, and its clock."""
     plan = history.plan
-    algorithm = None
-    if not plan.get("programs"):
+    if plan.get("programs"):
+        algorithm = None
+    else:
         algorithm = (plan.get("algorithm") or {}).get("name")
-    link_classes = dict.fromkeys(history.link_classes.values())
     media = plan.get("media", ())
+    link_classes = dict.fromkeys(history.link_classes.values())
     return {
         "name": str(plan.get("name") or history.run),
         "question": question(history),
@@ -47,7 +50,7 @@ def planned(history: History) -> dict[str, Any]:
         "rounds": history.rounds_planned,
         "clients": history.clients,
         "profiles": list(PROFILES),
-        "colours": {link_class: link_colour(link_class) for link_class in link_classes},
+        "colours": {name: link_colour(name) for name in link_classes},
         "nodes": [_node(node, media) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "picture": geometry(picture(history)),
@@ -56,19 +59,42 @@ def planned(history: History) -> dict[str, Any]:
 
 def geometry(drawn: Picture) -> dict[str, Any]:
     """The report's picture of nodes and links, without what the run has made of them."""
-    nodes = []
+    nodes: list[list[Any]] = []
     for dot in drawn.dots:
-        nodes.append([dot.name, dot.tier, dot.x, dot.y, dot.size, dot.label, dot.beside])
-    links = []
-    for line in drawn.lines:
-        links.append([*line.ends, line.path, line.colour])
-    media = []
-    for medium in drawn.media:
-        media.append([medium.name, medium.x, medium.y, medium.width, medium.channels])
-    return {"width": drawn.width, "height": drawn.height, "nodes": nodes, "links": links, "media": media}
+        node = [
+            dot.name,
+            dot.tier,
+            dot.x,
+            dot.y,
+            dot.size,
+            dot.label,
+            dot.beside,
+        ]
+        nodes.append(node)
+    media: list[list[Any]] = []
+    for mark in drawn.media:
+        medium = [
+            mark.name,
+            mark.x,
+            mark.y,
+            mark.width,
+            mark.channels,
+        ]
+        media.append(medium)
+    return {
+        "width": drawn.width,
+        "height": drawn.height,
+        "nodes": nodes,
+        "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
+        "media": media,
+    }
 
 
-def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float | None]) -> dict[str, Any]:
+def present(
+    story: Story,
+    results: Collection[Check],
+    rates: Mapping[Ends, float | None],
+) -> dict[str, Any]:
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
     ``rates``: see `rates_of`.
 
@@ -78,55 +104,95 @@ def present(story: Story, results: Collection[Check], rates: Mapping[Ends, float
     each channel of a shared medium was occupied lately. handovers: the present medium of each node that was handed
     over. memory_measure: which memory that of the nodes is (`Usage.memory`).
     """
-    outcome = story.outcome
     status = story.status
+    outcome = story.outcome
     running = status == "running"
-    began = story.training_began
-    until = story.seconds if running or story.behind else story.training_ended
-    in_force = story.faults_in_force() if running else []
-    does = story.activities()
-    cut: set[Ends] = set()
-    changed: set[Ends] = set()
-    for fault in in_force:
-        affected = cut if fault["action"] in CUTS else changed
-        affected.update(_pairs(fault))
-    trained = None
-    if began is not None:
-        trained = round(until - began, 3)
+    in_progress = running or story.behind
+    faults = story.faults_in_force() if running else []
     left = story.time_left() if running else None
     coming = story.next_fault() if running else None
-    covered = str(story.coverage() or "")
+    metric = story.main_metric
+    coverage = str(story.coverage() or "")
     return {
         "status": status,
         "behind": story.behind,
         "now": round(story.seconds, 3),
-        "trained": trained,
+        "trained": _trained(story, in_progress=in_progress),
         "engine": story.engine,
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
         "verdict": overall(results) if results else None,
         "checks": list(results),
         "lost": lost_hosts(story),
-        "metric": [story.main_metric, story.latest(story.main_metric), covered],
-        "round": story.round if running or story.behind else story.rounds_done(),
+        "metric": [metric, story.latest(metric), coverage],
+        "round": story.round if in_progress else story.rounds_done(),
         "left": left._asdict() if left else None,
         "next": [fault_in_words(coming.planned), coming.when] if coming else None,
-        "nodes": [_node_now(story, name, does[name], running=running) for name in story.nodes],
+        "nodes": _nodes_now(story, running=running),
         "memory_measure": story.usage.memory_measure,
-        "links": [_flow(story, ends, rate, cut, changed, running=running) for ends, rate in rates.items()],
-        "media": {name: _busy(story, name) if running else 0.0 for name in story.usage.occupied},
-        "handovers": {fault["node"]: fault["to"] for fault in in_force if fault["action"] == "handover"},
-        "kinds": {kind: [round(count) for count in counts] for kind, counts in story.usage.kinds.items()},
+        "links": _flows(story, rates, faults, running=running),
+        "media": _media_now(story, running=running),
+        "handovers": _handovers(faults),
+        "kinds": _kinds(story),
         "probes": len(story.probes()),
         "looks": len(story.events(LossAudit.NAME)),
     }
 
 
-def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[Any]:
+def _trained(story: Story, *, in_progress: bool) -> float | None:
+    """The seconds of training until now, or until its end; None before it starts."""
+    began = story.training_began
+    if began is None:
+        return None
+    until = story.seconds if in_progress else story.training_ended
+    return round(until - began, 3)
+
+
+def _nodes_now(story: Story, *, running: bool) -> list[list[Any]]:
+    activities = story.activities()
+    nodes = []
+    for name in story.nodes:
+        nodes.append(_node_now(story, name, activities[name], running=running))
+    return nodes
+
+
+def _media_now(story: Story, *, running: bool) -> dict[str, float]:
+    """The fraction of its time for which each channel was occupied lately."""
+    if not running:
+        return dict.fromkeys(story.usage.occupied, 0.0)
+    return {channel: _busy(story, channel) for channel in story.usage.occupied}
+
+
+def _handovers(faults: Iterable[Planned]) -> dict[str, str]:
+    """The present medium of each node that was handed over."""
+    handovers = {}
+    for fault in faults:
+        if fault["action"] == "handover":
+            handovers[fault["node"]] = fault["to"]
+    return handovers
+
+
+def _kinds(story: Story) -> dict[str, list[int]]:
+    """Messages and bytes sent of each kind."""
+    kinds = {}
+    for kind, counts in story.usage.kinds.items():
+        kinds[kind] = [round(count) for count in counts]
+    return kinds
+
+
+def _node_now(
+    story: Story,
+    name: str,
+    activity: str,
+    *,
+    running: bool,
+) -> list[Any]:
     """What a node does and uses, as far as the record shows; it has no processor time of a simulated node. When the
     orchestrator is gone, so are the nodes that it did not end."""
-    since, _, state, detail = story.latest_states.get(name, State(0.0, name, "planned", ""))
+    planned_state = State(0.0, name, "planned", "")
+    since, _, state, detail = story.latest_states.get(name, planned_state)
     cpu = story.usage.cpu.get(name)
+    memory = story.usage.memory.get(name, 0)
     latest = story.latest_round(name)
     if running and cpu is not None and _is_fresh(story, cpu):
         share = cpu.rate
@@ -137,45 +203,68 @@ def _node_now(story: Story, name: str, activity: str, *, running: bool) -> list[
     elif latest is not None and latest.end is None and latest.start >= since:
         detail = f"round {latest}"
     if running and state == RUNNING and not story.simulated:
-        hardware = story.nodes[name].get("hardware") or {}
-        speed = hardware.get("speed") or 1.0
-        sent_ago = story.seconds - story.usage.sending.get(name, -SENDS)
-        does = ""
-        if share >= COMPUTES * min(1.0, speed):
-            does = "computing"
-        elif sent_ago < SENDS:
-            does = "sending"
-        detail = ", ".join(filter(None, (detail, does)))
-    return [activity, detail, round(share, 3), story.usage.memory.get(name, 0)]
+        work = _work(story, name, share)
+        detail = ", ".join(filter(None, (detail, work)))
+    return [activity, detail, round(share, 3), memory]
 
 
-def _flow(
+def _work(story: Story, name: str, share: float) -> str:
+    """What a node does at present, by the cores that it uses (``share``) and its messages; empty if it waits."""
+    hardware = story.nodes[name].get("hardware") or {}
+    speed = hardware.get("speed") or 1.0
+    if share >= COMPUTES * min(1.0, speed):
+        return "computing"
+    sent_last = story.usage.sending.get(name, -SENDS)
+    if story.seconds - sent_last < SENDS:
+        return "sending"
+    return ""
+
+
+def _flows(
     story: Story,
-    ends: Ends,
-    most: float | None,
-    cut: Collection[Ends],
-    changed: Collection[Ends],
+    rates: Mapping[Ends, float | None],
+    faults: Iterable[Planned],
     *,
     running: bool,
-) -> list[Any]:
+) -> list[list[Any]]:
+    """Each direction of a link in the plan's order."""
+    cut: set[Ends] = set()
+    changed: set[Ends] = set()
+    for fault in faults:
+        affected = cut if fault["action"] in CUTS else changed
+        affected.update(_pairs(fault))
+    flows = []
+    for ends, configured_rate in rates.items():
+        rate = _rate_now(story, ends, running=running)
+        if ends in cut:
+            state = "cut"
+        elif ends in changed:
+            state = "degraded"
+        else:
+            state = _load(rate, configured_rate)
+        flow = story.usage.links.get(ends)
+        dropped = story.usage.dropped.get(ends)
+        delivered_bytes = round(flow.total) if flow else 0
+        dropped_packets = round(dropped.total) if dropped else 0
+        flows.append([state, round(rate), delivered_bytes, dropped_packets])
+    return flows
+
+
+def _rate_now(story: Story, ends: Ends, *, running: bool) -> float:
+    """The bytes/s that a direction delivers."""
     flow = story.usage.links.get(ends)
-    dropped = story.usage.dropped.get(ends)
     if running and flow is not None and _is_fresh(story, flow):
-        rate = flow.rate
-    else:
-        rate = 0.0
-    if ends in cut:
-        state = "cut"
-    elif ends in changed:
-        state = "degraded"
-    elif rate:
-        is_busy = most and 8 * rate >= BUSY * most
-        state = "busy" if is_busy else "in use"
-    else:
-        state = "idle"
-    delivered_bytes = round(flow.total) if flow else 0
-    dropped_packets = round(dropped.total) if dropped else 0
-    return [state, round(rate), delivered_bytes, dropped_packets]
+        return flow.rate
+    return 0.0
+
+
+def _load(rate: float, configured_rate: float | None) -> str:
+    """The state of a link without a fault, by the bytes/s that it delivers and its configured bit/s."""
+    if not rate:
+        return "idle"
+    if configured_rate and 8 * rate >= BUSY * configured_rate:
+        return "busy"
+    return "in use"
 
 
 def _busy(story: Story, channel: str) -> float:
@@ -185,28 +274,38 @@ def _busy(story: Story, channel: str) -> float:
     if story.seconds - t > FRESH:
         return 0.0
     began = story.training_began or 0.0
-    samples: list[Reversible[float]] = [*usage.delivered.values(), *usage.occupied.values()]
-    latest_before = []
-    for times in samples:
-        earlier = (sample for sample in reversed(times) if sample < t)
-        latest_before.append(next(earlier, began))
-    steps = utilisation({t: seconds}, [max(latest_before)], began)
+    sampled: list[Reversible[float]] = list(usage.delivered.values())
+    sampled.extend(usage.occupied.values())
+    before = max(_latest_before(t, times, began) for times in sampled)
+    steps = utilisation({t: seconds}, [before], began)
     return max(round(share, 3) for _, share in steps)
+
+
+def _latest_before(t: float, times: Reversible[float], default: float) -> float:
+    """The latest of increasing ``times`` that is before ``t``."""
+    for time in reversed(times):
+        if time < t:
+            return time
+    return default
 
 
 def _is_fresh(story: Story, flow: GrowingCount) -> bool:
     return story.seconds - flow.t <= FRESH
 
 
-def _node(node: Mapping[str, Any], media: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _node(node: Planned, media: Sequence[Planned]) -> dict[str, Any]:
     """``medium``: the one that the node is in, and can be handed over from."""
-    facts = {key: node.get(key) for key in ("name", "tier", "parent", "samples", "host")}
-    within = [medium["name"] for medium in media if node["name"] in medium["members"]]
-    medium = within[0] if len(within) == 1 else None
-    return facts | {"hardware": (node.get("hardware") or {}).get("name"), "medium": medium}
+    facts = {key: node.get(key) for key in NODE_FACTS}
+    hardware = node.get("hardware") or {}
+    media_of_node = [medium["name"] for medium in media if node["name"] in medium["members"]]
+    if len(media_of_node) == 1:
+        medium = media_of_node[0]
+    else:
+        medium = None
+    return {**facts, "hardware": hardware.get("name"), "medium": medium}
 
 
-def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
+def _link(history: History, link: Planned) -> dict[str, Any]:
     source = link["source"]
     target = link["target"]
     return {
@@ -219,19 +318,21 @@ def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pairs(fault: Mapping[str, Any]) -> list[Ends]:
-    return [(link[0], link[1]) for link in fault.get("links") or ()]
+def _pairs(fault: Planned) -> list[Ends]:
+    links = fault.get("links") or ()
+    return [(link[0], link[1]) for link in links]
 
 
-def rates_of(plan: Mapping[str, Any]) -> dict[Ends, float | None]:
+def rates_of(plan: Planned) -> dict[Ends, float | None]:
     """The configured rate of each link, bit/s."""
     rates = {}
     for link in plan.get("links", []):
-        rates[link["source"], link["target"]] = _rate(link["profile"])
+        ends = (link["source"], link["target"])
+        rates[ends] = _rate(link["profile"])
     return rates
 
 
-def _rate(profile: Mapping[str, Any]) -> float | None:
+def _rate(profile: Planned) -> float | None:
     try:
         return LinkProfile.from_mapping(profile).rate
     except NetemError:

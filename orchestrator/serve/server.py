@@ -31,30 +31,49 @@ class Server:
     used. ``port`` 0 is any free one. The folder need not exist yet. ``faults``: whether the page can make
     faults and set paces; by default if it listens on a loopback address."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0, *, faults: bool | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        faults: bool | None = None,
+    ) -> None:
         self.token = secrets.token_urlsafe(32)
         self._closing = threading.Event()
         self._socket = _listening(host, port)
         self.host, self.port = self._socket.getsockname()[:2]
         loopback = ipaddress.ip_address(self.host).is_loopback
         self.key = secrets.token_urlsafe(32) if acts(self.host, faults) else None
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(folder, self.token, self.port, self._closing, loopback=loopback, key=self.key),
-                http=PromptProtocol,
-                ws="none",
-                loop="asyncio",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=CONNECTIONS,
-                timeout_graceful_shutdown=GRACE,
-            )
+        app = make_app(
+            folder,
+            self.token,
+            self.port,
+            self._closing,
+            loopback=loopback,
+            key=self.key,
         )
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="page", daemon=True)
+        config = uvicorn.Config(
+            app,
+            http=PromptProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=GRACE,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run,
+            args=([self._socket],),
+            name="page",
+            daemon=True,
+        )
 
     def address_of(self, path: str = "/") -> str:
         """The address of one of its pages, with the token. A server on all addresses has the name of this machine."""
@@ -62,7 +81,9 @@ class Server:
             host = socket.gethostname()
         else:
             host = self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}?token={self.token}"
+        if ":" in host:  # IPv6
+            host = f"[{host}]"
+        return f"http://{host}:{self.port}{path}?token={self.token}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -94,7 +115,7 @@ def serve(
     *,
     faults: bool | None = None,
 ) -> None:
-    """Serve the runs in a folder until Ctrl-C. ``tell`` receives the address as soon as somebody may open it."""
+    """Serve the runs in a folder until Ctrl-C. ``tell`` receives the address as soon as it can be opened."""
     os.nice(NICE)
     with Server(folder, host, port, faults=faults) as server, contextlib.suppress(KeyboardInterrupt):
         tell(server.address_of())
@@ -103,12 +124,15 @@ def serve(
 
 def acts(host: str, faults: bool | None) -> bool:
     """Whether a page that listens on an address can make faults: as ``faults`` says, by default on loopback only."""
-    return ipaddress.ip_address(host).is_loopback if faults is None else faults
+    if faults is None:
+        return ipaddress.ip_address(host).is_loopback
+    return faults
 
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -14,37 +14,32 @@ from orchestrator.results.history import History
 
 def client_figures(history: History) -> dict[str, Figure]:
     """The share of clients that were seen, and the outcomes of each round. Without a population they have no marks."""
-    found = parts(history)
+    all_parts = parts(history)
     planned = history.plan.get("population")
-    seen = seen_by_round(found)
+    seen = seen_by_round(all_parts)
     rounds = list(seen)
-    tally = Counter((part.round, part.outcome) for part in found)
+    share_curves = []
     if planned:
         shares = [count / planned["size"] for count in seen.values()]
-    else:
-        shares = []
-    if shares:
-        of_share = [line("clients seen", rounds, shares, SERIES[0])]
-    else:
-        of_share = []
-    of_outcome = [
-        line(said, rounds, [tally[round, outcome] for round in rounds], colour)
-        for (outcome, said), colour in zip(OUTCOMES.items(), SERIES, strict=False)
-        if any(tally[round, outcome] for round in rounds)
-    ]
+        if shares:
+            share_curves.append(line("clients seen", rounds, shares, SERIES[0]))
+    tally = Counter((part.round, part.outcome) for part in all_parts)
+    outcome_curves = []
+    for (outcome, words), colour in zip(OUTCOMES.items(), SERIES, strict=False):
+        counts = [tally[round, outcome] for round in rounds]
+        if any(counts):
+            outcome_curves.append(line(words, rounds, counts, colour))
+    share_axis = axis(format="percent", zero=True)
+    count_axis = axis("clients", zero=True)
+    shares_title = "Clients that answered in time at least once"
+    outcomes_title = "Clients of each round, by how it ended"
     return {
-        "clients-seen": figure(
-            "Clients that answered in time at least once",
-            axis("round"),
-            axis(format="percent", zero=True),
-            of_share,
-            230,
-        ),
+        "clients-seen": figure(shares_title, axis("round"), share_axis, share_curves, 230),
         "clients-outcomes": figure(
-            "Clients of each round, by how it ended",
+            outcomes_title,
             axis("round"),
-            axis("clients", zero=True),
-            of_outcome,
+            count_axis,
+            outcome_curves,
             230,
             hover="x",
         ),
@@ -56,17 +51,24 @@ def client_rows(history: History) -> dict[str, Any] | None:
     figures = population(history)
     if figures is None:
         return None
-    found = parts(history)
-    outcomes = [
-        (said, figures["outcomes"][outcome]) for outcome, said in OUTCOMES.items() if figures["outcomes"][outcome]
-    ]
+    outcomes = []
+    for outcome, words in OUTCOMES.items():
+        count = figures["outcomes"][outcome]
+        if count:
+            outcomes.append((words, count))
+    share = text.percent(figures["share_seen"])
+    pace = "at a time" if figures["asynchronous"] else "for each round"
     saying = (
-        f"Of {figures['clients']:,} clients, {figures['seen']:,} ({text.percent(figures['share_seen'])}) "
+        f"Of {figures['clients']:,} clients, {figures['seen']:,} ({share}) "
         f"answered in time at least once. Selection: {figures['selection']}, {figures['selected']} "
-        f"{'at a time' if figures['asynchronous'] else 'for each round'}."
+        f"{pace}."
     )
-    tables = [
-        (what, [(kind.name, kind.asked, kind.counted, text.duration(kind.seconds)) for kind in kinds(found, what)])
-        for what in ("hardware", "link")
-    ]
+    all_parts = parts(history)
+    tables = []
+    for what in ("hardware", "link"):
+        rows = []
+        for kind in kinds(all_parts, what):
+            seconds = text.duration(kind.seconds)
+            rows.append((kind.name, kind.asked, kind.counted, seconds))
+        tables.append((what, rows))
     return {"saying": saying, "outcomes": outcomes, "tables": tables}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from orchestrator import text
 from orchestrator.record.events.links import ScheduleStep
 from orchestrator.record.kept_files import find_file
 from orchestrator.report.figures import GLOBAL, SERIES
-from orchestrator.report.marks import Figure, axis, figure, line, points
+from orchestrator.report.marks import Figure, Mark, axis, figure, line, points
 from orchestrator.results.courses import Course, RecordedLink, RecordedMedium, courses
 from orchestrator.results.history import History
 
@@ -39,43 +39,77 @@ def course_figures(history: History) -> dict[str, Figure]:
     if history.training_began is None:
         return {}
     seconds = history.training_ended - history.training_began
-    drawn = (course_figure(history, course, seconds) for course in courses(_links(history), _media(history)))
-    return {f"course-{number}": figure for number, figure in enumerate(islice(filter(None, drawn), MOST))}
+    drawn: dict[str, Figure] = {}
+    for course in courses(_links(history), _media(history)):
+        figure = course_figure(history, course, seconds)
+        if figure:
+            drawn[f"course-{len(drawn)}"] = figure
+        if len(drawn) == MOST:
+            break
+    return drawn
 
 
 def course_figure(history: History, course: Course, seconds: float) -> Figure | None:
     """The configured values as steps, with a mark at the actual time of each recorded change; None if nothing changes.
     The figure shows the first of rate, latency, loss and jitter that changes. Cuts and unlimited rates are gaps."""
     base = course.link.profile
-    requested = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
-    for label, value in _QUANTITIES:
-        if len({value(change.profile) for change in requested}) > 1 or label == _QUANTITIES[-1][0]:
-            break
+    changes = islice(_until(course.schedule, base, seconds), LONGEST)
+    requested = [Change(0.0, base), *changes]
+    label, value = _changing_quantity(requested)
     if len({(value(change.profile), change.cut) for change in requested}) == 1:
         return None
-    times = [change.at for change in requested] + [max(seconds, requested[-1].at)]
-    values = [None if change.cut else value(change.profile) for change in requested]
-    steps = [recorded.event for recorded in history.recorded(ScheduleStep) if recorded.event.links == course.name]
-    at = {change.at: height for change, height in zip(requested, values, strict=True)}
-    marks = [(float(step.at + step.late), at[step.at], step) for step in steps if step.at in at]
-    requested_line = line(f"configured for {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
-    notes = [f"{step.became}, {text.duration(step.late)} late" for *_, step in marks]
-    made_points = points(
-        "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes
-    )
+    times = []
+    values = []
+    for change in requested:
+        times.append(change.at)
+        values.append(None if change.cut else value(change.profile))
+    at = dict(zip(times, values, strict=True))
+    times.append(max(seconds, times[-1]))
+    values.append(values[-1])
     x = axis("seconds of training", range=(0.0, max(seconds, 1e-3)))
     y = axis(label, zero=True)
-    return figure(f"{course.name}: {label}", x, y, [requested_line, made_points], 150)
+    marks = [
+        line(f"configured for {course.name}", times, values, GLOBAL, steps=True),
+        _made(history, course, at),
+    ]
+    return figure(f"{course.name}: {label}", x, y, marks, 150)
+
+
+def _changing_quantity(changes: Sequence[Change]) -> Quantity:
+    """The first quantity that changes, or the last one if none does."""
+    for quantity in _QUANTITIES:
+        _, value = quantity
+        if len({value(change.profile) for change in changes}) > 1:
+            return quantity
+    return _QUANTITIES[-1]
+
+
+def _made(history: History, course: Course, at: Mapping[float, float | None]) -> Mark:
+    """The recorded changes at their actual times, at the heights that were configured for their scheduled times."""
+    x = []
+    y = []
+    notes = []
+    for recorded in history.recorded(ScheduleStep):
+        step = recorded.event
+        if step.links != course.name or step.at not in at:
+            continue
+        x.append(round(float(step.at + step.late), 4))
+        y.append(at[step.at])
+        notes.append(f"{step.became}, {text.duration(step.late)} late")
+    return points("made", x, y, SERIES[0], size=5, notes=notes)
 
 
 def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change]:
     """The changes during training, without those that change nothing."""
-    found = [Change(0.0, base)]
-    due = takewhile(lambda change: change.at <= seconds, schedule.changes(base))
-    for change in islice(due, 20 * LONGEST):
-        if (change.profile, change.cut) != (found[-1].profile, found[-1].cut):
-            found.append(change)
-    return found[1:]
+    kept = []
+    current = Change(0.0, base)
+    for change in islice(schedule.changes(base), 20 * LONGEST):
+        if change.at > seconds:
+            break
+        if (change.profile, change.cut) != (current.profile, current.cut):
+            kept.append(change)
+            current = change
+    return kept
 
 
 def _links(history: History) -> list[RecordedLink]:
@@ -98,25 +132,37 @@ def _links(history: History) -> list[RecordedLink]:
 def _media(history: History) -> Iterator[RecordedMedium]:
     """The media of a plan.json with the schedules of their channels."""
     for medium in history.plan.get("media", []):
+        schedules = {}
         try:
-            read = {name: read_schedule(each, history.directory) for name, each in medium.get("schedules", {}).items()}
+            for name, mapping in medium.get("schedules", {}).items():
+                schedule = read_schedule(mapping, history.directory)
+                if schedule is not None:
+                    schedules[name] = schedule
         except NetemError:
             continue  # written by another version
-        channels = {name: ChannelProfile.from_mapping(each) for name, each in medium["channels"].items()}
-        found = {name: schedule for name, schedule in read.items() if schedule is not None}
-        yield RecordedMedium(medium["name"], channels, found)
+        channels = {}
+        for name, mapping in medium["channels"].items():
+            channels[name] = ChannelProfile.from_mapping(mapping)
+        yield RecordedMedium(medium["name"], channels, schedules)
 
 
 def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | None:
     """The schedule that plan.json describes; None if its file was not kept in the run's directory."""
-    for key in ("trace", "csv"):
-        if key in mapping:
-            kept = find_file(directory, mapping[key], mapping["sha256"])
-            if kept is None:
-                return None
-            if key == "trace":
-                return Trace.read(kept, mapping[key], parse_duration(mapping["window"]))
-            repeat = parse_duration(mapping["repeat"]) if "repeat" in mapping else None
-            form = TableForm(**{each.name: mapping[each.name] for each in fields(TableForm) if each.name in mapping})
-            return TraceTable.read(kept, mapping[key], repeat, form)
+    if "trace" in mapping:
+        name = mapping["trace"]
+        kept = find_file(directory, name, mapping["sha256"])
+        if kept is None:
+            return None
+        window = parse_duration(mapping["window"])
+        return Trace.read(kept, name, window)
+    if "csv" in mapping:
+        name = mapping["csv"]
+        kept = find_file(directory, name, mapping["sha256"])
+        if kept is None:
+            return None
+        repeat = parse_duration(mapping["repeat"]) if "repeat" in mapping else None
+        known = [field.name for field in fields(TableForm)]
+        settings = {field: mapping[field] for field in known if field in mapping}
+        form = TableForm(**settings)
+        return TraceTable.read(kept, name, repeat, form)
     return Steps.from_mapping(mapping)

@@ -11,7 +11,7 @@ import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, cycle, islice
+from itertools import cycle, islice
 from typing import Any
 
 from node.catalogue.datasets import CLIENTS
@@ -27,24 +27,27 @@ from orchestrator.results.traffic import volumes
 GLOBAL = "var(--global)"
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
 MANY_SERIES = "var(--many)"
-LINKS = {"device-edge": SERIES[4], "edge-cloud": SERIES[6], "edge-edge": SERIES[0], "device-cloud": GLOBAL}
-FAULTS = {
-    action: f"var(--{action})"
-    for action in (
-        "crash",
-        "power-off",
-        "pause",
-        "disconnect",
-        "partition",
-        "degrade",
-        "handover",
-        "slow",
-        "join",
-        "leave",
-        "new-address",
-        "move",
-    )
+LINKS = {
+    "device-edge": SERIES[4],
+    "edge-cloud": SERIES[6],
+    "edge-edge": SERIES[0],
+    "device-cloud": GLOBAL,
 }
+_ACTIONS = (
+    "crash",
+    "power-off",
+    "pause",
+    "disconnect",
+    "partition",
+    "degrade",
+    "handover",
+    "slow",
+    "join",
+    "leave",
+    "new-address",
+    "move",
+)
+FAULTS = {action: f"var(--{action})" for action in _ACTIONS}
 TIERS = {"cloud": GLOBAL, "edge": SERIES[1], "device": SERIES[0]}
 FEW = 3  # faults of an action that shade the curves; more would shade them all over
 EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
@@ -53,6 +56,8 @@ MOST_POINTS = 20_000  # of a curve; of more, the extremes of short pieces are dr
 LEAST = 0.004  # the width of a moment, as a share of the run's length
 
 Place = Callable[[float], float]  # from a time of the record to a place on the x axis
+Series = dict[str, list[Metric]]  # the rows of each curve by its label
+Period = tuple[float, float, str]  # start and end on the x axis, and a note
 
 
 def curves(history: Facts, name: str, *, against: str) -> Figure:
@@ -61,112 +66,161 @@ def curves(history: Facts, name: str, *, against: str) -> Figure:
     by_time = against == "time"
     place: Place = (lambda t: t - began) if by_time else rounds_at(history)
     series = history.edge_series(name)
+    group = _group(series, "edges")
     marks = _of_devices(history, name, began, by_time=by_time)
     for (label, rows), colour in _coloured(series):
-        group = f"{len(series)} edges" if len(series) > len(SERIES) else None
-        marks.append(_curve(label, rows, began, colour, by_time=by_time, group=group))
+        curve = _curve(label, rows, began, colour, by_time=by_time, group=group)
+        marks.append(curve)
     overall = history.global_series(name)
     if overall:
-        marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
-    title = f"{'MAE' if name == 'mae' else name.capitalize()} by {'time' if by_time else 'round'}"
-    x = axis(time_axis(history) if by_time else "round", zero=True)
+        curve = _curve("global", overall, began, GLOBAL, by_time=by_time, width=3)
+        marks.append(curve)
+    label = "MAE" if name == "mae" else name.capitalize()
+    if by_time:
+        title = f"{label} by time"
+        x = axis(time_axis(history), zero=True)
+    else:
+        title = f"{label} by round"
+        x = axis("round", zero=True)
     if text.is_fraction(name):
         y = axis(name, format="percent")
     else:
         y = axis(name, zero=True)
+    lanes = _lanes(history, place)
     shades = _shades(history, place)
-    return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
+    return figure(title, x, y, marks, 230, lanes=lanes, shades=shades, hover="x")
+
+
+def _group(series: Mapping[str, Any], what: str) -> str | None:
+    """The entry of the legend that these curves share; None if each has a colour of its own."""
+    if len(series) > len(SERIES):
+        return f"{len(series)} {what}"
+    return None
 
 
 def learning(history: Facts) -> dict[str, Figure]:
     """The figures of accuracy and loss, and of all other metrics, by their ids on the page. Those of accuracy show the
     main metric of a task without accuracy."""
-    both = {
-        f"{place}-{against}": curves(history, name, against=against)
-        for place, name in (("accuracy", history.main_metric), ("loss", "loss"))
-        for against in ("time", "rounds")
-    }
-    return both | further(history)
+    drawn: dict[str, Figure] = {}
+    for id, name in (("accuracy", history.main_metric), ("loss", "loss")):
+        for against in ("time", "rounds"):
+            drawn[f"{id}-{against}"] = curves(history, name, against=against)
+    return drawn | further(history)
 
 
 def staleness(history: History) -> Figure:
     """The staleness of the updates that an asynchronous server used for each version: their mean, and the highest."""
-    mean, highest = (history.metrics(name, "updates") for name in ("staleness", "staleness_highest"))
-    named = (("mean", mean, GLOBAL, 3.0), ("highest", highest, SERIES[0], 1.5))
-    marks = [
-        _curve(label, rows, 0.0, colour, by_time=False, width=width) for label, rows, colour, width in named if rows
-    ]
+    mean = history.metrics("staleness", "updates")
+    highest = history.metrics("staleness_highest", "updates")
+    marks = []
+    if mean:
+        curve = _curve("mean", mean, 0.0, GLOBAL, by_time=False, width=3.0)
+        marks.append(curve)
+    if highest:
+        curve = _curve("highest", highest, 0.0, SERIES[0], by_time=False, width=1.5)
+        marks.append(curve)
+    x = axis("version", zero=True)
     y = axis("versions that an update is behind", zero=True)
-    return figure("Staleness of updates", axis("version", zero=True), y, marks, 230, hover="x")
+    return figure("Staleness of updates", x, y, marks, 230, hover="x")
 
 
 def further(history: Facts) -> dict[str, Figure]:
     """The metrics that other figures do not draw, by name, with a curve for each node and scope. Of an algorithm with
     many devices, those of other nodes."""
-    drawn = (history.main_metric, "loss", "staleness", "staleness_highest", CLIENTS)
-    names = dict.fromkeys(name for _, name in history.metric_names() if name not in drawn)
-    recalls = [name for name in names if name.startswith(text.RECALL)]
-    others = [name for name in names if name not in recalls]
-    found = {f"metric-{place}": _by_node(history, name) for place, name in enumerate(others[:MOST_METRICS])}
-    return found | ({"recalls": _recalls(history, recalls)} if recalls else {})
+    drawn_elsewhere = (history.main_metric, "loss", "staleness", "staleness_highest", CLIENTS)
+    names = dict.fromkeys(name for _, name in history.metric_names())
+    recalls = []
+    others = []
+    for name in names:
+        if name in drawn_elsewhere:
+            continue
+        if name.startswith(text.RECALL):
+            recalls.append(name)
+        else:
+            others.append(name)
+    drawn: dict[str, Figure] = {}
+    for number, name in enumerate(others[:MOST_METRICS]):
+        drawn[f"metric-{number}"] = _by_node(history, name)
+    if recalls:
+        drawn["recalls"] = _recalls(history, recalls)
+    return drawn
 
 
 def _recalls(history: Facts, names: Sequence[str]) -> Figure:
     """The recall of each class of the global model, or of the mean over clients with models of their own."""
-    series = {f"class {name.removeprefix(text.RECALL)}": history.global_series(name) for name in names}
-    known = {label: rows for label, rows in series.items() if rows}
-    return _drawn(history, "Recall of each class", known, "classes", axis("recall", format="percent"))
+    series = {}
+    for name in names:
+        rows = history.global_series(name)
+        if rows:
+            label = name.removeprefix(text.RECALL)
+            series[f"class {label}"] = rows
+    y = axis("recall", format="percent")
+    return _drawn(history, "Recall of each class", series, "classes", y)
 
 
 def _by_node(history: Facts, name: str) -> Figure:
-    series = {
-        node if scope == "global" else f"{node} ({scope})": rows
-        for scope in sorted({scope for scope, each in history.metric_names() if each == name})
-        for node, rows in history.series(name, scope).items()
-        if history.plan.get("programs") or node not in history.many_devices
-    }
+    scopes = {scope for scope, metric in history.metric_names() if metric == name}
+    runs_programs = bool(history.plan.get("programs"))
+    series = {}
+    for scope in sorted(scopes):
+        for node, rows in history.series(name, scope).items():
+            if not runs_programs and node in history.many_devices:
+                continue
+            label = node if scope == "global" else f"{node} ({scope})"
+            series[label] = rows
     return _drawn(history, name, series, "nodes", axis(name))
 
 
 def _drawn(
     history: Facts,
     title: str,
-    series: dict[str, list[Metric]],
+    series: Series,
     what: str,
     y: dict[str, Any],
 ) -> Figure:
     began = history.training_began or 0.0
-    group = f"{len(series)} {what}" if len(series) > len(SERIES) else None
-    coloured = _coloured(series)
-    marks = [_curve(label, rows, began, colour, by_time=True, group=group) for (label, rows), colour in coloured]
-    return figure(title, axis(time_axis(history), zero=True), y, marks, 230, hover="x")
+    group = _group(series, what)
+    marks = []
+    for (label, rows), colour in _coloured(series):
+        curve = _curve(label, rows, began, colour, by_time=True, group=group)
+        marks.append(curve)
+    x = axis(time_axis(history), zero=True)
+    return figure(title, x, y, marks, 230, hover="x")
 
 
 def time_axis(history: Facts) -> str:
-    return "seconds of the run" if history.training_began is None else "seconds of training"
+    if history.training_began is None:
+        return "seconds of the run"
+    return "seconds of training"
 
 
 def rounds_at(history: Facts) -> Place:
     """How many rounds of the first leading node were over at a time, with the share of the current one: 2.5 is the
     middle of round 3. So a curve's value after round 3 is at 3."""
     leader = next(iter(history.leaders), None)
-    spans = {each.round: each for each in history.rounds() if each.node == leader}
-    edges = sorted((each.start, each.round - 1.0) for each in spans.values())
-    edges += [(each.end, float(each.round)) for each in spans.values() if each.end is not None]
+    rounds = {row.round: row for row in history.rounds() if row.node == leader}
+    edges = []
+    for row in rounds.values():
+        edges.append((row.start, row.round - 1.0))
+        if row.end is not None:
+            edges.append((row.end, float(row.round)))
     edges.sort()
     times = [t for t, _ in edges]
 
     def place(t: float) -> float:
         after = bisect_right(times, t)
-        if after in (0, len(edges)):
-            return edges[-1][1] if edges and after else 0.0
-        (t0, r0), (t1, r1) = edges[after - 1], edges[after]
+        if after == 0:
+            return 0.0
+        if after == len(edges):
+            return edges[-1][1]
+        t0, r0 = edges[after - 1]
+        t1, r1 = edges[after]
         return r0 + (r1 - r0) * (t - t0) / (t1 - t0)
 
     return place
 
 
-def _coloured(series: dict[str, list[Metric]]) -> Iterable[tuple[tuple[str, list[Metric]], str]]:
+def _coloured(series: Series) -> Iterable[tuple[tuple[str, list[Metric]], str]]:
     if len(series) <= len(SERIES):
         colours = SERIES
     else:
@@ -184,11 +238,17 @@ def _curve(
     width: float = 1.5,
     group: str | None = None,
 ) -> Mark:
-    whole: Sequence[float] = [round(row.t - began, 3) for row in rows] if by_time else steps(rows)
-    kept = thinned([row.value for row in rows], MOST_POINTS)
-    x = [whole[place] for place in kept]
-    y = [rows[place].value for place in kept]
-    return line(label, x, y, colour, width=width, points=len(rows) <= 60 and group is None, group=group)
+    all_x: Sequence[float]
+    if by_time:
+        all_x = [round(row.t - began, 3) for row in rows]
+    else:
+        all_x = steps(rows)
+    values = [row.value for row in rows]
+    kept = thinned(values, MOST_POINTS)
+    x = [all_x[place] for place in kept]
+    y = [values[place] for place in kept]
+    points = len(rows) <= 60 and group is None
+    return line(label, x, y, colour, width=width, points=points, group=group)
 
 
 def thinned(values: Sequence[float], most: int) -> Sequence[int]:
@@ -198,37 +258,62 @@ def thinned(values: Sequence[float], most: int) -> Sequence[int]:
     pieces = most // 2
     kept: list[int] = []
     for piece in range(pieces):
-        places = range(len(values) * piece // pieces, len(values) * (piece + 1) // pieces)
-        known = [place for place in places if not math.isnan(values[place])] or places
-        ends = {min(known, key=values.__getitem__), max(known, key=values.__getitem__)}
-        kept += sorted(ends)
+        first = len(values) * piece // pieces
+        end = len(values) * (piece + 1) // pieces
+        places: Sequence[int] = range(first, end)
+        numbers = [place for place in places if not math.isnan(values[place])]
+        if numbers:
+            places = numbers
+        lowest = min(places, key=values.__getitem__)
+        highest = max(places, key=values.__getitem__)
+        kept += sorted({lowest, highest})
     return kept
 
 
-def _of_devices(history: Facts, name: str, began: float, *, by_time: bool) -> list[Mark]:
+def _of_devices(
+    history: Facts,
+    name: str,
+    began: float,
+    *,
+    by_time: bool,
+) -> list[Mark]:
     """A thin curve for each device; of many devices the mean over a band from the lowest to the highest, by round."""
-    if not history.many_devices:
-        series = history.tier_series(name, "device", *DEVICE_SCOPES)
-        if history.clients:
-            group = f"clients of the round, of {history.clients:,}"
-        else:
-            group = text.count(len(series), "device")
-        return [
-            _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
-            for label, rows in series.items()
-        ]
-    bands = history.bands(name)
-    if not bands:
-        return []
-    group = text.count(len(history.many_devices), "device")
-    of = bands.values()
-    if by_time:
-        x = [round(each.t - began, 3) for each in of]
+    if history.many_devices:
+        return _band_of_devices(history, name, began, by_time=by_time)
+    series = history.tier_series(name, "device", *DEVICE_SCOPES)
+    if history.clients:
+        group = f"clients of the round, of {history.clients:,}"
     else:
-        x = list(map(float, bands))
+        group = text.count(len(series), "device")
+    marks = []
+    for label, rows in series.items():
+        curve = _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
+        marks.append(curve)
+    return marks
+
+
+def _band_of_devices(
+    history: Facts,
+    name: str,
+    began: float,
+    *,
+    by_time: bool,
+) -> list[Mark]:
+    by_round = history.bands(name)
+    if not by_round:
+        return []
+    bands = by_round.values()
+    if by_time:
+        x = [round(band.t - began, 3) for band in bands]
+    else:
+        x = [float(number) for number in by_round]
+    low = [band.low for band in bands]
+    high = [band.high for band in bands]
+    mean = [band.mean for band in bands]
+    group = text.count(len(history.many_devices), "device")
     return [
-        area(x, [each.low for each in of], [each.high for each in of], MANY_SERIES, name=f"{group}: range"),
-        line(f"{group}: mean", x, [each.mean for each in of], MANY_SERIES),
+        area(x, low, high, MANY_SERIES, name=f"{group}: range"),
+        line(f"{group}: mean", x, mean, MANY_SERIES),
     ]
 
 
@@ -236,31 +321,35 @@ def _lanes(history: Facts, place: Place) -> list[Mark]:
     """The faults that took effect, in a row for each action."""
     last = history.seconds
     least = LEAST * (place(last) - place(history.training_began or 0.0))
-    found: defaultdict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    by_action: defaultdict[str, list[Period]] = defaultdict(list)
     for span in history.faults():
-        if span.start is not None:
-            start = place(span.start)
-            end = place(last if span.end is None else span.end)
-            found[span.action].append((start, max(end, start + least), str(span)))
-    ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]
-    lanes = []
-    for action in ordered:
-        if len(found[action]) <= EACH:
-            spans = found[action]
-        else:
-            spans = _merged(action, sorted(found[action]))
-        starts, ends, notes = zip(*spans, strict=True)
-        lanes.append(boxes(action, rounded(starts), rounded(ends), colour=fault_colour(action), notes=notes))
-    return lanes
+        if span.start is None:
+            continue
+        start = place(span.start)
+        end = place(last if span.end is None else span.end)
+        period = (start, max(end, start + least), str(span))
+        by_action[span.action].append(period)
+    ordered = [action for action in FAULTS if action in by_action]
+    ordered += [action for action in by_action if action not in FAULTS]
+    return [_lane(action, by_action[action]) for action in ordered]
 
 
-def _merged(action: str, spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
-    """Periods of one or more of these (start, end, note), which are in order of their starts."""
+def _lane(action: str, periods: Sequence[Period]) -> Mark:
+    if len(periods) > EACH:
+        periods = _merged(action, sorted(periods))
+    starts = rounded(start for start, _, _ in periods)
+    ends = rounded(end for _, end, _ in periods)
+    notes = [note for _, _, note in periods]
+    return boxes(action, starts, ends, colour=fault_colour(action), notes=notes)
+
+
+def _merged(action: str, spans: Sequence[Period]) -> list[Period]:
+    """Periods of one or more of these, which are in order of their starts."""
     periods: list[tuple[float, float, int]] = []
     for start, end, _ in spans:
         if periods and start <= periods[-1][1]:
-            begin, until, number = periods[-1]
-            periods[-1] = begin, max(until, end), number + 1
+            first, until, number = periods[-1]
+            periods[-1] = (first, max(until, end), number + 1)
         else:
             periods.append((start, end, 1))
     return [(start, end, f"{action}, {number} times") for start, end, number in periods]
@@ -271,46 +360,62 @@ def _shades(history: Facts, place: Place) -> list[dict[str, Any]]:
     spans = [span for span in history.faults() if span.start is not None]
     times = Counter(span.action for span in spans)
     last = history.seconds
-    return [
-        {
-            "x0": round(place(span.start or 0.0), 3),
-            "x1": round(place(last if span.end is None else span.end), 3),
-            "colour": fault_colour(span.action),
-        }
-        for span in spans
-        if times[span.action] <= FEW
-    ]
+    shades = []
+    for span in spans:
+        if times[span.action] > FEW:
+            continue
+        start = round(place(span.start or 0.0), 3)
+        end = last if span.end is None else span.end
+        end = round(place(end), 3)
+        shades.append({"x0": start, "x1": end, "colour": fault_colour(span.action)})
+    return shades
 
 
 def bytes_over_time(story: Story) -> Figure:
     """The bytes that the links of each class have delivered."""
     began = story.training_began or 0.0
-    marks = [
-        line(name, rounded(t - began for t in of), list(of.values()), link_colour(name))
-        for name in dict.fromkeys(story.link_classes.values())
-        if (of := story.usage.delivered.get(name))
-    ]
+    marks = []
+    for name in dict.fromkeys(story.link_classes.values()):
+        delivered = story.usage.delivered.get(name)
+        if delivered:
+            times = rounded(t - began for t in delivered)
+            curve = line(name, times, list(delivered.values()), link_colour(name))
+            marks.append(curve)
     x = axis(time_axis(story), zero=True)
     y = axis("bytes", format="bytes", zero=True)
-    return figure("Bytes delivered by class of links", x, y, marks, 190, hover="x", **_faults_over_time(story))
+    faults = _faults_over_time(story)
+    return figure("Bytes delivered by class of links", x, y, marks, 190, hover="x", **faults)
 
 
 def rounds_over_time(story: Story) -> Figure:
     began = story.training_began or 0.0
     starts = defaultdict[str, list[tuple[float, int]]](list)
-    for each in story.rounds():
-        starts[each.node].append((each.start - began, each.edge_round or each.round))
+    for row in story.rounds():
+        start = (row.start - began, row.edge_round or row.round)
+        starts[row.node].append(start)
+    group = f"{len(starts)} coordinators" if len(starts) > 12 else None
     colours = cycle(SERIES)
     marks = []
-    for node in (name for name in story.nodes if name in starts):
-        x, y = zip(*starts[node], (story.seconds - began, starts[node][-1][1]), strict=True)
-        leads = node in story.leaders
-        group = f"{len(starts)} coordinators" if len(starts) > 12 else None
-        colour, width = (GLOBAL, 3.0) if leads else (next(colours), 1.5)
-        marks.append(line(node, rounded(x), y, colour, width=width, steps=True, group=group))
+    for node in story.nodes:
+        if node not in starts:
+            continue
+        times = [t for t, _ in starts[node]]
+        rounds = [number for _, number in starts[node]]
+        times.append(story.seconds - began)
+        rounds.append(rounds[-1])
+        if node in story.leaders:
+            colour = GLOBAL
+            width = 3.0
+        else:
+            colour = next(colours)
+            width = 1.5
+        x = rounded(times)
+        curve = line(node, x, rounds, colour, width=width, steps=True, group=group)
+        marks.append(curve)
     x_axis = axis(time_axis(story), zero=True)
     y_axis = axis("round", zero=True)
-    return figure("Rounds of each coordinator", x_axis, y_axis, marks, 190, hover="x", **_faults_over_time(story))
+    faults = _faults_over_time(story)
+    return figure("Rounds of each coordinator", x_axis, y_axis, marks, 190, hover="x", **faults)
 
 
 def bars_of_nodes(
@@ -321,39 +426,61 @@ def bars_of_nodes(
     words: Callable[[float], str],
 ) -> Figure:
     """An upright bar for each node. ``words``: a value in words."""
-    place = {name: number for number, name in enumerate(story.nodes)}
+    bounds_of_tier: dict[str, list[Sequence[float]]] = {tier: [] for tier in TIERS}
+    notes_of_tier: dict[str, list[str]] = {tier: [] for tier in TIERS}
+    for number, (name, node) in enumerate(story.nodes.items()):
+        tier = node["tier"]
+        if tier not in TIERS:
+            continue
+        height = values.get(name, 0.0)
+        left, right = rounded((number - 0.38, number + 0.38))
+        bounds_of_tier[tier].append((left, right, 0.0, height))
+        notes_of_tier[tier].append(f"{name}: {words(height)}")
     marks = []
     for tier, colour in TIERS.items():
-        heights = {name: values.get(name, 0.0) for name, node in story.nodes.items() if node["tier"] == tier}
-        notes = [f"{name}: {words(height)}" for name, height in heights.items()]
-        bounds = [(*rounded((place[name] - 0.38, place[name] + 0.38)), 0.0, of) for name, of in heights.items()]
-        marks.append(bars(tier, bounds, colour, notes=notes))
+        if bounds_of_tier[tier]:
+            tier_bars = bars(tier, bounds_of_tier[tier], colour, notes=notes_of_tier[tier])
+            marks.append(tier_bars)
+    x = axis(labels=list(story.nodes))
     y = axis(unit, format="bytes" if unit == "bytes" else "number", zero=True)
-    return figure(title, axis(labels=list(place)), y, [mark for mark in marks if mark["x0"]], 120)
+    return figure(title, x, y, marks, 120)
 
 
 def _faults_over_time(history: Facts) -> dict[str, Any]:
     began = history.training_began or 0.0
-    return {"lanes": _lanes(history, lambda t: t - began), "shades": _shades(history, lambda t: t - began)}
+
+    def place(t: float) -> float:
+        return t - began
+
+    return {"lanes": _lanes(history, place), "shades": _shades(history, place)}
 
 
 def traffic(history: History) -> Figure:
     """The bytes of sent messages, by link class and kind."""
-    sent: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    sent_bytes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    sent_messages: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    classes: set[str] = set()
     for row in volumes.traffic(history):
         if row.direction == "sent":
             link_class = history.link_classes.get((row.node, row.peer), "no link")
-            sent[row.kind][link_class][0] += row.bytes
-            sent[row.kind][link_class][1] += row.messages
-    classes = sorted({name for by_class in sent.values() for name in by_class})
-    bars = {
-        kind: {name: (float(by_class[name][0]), _sent(kind, *by_class[name])) for name in classes if name in by_class}
-        for kind, by_class in sorted(sent.items())
-    }
-    marks = stacked(classes, bars, dict(zip(bars, cycled(len(bars)), strict=True)))
+            sent_bytes[row.kind][link_class] += row.bytes
+            sent_messages[row.kind][link_class] += row.messages
+            classes.add(link_class)
+    rows = sorted(classes)
+    pieces: dict[str, dict[str, tuple[float, str]]] = {}
+    for kind in sorted(sent_bytes):
+        pieces[kind] = {}
+        for link_class in rows:
+            if link_class in sent_bytes[kind]:
+                size = sent_bytes[kind][link_class]
+                note = _sent(kind, size, sent_messages[kind][link_class])
+                pieces[kind][link_class] = (float(size), note)
+    colours = dict(zip(pieces, cycled(len(pieces)), strict=True))
+    marks = stacked(rows, pieces, colours)
     x = axis("bytes in messages sent", format="bytes", zero=True)
-    y = axis(labels=classes)
-    return figure("Messages sent, by class of links and kind of message", x, y, marks, 42 * max(1, len(classes)))
+    y = axis(labels=rows)
+    height = 42 * max(1, len(rows))
+    return figure("Messages sent, by class of links and kind of message", x, y, marks, height)
 
 
 def _sent(kind: str, count: int, messages: int) -> str:
@@ -361,28 +488,42 @@ def _sent(kind: str, count: int, messages: int) -> str:
 
 
 def stacked(
-    rows: Sequence[str], parts: dict[str, dict[str, tuple[float, str]]], colours: dict[str, str], thick: float = 0.7
+    rows: Sequence[str],
+    parts: dict[str, dict[str, tuple[float, str]]],
+    colours: dict[str, str],
+    thick: float = 0.7,
 ) -> list[Mark]:
     """Level bars of pieces. ``parts``: by the name of a piece, and by row, its length and note."""
-    ends = {
-        row: list(accumulate((of[row][0] if row in of else 0.0 for of in parts.values()), initial=0.0)) for row in rows
-    }
+    ends = dict.fromkeys(rows, 0.0)  # of the pieces so far
     marks = []
-    for place, (name, of) in enumerate(parts.items()):
-        those = [(number, row) for number, row in enumerate(rows) if row in of]
-        bounds = [(*ends[row][place : place + 2], number - thick / 2, number + thick / 2) for number, row in those]
-        marks.append(bars(name, bounds, colours[name], notes=[of[row][1] for _, row in those]))
+    for name, pieces in parts.items():
+        bounds = []
+        notes = []
+        for number, row in enumerate(rows):
+            if row not in pieces:
+                continue
+            length, note = pieces[row]
+            start = ends[row]
+            ends[row] = start + length
+            bounds.append((start, ends[row], number - thick / 2, number + thick / 2))
+            notes.append(note)
+        marks.append(bars(name, bounds, colours[name], notes=notes))
     return marks
 
 
 def cycled(number: int) -> list[str]:
     """So many colours; they repeat if there are too few."""
-    return list(islice(cycle((GLOBAL, *SERIES)), number))
+    colours = cycle((GLOBAL, *SERIES))
+    return list(islice(colours, number))
 
 
 def link_colour(link_class: str) -> str:
     """The colour of a link class: its own, or one derived from its name."""
-    return LINKS.get(link_class) or SERIES[sum(link_class.encode()) % len(SERIES)]
+    own = LINKS.get(link_class)
+    if own:
+        return own
+    number = sum(link_class.encode()) % len(SERIES)
+    return SERIES[number]
 
 
 def fault_colour(action: str) -> str:

@@ -24,7 +24,9 @@ def inversion(history: History) -> dict[str, Any] | None:
     overall = means(history)
     if overall is None:
         return None
-    clients = [_client(node, event.round, event.data) for node, event in inversions(history).items()]
+    clients = []
+    for node, event in inversions(history).items():
+        clients.append(_client(node, event.round, event.data))
     return {
         "guesses": list(GUESSES.values()),
         "clients": clients,
@@ -32,24 +34,38 @@ def inversion(history: History) -> dict[str, Any] | None:
     }
 
 
-def _client(node: str, round: int | None, data: dict[str, Any]) -> dict[str, Any]:
+def _client(
+    node: str,
+    round: int | None,
+    data: dict[str, Any],
+) -> dict[str, Any]:
+    labels = {"private": "private", **GUESSES}
+    pictures = []
+    for kind, label in labels.items():
+        urls = [_data_url(picture, data["shape"]) for picture in data["pictures"][kind]]
+        pictures.append((label, urls))
     return {
         "node": node,
         "round": round,
         "samples": data["samples"],
         "figures": _figures(data["scores"]),
         "chance": text.percent(1 / data["samples"]),
-        "pictures": [
-            (label, [_data_url(picture, data["shape"]) for picture in data["pictures"][kind]])
-            for kind, label in {"private": "private", **GUESSES}.items()
-        ],
+        "pictures": pictures,
     }
 
 
-def _figures(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, str]]:
+Scores = Mapping[str, Mapping[str, float]]
+"""The scores of each kind of guess."""
+
+
+def _figures(scores: Scores) -> list[tuple[str, str, str]]:
     """The mean squared error, peak signal-to-noise ratio and recognised share of each kind of guess."""
-    of_each = [scores[kind] for kind in GUESSES]
-    return [(f"{of['mse']:.4f}", f"{psnr(of['mse']):.1f} dB", text.percent(of["recognised"])) for of in of_each]
+    rows = []
+    for kind in GUESSES:
+        mse = scores[kind]["mse"]
+        recognised = text.percent(scores[kind]["recognised"])
+        rows.append((f"{mse:.4f}", f"{psnr(mse):.1f} dB", recognised))
+    return rows
 
 
 def psnr(mse: float) -> float:
@@ -61,17 +77,23 @@ def psnr(mse: float) -> float:
 
 def _data_url(picture: str, shape: list[int]) -> str:
     """``picture`` is base64 with the channels first."""
-    return "data:image/png;base64," + base64.b64encode(png(base64.b64decode(picture), *shape)).decode()
+    values = base64.b64decode(picture)
+    encoded = base64.b64encode(png(values, *shape))
+    return "data:image/png;base64," + encoded.decode()
 
 
 def png(values: bytes, channels: int, height: int, width: int) -> bytes:
     """Encode bytes (channels, height, width) as a PNG file (www.w3.org/TR/png), every line with filter 0."""
-    pixels = np.frombuffer(values, np.uint8).reshape(channels, height, width).transpose(1, 2, 0)
-    lines = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0)))  # each begins with the number of its filter
+    planes = np.frombuffer(values, np.uint8).reshape(channels, height, width)
+    lines = planes.transpose(1, 2, 0).reshape(height, -1)
+    filtered = np.pad(lines, ((0, 0), (1, 0)))  # each line starts with the number of its filter
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels], 0, 0, 0)
-    body = zlib.compress(lines.tobytes())
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    body = zlib.compress(filtered.tobytes())
+    chunks = [_chunk(b"IHDR", header), _chunk(b"IDAT", body), _chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    length = struct.pack(">I", len(data))
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return length + kind + data + checksum

@@ -38,7 +38,14 @@ def figure(
     **more: Any,
 ) -> Figure:
     """A figure of these marks; ``more``: ``lanes``, ``shades``, ``rules``, ``hover``."""
-    return {"title": title, "x": x, "y": y, "marks": list(marks), "height": height, **_given(more)}
+    return {
+        "title": title,
+        "x": x,
+        "y": y,
+        "marks": list(marks),
+        "height": height,
+        **_given(more),
+    }
 
 
 def axis(
@@ -50,8 +57,16 @@ def axis(
     labels: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """An axis. ``zero``: it includes 0. ``labels``: the names of 0, 1, 2 ...; the y axis then goes downwards."""
-    fields = {"title": title, "zero": zero or None, "range": None if range is None else list(range)}
-    return _given({**fields, "format": None if format == "number" else format, "labels": labels and list(labels)})
+    fields: dict[str, Any] = {"title": title}
+    if zero:
+        fields["zero"] = True
+    if range is not None:
+        fields["range"] = list(range)
+    if format != "number":
+        fields["format"] = format
+    if labels:
+        fields["labels"] = list(labels)
+    return fields
 
 
 def line(
@@ -68,10 +83,26 @@ def line(
     notes: Sequence[str] | None = None,
 ) -> Mark:
     """A line through points. ``steps``: each value holds until the next one. ``dash``: as in SVG's stroke-dasharray."""
+    heights = []
+    for value in y:
+        if value is not None:
+            value = finite(value)
+        heights.append(value)
+    options = {
+        "dash": dash,
+        "steps": steps or None,
+        "points": points or None,
+        "group": group,
+        "notes": notes,
+    }
     return {
-        **{"mark": "line", "name": name, "x": list(x), "y": [None if each is None else finite(each) for each in y]},
-        **{"colour": colour, "width": width},
-        **_given({"dash": dash, "steps": steps or None, "points": points or None, "group": group, "notes": notes}),
+        "mark": "line",
+        "name": name,
+        "x": list(x),
+        "y": heights,
+        "colour": colour,
+        "width": width,
+        **_given(options),
     }
 
 
@@ -83,7 +114,14 @@ def area(
     name: str = "",
 ) -> Mark:
     """A band between two lines."""
-    return {"mark": "area", "name": name, "x": list(x), "low": list(low), "high": list(high), "colour": colour}
+    return {
+        "mark": "area",
+        "name": name,
+        "x": list(x),
+        "low": list(low),
+        "high": list(high),
+        "colour": colour,
+    }
 
 
 def points(
@@ -97,9 +135,15 @@ def points(
     notes: Sequence[str] = (),
 ) -> Mark:
     """Dots, or upright strokes, ``size`` pixels high."""
+    options = {"stroke": stroke or None, "notes": list(notes)}
     return {
-        **{"mark": "points", "name": name, "x": list(x), "y": list(y), "colour": colour, "size": size},
-        **_given({"stroke": stroke or None, "notes": list(notes)}),
+        "mark": "points",
+        "name": name,
+        "x": list(x),
+        "y": list(y),
+        "colour": colour,
+        "size": size,
+        **_given(options),
     }
 
 
@@ -116,45 +160,94 @@ def boxes(
     opacity: Sequence[float] | float | None = None,
 ) -> Mark:
     """Rectangles: bars, periods, pieces of bars, fields of a table. A text stands inside where it fits."""
+    options = {
+        "y0": list(y0),
+        "y1": list(y1),
+        "notes": list(notes),
+        "texts": list(texts),
+        "opacity": opacity,
+    }
     return {
-        **{"mark": "boxes", "name": name, "x0": list(x0), "x1": list(x1), "colour": colour},
-        **_given({"y0": list(y0), "y1": list(y1), "notes": list(notes), "texts": list(texts), "opacity": opacity}),
+        "mark": "boxes",
+        "name": name,
+        "x0": list(x0),
+        "x1": list(x1),
+        "colour": colour,
+        **_given(options),
     }
 
 
-def bars(name: str, bounds: Sequence[Sequence[float]], colour: str, **more: Any) -> Mark:
+def bars(
+    name: str,
+    bounds: Sequence[Sequence[float]],
+    colour: str,
+    **more: Any,
+) -> Mark:
     """The same from (x0, x1, y0, y1) of each box."""
-    x0, x1, y0, y1 = zip(*bounds, strict=True) if bounds else [()] * 4
+    x0 = [box[0] for box in bounds]
+    x1 = [box[1] for box in bounds]
+    y0 = [box[2] for box in bounds]
+    y1 = [box[3] for box in bounds]
     return boxes(name, x0, x1, y0, y1, colour, **more)
 
 
-def ranges(y: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> Mark:
+def ranges(
+    y: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    colour: str,
+) -> Mark:
     """Level strokes from ``low`` to ``high``, with an end at each side: error bars."""
-    return {"mark": "ranges", "y": list(y), "low": list(low), "high": list(high), "colour": colour}
+    return {
+        "mark": "ranges",
+        "y": list(y),
+        "low": list(low),
+        "high": list(high),
+        "colour": colour,
+    }
 
 
-def texts(x: Sequence[float], y: Sequence[float], said: Sequence[str]) -> Mark:
+def texts(
+    x: Sequence[float],
+    y: Sequence[float],
+    said: Sequence[str],
+) -> Mark:
     """A text at the right of each point."""
-    return {"mark": "texts", "x": list(x), "y": list(y), "texts": list(said)}
+    return {
+        "mark": "texts",
+        "x": list(x),
+        "y": list(y),
+        "texts": list(said),
+    }
 
 
 def thinned(drawn: Figure, most: int) -> Figure:
     """The figure with at most about so many points in each line and area: of each part the lowest and the highest."""
-    return {**drawn, "marks": [_thinned(mark, most) for mark in drawn["marks"]]}
+    marks = [_thinned(mark, most) for mark in drawn["marks"]]
+    return {**drawn, "marks": marks}
 
 
 def _thinned(mark: Mark, most: int) -> Mark:
-    if mark["mark"] not in ("line", "area") or len(mark["x"]) <= most:
+    if mark["mark"] not in ("line", "area"):
         return mark
-    low, high = ("y", "y") if mark["mark"] == "line" else ("low", "high")
-    part = math.ceil(2 * len(mark["x"]) / (most - 2))
-    kept = {0, len(mark["x"]) - 1}
-    for start in range(0, len(mark["x"]), part):
-        those = [place for place in range(start, min(start + part, len(mark["x"]))) if mark[low][place] is not None]
-        if those:
-            kept |= {min(those, key=mark[low].__getitem__), max(those, key=mark[high].__getitem__)}
-    keys = [key for key in ("x", "y", "low", "high", "notes") if key in mark]
-    columns: Mark = {key: [mark[key][place] for place in sorted(kept)] for key in keys}
+    points = len(mark["x"])
+    if points <= most:
+        return mark
+    is_line = mark["mark"] == "line"
+    low = mark["y"] if is_line else mark["low"]
+    high = mark["y"] if is_line else mark["high"]
+    part = math.ceil(2 * points / (most - 2))
+    kept = {0, points - 1}
+    for start in range(0, points, part):
+        end = min(start + part, points)
+        places = [place for place in range(start, end) if low[place] is not None]
+        if places:
+            kept.add(min(places, key=low.__getitem__))
+            kept.add(max(places, key=high.__getitem__))
+    columns: Mark = {}
+    for key in ("x", "y", "low", "high", "notes"):
+        if key in mark:
+            columns[key] = [mark[key][place] for place in sorted(kept)]
     return {**mark, **columns}
 
 
@@ -164,5 +257,5 @@ def rounded(values: Iterable[float], digits: int = 3) -> list[float]:
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Without the options that say nothing."""
+    """Without the options that are None or an empty list."""
     return {name: value for name, value in options.items() if value is not None and value != []}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 from orchestrator import text
 from orchestrator.report.figures import cycled
@@ -12,6 +12,7 @@ from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.results.traffic.media import (
+    ChannelCounters,
     ChannelReading,
     channel_counters,
     profiles,
@@ -22,35 +23,42 @@ from orchestrator.results.traffic.media import (
 
 MEMBERS = 6  # in a row of the table: those with the most bytes
 
+Step = tuple[float, float]  # a time and the utilisation from then on
+
 
 def media_rows(history: History) -> list[dict[str, str]]:
     """A row for each channel, in words: its rule and rate, its utilisation, queue, losses and shares in training."""
-    counted = {name: list(of) for name, of in groupby(channel_counters(history), key=lambda row: row.channel)}
+    by_channel: dict[str, list[ChannelCounters]] = {}
+    for name, counters in groupby(channel_counters(history), key=lambda row: row.channel):
+        by_channel[name] = list(counters)
     training = history.training_ended - (history.training_began or 0.0)
-    read = readings(history)
+    by_name = readings(history)
+    steps = _steps(history, by_name)
     rows = []
-    steps = _steps(history, read)
     for name, channel in profiles(history).items():
-        members = counted.get(name, [])
-        of = read.get(name, [])
+        members = by_channel.get(name, [])
         carried = sum(row.bytes for row in members)
         dropped = sum(row.overflowed for row in members)
-        longest = max((8 * each.queued_bytes for each in of), default=0) / channel.rate
-        rows.append(
-            {
-                "channel": name,
-                "rule": channel.share,
-                "rate": text.rate(channel.rate),
-                "carried": text.size(carried),
-                "mean": text.percent(text.share(sum(row.seconds for row in members), training)),
-                "most": text.percent(max((value for _, value in steps.get(name, ())), default=0.0)),
-                "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
-                "dropped": text.number(dropped),
-                "shares": text.some(
-                    (f"{row.member} {text.percent(row.bytes / max(1, carried))}" for row in members), MEMBERS
-                ),
-            }
-        )
+        busy = sum(row.seconds for row in members)
+        queued_bits = [8 * reading.queued_bytes for reading in by_name.get(name, [])]
+        longest = max(queued_bits, default=0) / channel.rate
+        utilisations = [value for _, value in steps.get(name, ())]
+        shares = []
+        for row in members:
+            share = row.bytes / max(1, carried)
+            shares.append(f"{row.member} {text.percent(share)}")
+        row_of_channel = {
+            "channel": name,
+            "rule": channel.share,
+            "rate": text.rate(channel.rate),
+            "carried": text.size(carried),
+            "mean": text.percent(text.share(busy, training)),
+            "most": text.percent(max(utilisations, default=0.0)),
+            "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
+            "dropped": text.number(dropped),
+            "shares": text.some(shares, MEMBERS),
+        }
+        rows.append(row_of_channel)
     return rows
 
 
@@ -63,26 +71,39 @@ def media_so_far(story: Story) -> Figure | None:
     """The same of a running run; None if it has no shared media."""
     if not story.plan.get("media"):
         return None
-    occupied = story.usage.occupied
     began = story.training_began or 0.0
-    times = sorted({*chain(*story.usage.delivered.values(), *occupied.values())})
-    return _figure(story, {name: list(utilisation(of, times, began)) for name, of in occupied.items()})
+    occupied = story.usage.occupied
+    moments: set[float] = set()
+    moments.update(*story.usage.delivered.values())
+    moments.update(*occupied.values())
+    times = sorted(moments)
+    steps = {}
+    for name, seconds in occupied.items():
+        steps[name] = list(utilisation(seconds, times, began))
+    return _figure(story, steps)
 
 
-def _steps(history: History, read: Mapping[str, Sequence[ChannelReading]]) -> dict[str, list[tuple[float, float]]]:
+def _steps(
+    history: History,
+    by_name: Mapping[str, Sequence[ChannelReading]],
+) -> dict[str, list[Step]]:
     times = sampled(history)
     began = history.training_began or 0.0
-    occupied = {name: {each.t: each.occupied for each in of} for name, of in read.items()}
-    return {name: list(utilisation(of, times, began)) for name, of in occupied.items()}
+    steps = {}
+    for name, channel_readings in by_name.items():
+        occupied = {reading.t: reading.occupied for reading in channel_readings}
+        steps[name] = list(utilisation(occupied, times, began))
+    return steps
 
 
-def _figure(history: Facts, steps: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def _figure(history: Facts, steps: Mapping[str, Sequence[Step]]) -> Figure:
     began = history.training_began or 0.0
     marks = []
     planned = [name for name in profiles(history) if name in steps]  # in this order in each report
     for name, colour in zip(planned, cycled(len(planned)), strict=True):
-        times, values = zip(*steps[name], strict=True)
-        marks.append(line(name, [round(t - began, 3) for t in times], values, colour, steps=True))
+        times = [round(t - began, 3) for t, _ in steps[name]]
+        values = [value for _, value in steps[name]]
+        marks.append(line(name, times, values, colour, steps=True))
     x = axis("seconds of training", zero=True)
     y = axis("utilisation", format="percent", range=(0.0, 1.05))
     return figure("Utilisation of shared media", x, y, marks, 150, hover="x")

@@ -63,6 +63,13 @@ SHOWN_ELSEWHERE = (
 """Events that are not in the log."""
 _SENTENCES: dict[str, type[RecordedEvent]] = {HostChanged.NAME: HostChanged, NodeMoved.NAME: NodeMoved}
 
+_DATA = {
+    "global": "the common test data",
+    "own": "test data like its own",
+    "train": "what it trains on",
+}
+"""What the metrics of devices are measured on, by their scope."""
+
 LogRow = tuple[float, str, str, int | None, str]  # time, node, what happened, round, detail
 
 
@@ -77,15 +84,33 @@ def write_report(history: History, path: Path) -> None:
     try:
         write_whole(path, page)
     except OSError as error:
-        raise RecordError(
-            f"the report {path} cannot be written ({error.strerror}): free space, then `report`"
-        ) from error
+        message = f"the report {path} cannot be written ({error.strerror}): free space, then `report`"
+        raise RecordError(message) from error
 
 
 def figures_of(history: History) -> dict[str, Figure]:
     """The figures of the report by their ids. Some may have no marks."""
-    found: dict[str, Figure] = context(history)["figures"]
-    return found
+    drawn: dict[str, Figure] = context(history)["figures"]
+    return drawn
+
+
+def _used_colours(history: History) -> dict[str, str]:
+    """The colours of the faults that took effect, by action."""
+    actions = {span.action for span in history.faults() if span.start is not None}
+    return {action: colour for action, colour in figures.FAULTS.items() if action in actions}
+
+
+def _has_rounds(course: dict[str, Any]) -> bool:
+    """Whether any node was in a round, as far as the course shows it."""
+    for changes in course["nodes"].values():
+        if any(what == IN_ROUND for _, what in changes):
+            return True
+    return False
+
+
+def _probed(history: History) -> str:
+    by_class = volumes.probed_bytes_by_class(history)
+    return ", ".join(f"{text.size(size)} ({name})" for name, size in by_class.items())
 
 
 def context(history: History) -> dict[str, Any]:
@@ -94,20 +119,21 @@ def context(history: History) -> dict[str, Any]:
     moved = course(history)
     faults = _faults(history)
     log = _log(history)
-    acted = {span.action for span in history.faults() if span.start is not None}
     timeline_figure, left_out = timeline(history)
     courses = course_figures(history)
     host = host_figures(history, summaries)
+    planned_hosts = nodes_by_host(history) if summaries else ()
     if history.calibrated:
         calibration = fidelity.probe_figures(history.probes())
     else:
         calibration = {}
+    began = history.training_began
     return {
         **_header(history),
         "picture": picture(history),
         "course": moved,
         "states": _states(moved),
-        "fault_colours": {action: colour for action, colour in figures.FAULTS.items() if action in acted},
+        "fault_colours": _used_colours(history),
         "programs": history.plan.get("programs", ()),
         "ended_programs": _ended_programs(history),
         "whose": _whose(history),
@@ -117,11 +143,11 @@ def context(history: History) -> dict[str, Any]:
         "privacy": _privacy(history),
         "inversion": inversion(history),
         "left_out": left_out,
-        "hidden_before": text.duration(history.training_began) if history.training_began else "",
-        "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
+        "hidden_before": text.duration(began) if began else "",
+        "tells_of_rounds": _has_rounds(moved),
         "links": _links(history),
         "probes": fidelity.probe_rows(history),
-        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in volumes.probed_bytes_by_class(history).items()),
+        "probed": _probed(history),
         "kinds": dict.fromkeys(history.link_kinds.values()),
         "real": real_networks(history),
         "media": media_rows(history),
@@ -131,7 +157,7 @@ def context(history: History) -> dict[str, Any]:
         "courses": list(courses),
         "calibration": list(calibration),
         "placement": placement_rows(history),
-        "hosts": host_rows(summaries, nodes_by_host(history) if summaries else ()),
+        "hosts": host_rows(summaries, planned_hosts),
         "host_figures": list(host),
         "faults": faults[:FAULT_LIMIT],
         "faults_in_all": len(faults),
@@ -161,13 +187,17 @@ def context(history: History) -> dict[str, Any]:
 def _header(history: History) -> dict[str, Any]:
     results = checks(history)
     verdict = overall(results)
+    if history.status == "running":
+        saying = _so_far(history, results)
+    else:
+        saying = _saying(results, verdict)
     return {
         "name": history.plan.get("name") or history.run,
         "run": history.run,
         "question": question(history),
         "status": history.status,
         "verdict": verdict,
-        "saying": _so_far(history, results) if history.status == "running" else _saying(results, verdict),
+        "saying": saying,
         "lost": lost_hosts(history),
         "marks": MARKS,
         "checks": results,
@@ -178,134 +208,183 @@ def _header(history: History) -> dict[str, Any]:
 def _so_far(history: History, results: list[Check]) -> str:
     """Sentences about a running run: how long it still takes, its next fault, and the checks that fail so far."""
     story = Story.of(history)
-    left = story.time_left()
-    coming = story.next_fault()
-    known = [str(left)] * (left is not None) + [f"next fault: {coming}"] * (coming is not None)
-    details = f": {'; '.join(known)}" if known else ""
-    return f"The run is still running{details}. Checks that fail so far: {_named(results, 'fail') or 'none'}."
+    details = []
+    time_left = story.time_left()
+    if time_left is not None:
+        details.append(str(time_left))
+    next_fault = story.next_fault()
+    if next_fault is not None:
+        details.append(f"next fault: {next_fault}")
+    state = "The run is still running"
+    if details:
+        state += f": {'; '.join(details)}"
+    failing = _named(results, "fail") or "none"
+    return f"{state}. Checks that fail so far: {failing}."
 
 
 def _saying(results: list[Check], verdict: Verdict) -> str:
     """A sentence with the verdict and the checks that cause it."""
+    if verdict == "pass":
+        return _saying_of_pass(results)
     names = _named(results, verdict)
-    match verdict:
-        case "pass" if modelled := _named(results, "modelled"):
-            return f"Done, and every check of what ran passed. Modelled, and so not checked: {modelled}."
-        case "pass" if measured := _named(results, "measured"):
-            return f"Done, and every check of the emulation passed. Real, and so measured but not checked: {measured}."
-        case "pass":
-            return "Done, and every check of the emulation passed."
-        case "fail":
-            return f"Checks that failed: {names}. Read why below before relying on these figures."
-        case _:
-            return f"Nothing failed, but not everything could be checked: {names}."
+    if verdict == "fail":
+        return f"Checks that failed: {names}. Read why below before relying on these figures."
+    return f"Nothing failed, but not everything could be checked: {names}."
+
+
+def _saying_of_pass(results: list[Check]) -> str:
+    modelled = _named(results, "modelled")
+    if modelled:
+        return f"Done, and every check of what ran passed. Modelled, and so not checked: {modelled}."
+    measured = _named(results, "measured")
+    if measured:
+        return f"Done, and every check of the emulation passed. Real, and so measured but not checked: {measured}."
+    return "Done, and every check of the emulation passed."
 
 
 def _named(results: list[Check], verdict: Verdict) -> str:
-    return text.some((check["name"] for check in results if check["verdict"] == verdict), len(results))
+    names = [check["name"] for check in results if check["verdict"] == verdict]
+    return text.some(names, len(results))
 
 
 def _keys(history: History) -> list[tuple[str, str, str]]:
     """The key numbers at the top of the page: label, value, note."""
-    main = history.main_metric
-    values = [row.value for row in history.global_series(main)]
-    best = (max if text.is_fraction(main) else min)(filter(isfinite, values), default=None)
-    notes = [] if best is None else [f"best {text.metric(main, best)}"]
-    covered = str(history.coverage() or "")
-    if covered:
-        notes.append(covered)
-    planned = history.rounds_planned
-    sent = volumes.traffic(history)
-    messages = sum(row.messages for row in sent if row.direction == "sent")
-    spans = history.faults()
-    planned_faults = [span for span in spans if not span.by]
-    made = sum(1 for span in planned_faults if span.start is not None)
-    by_hand = f", {len(spans) - len(planned_faults)} manual" if len(planned_faults) < len(spans) else ""
     tiers = history.nodes_by_tier
-    began = history.training_began
-    trained = "never trained" if began is None else f"{text.duration(history.training_ended - began)} of training"
+    nodes = ", ".join(text.count(number, tier) for tier, number in tiers.items())
+    planned = history.rounds_planned
+    rounds = str(history.rounds_done())
+    delivered = sum(volumes.bytes_by_class(history).values())
+    sent = [row for row in volumes.traffic(history) if row.direction == "sent"]
+    messages = sum(row.messages for row in sent)
+    overruns = len(history.events(Overrun.NAME))
+    driver = f"driver {history.driver}" if history.driver else ""
     return [
-        (
-            main,
-            text.metric(main, values[-1] if values else None),
-            ", ".join(notes),
-        ),
-        ("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
-        ("time", text.duration(history.seconds), trained),
-        ("nodes", f"{tiers.total():,}", ", ".join(text.count(number, tier) for tier, number in tiers.items())),
-        ("delivered", text.size(sum(volumes.bytes_by_class(history).values())), text.count(messages, "message")),
-        ("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
-        ("overruns", str(len(history.events(Overrun.NAME))), "steps slower than configured"),
-        ("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
+        _main_metric(history),
+        ("rounds", rounds, f"of {planned}" if planned is not None else ""),
+        ("time", text.duration(history.seconds), _trained(history)),
+        ("nodes", f"{tiers.total():,}", nodes),
+        ("delivered", text.size(delivered), text.count(messages, "message")),
+        _count_of_faults(history),
+        ("overruns", str(overruns), "steps slower than configured"),
+        ("links", history.engine or "–", driver),
     ]
+
+
+def _main_metric(history: History) -> tuple[str, str, str]:
+    name = history.main_metric
+    values = [row.value for row in history.global_series(name)]
+    latest = values[-1] if values else None
+    numbers = [value for value in values if isfinite(value)]
+    notes = []
+    if numbers:
+        best = max(numbers) if text.is_fraction(name) else min(numbers)
+        notes.append(f"best {text.metric(name, best)}")
+    coverage = str(history.coverage() or "")
+    if coverage:
+        notes.append(coverage)
+    return name, text.metric(name, latest), ", ".join(notes)
+
+
+def _trained(history: History) -> str:
+    began = history.training_began
+    if began is None:
+        return "never trained"
+    return f"{text.duration(history.training_ended - began)} of training"
+
+
+def _count_of_faults(history: History) -> tuple[str, str, str]:
+    spans = history.faults()
+    planned = [span for span in spans if not span.by]
+    took_effect = sum(1 for span in planned if span.start is not None)
+    note = f"of {len(planned)} planned" if planned else "none planned"
+    manual = len(spans) - len(planned)
+    if manual:
+        note += f", {manual} manual"
+    return "faults", str(took_effect), note
 
 
 def _states(course: dict[str, Any]) -> dict[str, str]:
     """The states that any node had, with their colours: those of the timeline, then those of the picture."""
-    had = {what for changes in course["nodes"].values() for _, what in changes}
-    return {state: colour for state, colour in PICTURED.items() if state in had}
+    states = set()
+    for changes in course["nodes"].values():
+        states |= {what for _, what in changes}
+    return {state: colour for state, colour in PICTURED.items() if state in states}
 
 
 def _whose(history: History) -> str:
     """A sentence for each tier with curves: on what its metrics are measured."""
-    edges = {row.scope for rows in history.edge_series(history.main_metric).values() for row in rows}
-    devices = {
-        row.scope
-        for name in (history.main_metric, "loss")
-        for rows in history.tier_series(name, "device", *DEVICE_SCOPES).values()
-        for row in rows
-    }
-    sentences = ["Global: the leading model on the common test data."]
-    sentences += ["Edges: each on test data like that of its own devices."] if "own" in edges else []
-    on = {"global": "the common test data", "own": "test data like its own", "train": "what it trains on"}
-    data = " or ".join(words for scope, words in on.items() if scope in devices)
-    sentences += [f"Devices: each on {data}."] if devices else []
-    if len(sentences) > 1:
-        return " ".join(sentences)
-    return ""
+    main = history.main_metric
+    edge_scopes = set()
+    for rows in history.edge_series(main).values():
+        edge_scopes |= {row.scope for row in rows}
+    device_scopes = set()
+    for name in (main, "loss"):
+        for rows in history.tier_series(name, "device", *DEVICE_SCOPES).values():
+            device_scopes |= {row.scope for row in rows}
+    sentences = []
+    if "own" in edge_scopes:
+        sentences.append("Edges: each on test data like that of its own devices.")
+    if device_scopes:
+        data = " or ".join(words for scope, words in _DATA.items() if scope in device_scopes)
+        sentences.append(f"Devices: each on {data}.")
+    if not sentences:
+        return ""
+    return " ".join(["Global: the leading model on the common test data.", *sentences])
 
 
 def _ended_programs(history: History) -> defaultdict[str, list[str]]:
     """By the label of a program: when and how it ended before the run was asked to end."""
     began = history.training_began or 0.0
-    found = defaultdict(list)
-    for each in ended_programs(history):
-        found[each.label].append(f"at {_clock(each.t, began)} ({each.how})")
-    return found
+    ends = defaultdict(list)
+    for program in ended_programs(history):
+        ends[program.label].append(f"at {_clock(program.t, began)} ({program.how})")
+    return ends
 
 
 def _links(history: History) -> list[dict[str, Any]]:
     """The link counters, summed by class and kind of the links."""
-    totals: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
+    totals: dict[tuple[str, str], dict[str, int]] = {}
     for row in volumes.link_counters(history):
+        counts = totals.setdefault((row.link_class, row.kind), dict.fromkeys(COUNTERS, 0))
         for counter in COUNTERS:
-            totals[row.link_class, row.kind][counter] += getattr(row, counter)
-    return [
-        {"name": name, "kind": kind, "colour": figures.link_colour(name), **counts}
-        for (name, kind), counts in sorted(totals.items())
-    ]
+            counts[counter] += getattr(row, counter)
+    rows = []
+    for (name, kind), counts in sorted(totals.items()):
+        colour = figures.link_colour(name)
+        rows.append({"name": name, "kind": kind, "colour": colour, **counts})
+    return rows
 
 
 def _faults(history: History) -> list[dict[str, Any]]:
     began = history.training_began or 0.0
-    return [
-        {
-            **{"action": span.action, "target": span.target, "colour": figures.FAULTS.get(span.action, "")},
-            **{"planned": _planned(span), "started": _clock(span.start, began), "round": span.round},
-            "lasted": text.duration(span.end - span.start) if span.start is not None and span.end is not None else "",
+    rows = []
+    for span in history.faults():
+        lasted = ""
+        if span.start is not None and span.end is not None:
+            lasted = text.duration(span.end - span.start)
+        row = {
+            "action": span.action,
+            "target": span.target,
+            "colour": figures.FAULTS.get(span.action, ""),
+            "planned": _planned(span),
+            "started": _clock(span.start, began),
+            "round": span.round,
+            "lasted": lasted,
             "became": _became(span),
         }
-        for span in history.faults()
-    ]
+        rows.append(row)
+    return rows
 
 
 def _planned(span: FaultSpan) -> str:
     if span.by:
         return f"manual ({span.by})"
-    if span.planned.get("at") is not None:
-        return f"at {text.duration(span.planned['at'])}"
-    if span.planned.get("round") is not None:
-        return f"round {span.planned['round']}"
+    at = span.planned.get("at")
+    if at is not None:
+        return f"at {text.duration(at)}"
+    number = span.planned.get("round")
+    if number is not None:
+        return f"round {number}"
     return ""
 
 
@@ -314,11 +393,15 @@ def _became(span: FaultSpan) -> str:
         return f"skipped: {span.detail}" if span.detail else "skipped"
     if span.start is None:
         return "not reached"
-    return "took effect" + (f" ({span.detail})" if span.detail else "")
+    if span.detail:
+        return f"took effect ({span.detail})"
+    return "took effect"
 
 
 def _clock(t: float | None, began: float) -> str:
-    return "" if t is None else f"{t - began:.2f} s".replace("-", "−")
+    if t is None:
+        return ""
+    return f"{t - began:.2f} s".replace("-", "−")
 
 
 def _privacy(history: History) -> dict[str, Any] | None:
@@ -326,23 +409,23 @@ def _privacy(history: History) -> dict[str, Any] | None:
     sentence = statement(history)
     if sentence is None:
         return None
-    rounds = measured(history)
-    if rounds:
-        ends = dict.fromkeys([min(rounds), max(rounds)])
-    else:
-        ends = {}
-    return {"statement": sentence, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
+    by_round = measured(history)
+    rows = []
+    if by_round:
+        for number in dict.fromkeys([min(by_round), max(by_round)]):
+            values = by_round[number]
+            rows.append((number, [f"{values[name]:.4f}" for name in METRICS]))
+    return {"statement": sentence, "rounds": rows}
 
 
 def _log(history: History) -> list[tuple[str, str, str, int | None, str]]:
     """Events, states and faults in one list, sorted by time; rounds and notes are shown elsewhere."""
-    began = history.training_began or 0.0
-    rows = [
-        *_event_rows(history),
-        *((state.t, state.node, state.state, None, state.detail) for state in history.states()),
-        *_fault_rows(history.faults()),
-    ]
+    rows: list[LogRow] = list(_event_rows(history))
+    for state in history.states():
+        rows.append((state.t, state.node, state.state, None, state.detail))
+    rows += _fault_rows(history.faults())
     rows.sort(key=lambda row: row[0])
+    began = history.training_began or 0.0
     return [(_clock(row[0], began), *row[1:]) for row in rows]
 
 
@@ -352,20 +435,23 @@ def _event_rows(history: History) -> Iterable[LogRow]:
             sentence = str(_SENTENCES[event.name].from_json(event.data))
             yield event.t, "orchestrator", event.name, event.round, sentence
         elif event.name not in SHOWN_ELSEWHERE:
-            if event.edge_round is None:
-                values = event.data
-            else:
-                values = {**event.data, "edge round": event.edge_round}
+            values = event.data
+            if event.edge_round is not None:
+                values = {**values, "edge round": event.edge_round}
             detail = ", ".join(f"{key} {_plain(value)}" for key, value in values.items())
-            yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
+            node = event.node or "orchestrator"
+            what = event.name.replace("_", " ")
+            yield event.t, node, what, event.round, detail
 
 
 def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[LogRow]:
     for span in spans:
-        for phase, t in (("begins", span.start), ("is over", span.end), ("skipped", span.skipped)):
+        fault = f"manual fault ({span.by})" if span.by else "fault"
+        phases = {"begins": span.start, "is over": span.end, "skipped": span.skipped}
+        for phase, t in phases.items():
             if t is not None:
-                what = f"manual fault ({span.by})" if span.by else "fault"
-                yield t, span.target, f"{what}: {span.action} {phase}", span.round, span.detail
+                what = f"{fault}: {span.action} {phase}"
+                yield t, span.target, what, span.round, span.detail
 
 
 def _plain(value: Any) -> str:
@@ -381,11 +467,13 @@ def _environment(history: History) -> list[tuple[str, str]]:
 
 def _fact(key: str, value: Any) -> str:
     if key == "packages" and isinstance(value, dict):
-        return ", ".join(f"{name} {release}" for name, release in value.items() if release)
+        releases = [f"{name} {release}" for name, release in value.items() if release]
+        return ", ".join(releases)
     if key == "command" and isinstance(value, list):
         return " ".join(map(str, value))
     if key == "tcp" and isinstance(value, dict):
-        return ", ".join(f"{name} {value[name]}" for name in SETTINGS if name in value)
+        settings = [f"{name} {value[name]}" for name in SETTINGS if name in value]
+        return ", ".join(settings)
     if key == "memory" and isinstance(value, int):
         return text.size(value)
     if isinstance(value, str):

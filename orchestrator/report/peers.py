@@ -35,91 +35,111 @@ def meetings(history: History) -> dict[str, list[Event]]:
 
 def peers(history: History) -> Figure:
     """The figure of shares; without data if no edge reported a meeting."""
-    of_edge = meetings(history)
-    if len(of_edge) > ROWS:
-        return _table(of_edge)
+    by_edge = meetings(history)
+    if len(by_edge) > ROWS:
+        return _table(by_edge)
     began = history.training_began or 0.0
     end = history.training_ended
     all_edges = [name for name, node in history.nodes.items() if node.get("tier") == "edge"]
-    pieces = [piece for row, events in enumerate(of_edge.values()) for piece in _row(row, events, began, end)]
+    pieces: list[Piece] = []
+    for row, events in enumerate(by_edge.values()):
+        pieces += _row(row, events, began, end)
+    marks = _merged(pieces, all_edges)
     x = axis("seconds of training", zero=True)
-    y = axis(labels=list(of_edge))
-    return figure(
-        "Shares of the other edges' models in each edge's own", x, y, _merged(pieces, all_edges), 44 * len(of_edge)
-    )
+    y = axis(labels=list(by_edge))
+    title = "Shares of the other edges' models in each edge's own"
+    return figure(title, x, y, marks, 44 * len(by_edge))
 
 
 def own_accuracy(history: History) -> Figure:
     """The figure of accuracy, by round, of each edge that met others, on its own test set; without data if none did."""
-    of_edge = meetings(history)
-    rows: dict[str, list[Metric]] = {edge: [] for edge in of_edge}
+    by_edge: dict[str, list[Metric]] = {edge: [] for edge in meetings(history)}
     for metric in history.metrics("accuracy", "own"):
-        if metric.node in rows:
-            rows[metric.node].append(metric)
-    curves = [
-        line(
-            edge,
-            [metric.round for metric in of],
-            [round(metric.value, 4) for metric in of],
-            COLOURS[place % len(COLOURS)],
-        )
-        for place, (edge, of) in enumerate(rows.items())
-        if of
-    ]
+        if metric.node in by_edge:
+            by_edge[metric.node].append(metric)
+    curves = []
+    for place, (edge, metrics) in enumerate(by_edge.items()):
+        if metrics:
+            rounds = [metric.round for metric in metrics]
+            values = [round(metric.value, 4) for metric in metrics]
+            curves.append(line(edge, rounds, values, _colour(place)))
     if len(curves) > len(COLOURS):
-        curves = [curve | {"group": f"{len(curves)} edges"} for curve in curves]
+        group = f"{len(curves)} edges"
+        curves = [curve | {"group": group} for curve in curves]
     x = axis("round", zero=True)
     y = axis("accuracy on own test set", format="percent")
     return figure("Accuracy of each edge on its own test set", x, y, curves, 230, hover="x")
 
 
-def _row(row: int, events: Sequence[Event], began: float, end: float) -> Iterator[Piece]:
+def _colour(place: int) -> str:
+    """The colour of an edge by its place. Colours repeat if there are too few."""
+    return COLOURS[place % len(COLOURS)]
+
+
+def _row(
+    row: int,
+    events: Sequence[Event],
+    began: float,
+    end: float,
+) -> Iterator[Piece]:
     """The pieces of each block, from the top of the row downwards."""
-    ends = [*(event.t for event in events[1:]), max(end, events[-1].t)]
-    for event, until in zip(events, ends, strict=True):
+    ends = [event.t for event in events[1:]]
+    ends.append(max(end, events[-1].t))
+    for event, next_meeting in zip(events, ends, strict=True):
+        until = max(next_meeting, event.t + LEAST * end)
+        times = rounded((event.t - began, until - began))
         top = row - HEIGHT / 2
-        for peer, share in sorted(event.data.get("shares", {}).items()):
-            times = rounded((event.t - began, max(until, event.t + LEAST * end) - began))
+        shares = event.data.get("shares", {})
+        for peer, share in sorted(shares.items()):
             heights = rounded((top, top + HEIGHT * share), 4)
             yield peer, (*times, *heights), _hover(event, peer, share)
             top += HEIGHT * share
 
 
 def _hover(event: Event, peer: str, share: float) -> str:
-    said = f"{event.node}, round {event.round}: {text.percent(share)} from {peer}"
-    if peer in (queue := event.data.get("queue", {})):
-        version, age, divergence, weight = queue[peer]
-        said += f" (version {version}, age {age}, KL {divergence:.4f}, weight {weight:.3f})"
-    return said
+    words = f"{event.node}, round {event.round}: {text.percent(share)} from {peer}"
+    queue = event.data.get("queue", {})
+    if peer not in queue:
+        return words
+    version, age, divergence, weight = queue[peer]
+    return f"{words} (version {version}, age {age}, KL {divergence:.4f}, weight {weight:.3f})"
 
 
 def _merged(pieces: Iterable[Piece], edges: Sequence[str]) -> list[Mark]:
-    """One mark, and so one legend entry, per edge that others learned from. Colours repeat if there are too few."""
+    """One mark, and so one legend entry, per edge that others learned from."""
     by_peer: dict[str, list[Piece]] = {edge: [] for edge in edges}
     for piece in pieces:
         by_peer.setdefault(piece[0], []).append(piece)
-    return [
-        bars(peer, [box for _, box, _ in of], COLOURS[place % len(COLOURS)], notes=[note for *_, note in of])
-        for place, (peer, of) in enumerate(by_peer.items())
-        if of
-    ]
+    marks = []
+    for place, (peer, pieces_of_peer) in enumerate(by_peer.items()):
+        if pieces_of_peer:
+            boxes = [box for _, box, _ in pieces_of_peer]
+            notes = [note for _, _, note in pieces_of_peer]
+            marks.append(bars(peer, boxes, _colour(place), notes=notes))
+    return marks
 
 
-def _table(of_edge: dict[str, list[Event]]) -> Figure:
+def _table(by_edge: dict[str, list[Event]]) -> Figure:
     """A table of every edge against every other: the mean share over an edge's meetings."""
-    edges = list(of_edge)
-    rows = [
-        [sum(event.data.get("shares", {}).get(peer, 0.0) for event in events) / len(events) for peer in edges]
-        for events in of_edge.values()
-    ]
-    fields = [(column, row, share) for row, shares in enumerate(rows) for column, share in enumerate(shares) if share]
-    table = bars(
-        "",
-        [(column - 0.5, column + 0.5, row - 0.5, row + 0.5) for column, row, _ in fields],
-        GLOBAL,
-        notes=[f"{edges[row]} took {share:.1%} from {edges[column]} on average" for column, row, share in fields],
-        opacity=[round(share, 4) for _, _, share in fields],
-    )
+    edges = list(by_edge)
+    boxes = []
+    notes = []
+    opacity = []
+    for row, (edge, events) in enumerate(by_edge.items()):
+        for column, peer in enumerate(edges):
+            share = _mean_share(events, peer)
+            if share:
+                boxes.append((column - 0.5, column + 0.5, row - 0.5, row + 0.5))
+                notes.append(f"{edge} took {share:.1%} from {peer} on average")
+                opacity.append(round(share, 4))
+    table = bars("", boxes, GLOBAL, notes=notes, opacity=opacity)
     x = axis("learned from", labels=edges)
     y = axis("who learned", labels=edges)
-    return figure("Mean shares of the edges' models in one another", x, y, [table], min(14 * len(edges), 900))
+    height = min(14 * len(edges), 900)
+    return figure("Mean shares of the edges' models in one another", x, y, [table], height)
+
+
+def _mean_share(events: Sequence[Event], peer: str) -> float:
+    shares = [event.data.get("shares", {}).get(peer, 0.0) for event in events]
+    total: float = sum(shares)
+    return total / len(events)

@@ -18,12 +18,14 @@ def rendered(template: str, **content: Any) -> str:
     """Fill a template that extends report/base.html; its name is its path within this package. ``content``: the
     variables of the template. Among them is "figures": by the id of an HTML element the figure that is drawn into it
     (`orchestrator.report.marks`). Figures without marks are left out."""
-    return _environment().get_template(template).render(style=style(), script=script(), **content)
+    page = _environment().get_template(template)
+    return page.render(style=style(), script=script(), **content)
 
 
 def fragment(template: str, **content: Any) -> str:
     """Fill a template that is a part of a page."""
-    return _environment().get_template(template).render(**content)
+    part = _environment().get_template(template)
+    return part.render(**content)
 
 
 @functools.cache
@@ -38,13 +40,25 @@ def script() -> str:
 
 
 def _read(name: str) -> str:
-    return (files("orchestrator.report") / name).read_text(encoding="utf-8")
+    file = files("orchestrator.report") / name
+    return file.read_text(encoding="utf-8")
 
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("orchestrator", "")
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"size": text.size, "number": text.number, "duration": text.duration, "some": text.some}
-    environment.filters |= {"command": shlex.join, "percent": text.percent, "counted": text.count}
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("orchestrator", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters |= {
+        "size": text.size,
+        "number": text.number,
+        "duration": text.duration,
+        "some": text.some,
+        "command": shlex.join,
+        "percent": text.percent,
+        "counted": text.count,
+    }
     return environment

@@ -1,4 +1,4 @@
-"""The report's timeline: rounds, what nodes did, their faults, and when their hosts were there."""
+"""The report's timeline: rounds, what nodes did, their faults, and when their hosts were available."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from orchestrator.results.facts import IN_ROUND, RUNNING, WAITING
 from orchestrator.results.history import History
 from orchestrator.results.presence import THERE, moves, nodes_by_host, stays
 
-STATES = {
-    name: f"var(--state-{name.replace(' ', '-')})"
-    for name in (
-        *("starting", "registered", IN_ROUND, WAITING, RUNNING),
-        *("paused", "crashed", "restarting", "left", "failed"),
-    )
-}
+_STATES = (
+    "starting",
+    "registered",
+    IN_ROUND,
+    WAITING,
+    RUNNING,
+    "paused",
+    "crashed",
+    "restarting",
+    "left",
+    "failed",
+)
+STATES = {name: f"var(--state-{name.replace(' ', '-')})" for name in _STATES}
 HOST_STATES = {THERE: "var(--many)", "lost": "var(--crash)", "unusable": "var(--state-failed)"}
 ROUND = ("var(--round-even)", "var(--round-odd)")
 ABANDONED = "var(--state-crashed)"
@@ -26,15 +32,22 @@ MOVED = "var(--moved)"
 ALL_NODES = 40  # in larger runs, the timeline leaves out nodes to which nothing happened
 THICK, THIN = 0.78, 0.3  # of a row
 
+Period = tuple[list[float], str, str]  # its box, hover and text
+
 
 class Bars:
     """Periods in rows of the timeline, in groups with these colours: a mark for each group that has any."""
 
-    def __init__(self, colours: Mapping[str, str], began: float, thick: float = THICK) -> None:
+    def __init__(
+        self,
+        colours: Mapping[str, str],
+        began: float,
+        thick: float = THICK,
+    ) -> None:
         self._colours = colours
         self._began = began
         self._half = thick / 2
-        self._of: dict[str, list[tuple[list[float], str, str]]] = {group: [] for group in colours}
+        self._periods: dict[str, list[Period]] = {group: [] for group in colours}
 
     def add(
         self,
@@ -46,29 +59,41 @@ class Bars:
         text: str = "",
     ) -> None:
         """Times are those of the record. A period without a row, or of no group, is left out."""
-        if row is not None and group in self._of:
-            box = rounded((start - self._began, end - self._began, row - self._half, row + self._half))
-            self._of[group].append((box, hover, text))
+        if row is None or group not in self._periods:
+            return
+        left = start - self._began
+        right = end - self._began
+        box = rounded((left, right, row - self._half, row + self._half))
+        self._periods[group].append((box, hover, text))
 
     def marks(self, prefix: str = "") -> Iterator[Mark]:
-        for group, of in self._of.items():
-            if of:
-                boxes, hovers, texts = zip(*of, strict=True)
-                more = {"notes": hovers if any(hovers) else (), "texts": texts if any(texts) else ()}
-                yield bars(f"{prefix}{group}", boxes, self._colours[group], **more)
+        for group, periods in self._periods.items():
+            if not periods:
+                continue
+            boxes = [box for box, _, _ in periods]
+            notes = [hover for _, hover, _ in periods]
+            texts = [text for _, _, text in periods]
+            if not any(notes):
+                notes = []
+            if not any(texts):
+                texts = []
+            colour = self._colours[group]
+            yield bars(f"{prefix}{group}", boxes, colour, notes=notes, texts=texts)
 
 
 def timeline(history: History) -> tuple[Figure, int]:
     """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes. In
     a run on several hosts each host has a row, and its nodes by the plan are below it."""
     began = history.training_began or 0.0
-    counting = {each.node for each in history.rounds()}
+    counting = {row.node for row in history.rounds()}
     coordinators = [name for name in history.nodes if name in counting]
+    rounds = {name: row for row, name in enumerate(coordinators)}
     shown = _shown(history)
     labels = [f"{name} rounds" for name in coordinators]
     rows: dict[str, int] = {}
     hosts: dict[str, int] = {}
-    for host, nodes in (nodes_by_host(history) or {"": shown}).items():
+    groups = nodes_by_host(history) or {"": shown}
+    for host, nodes in groups.items():
         if host:
             hosts[host] = len(labels)
             labels.append(f"host {host}")
@@ -76,23 +101,25 @@ def timeline(history: History) -> tuple[Figure, int]:
             if name in nodes:
                 rows[name] = len(labels)
                 labels.append(name)
-    pitch = 19 if len(labels) <= 45 else 13
     marks = [
-        *_round_bars(history, {name: index for index, name in enumerate(coordinators)}, began),
+        *_round_bars(history, rounds, began),
         *_host_bars(history, hosts, began),
         *_move_bars(history, hosts, rows, began),
         *_state_bars(history, rows, began),
         *_fault_bars(history, rows, began),
     ]
-    rules = [row - 0.5 for row in (hosts.values() or (len(coordinators),)) if 0 < row < len(labels)]
+    first_rows = hosts.values() or [len(coordinators)]
+    rules = [row - 0.5 for row in first_rows if 0 < row < len(labels)]
     if history.training_began is None:
         whole = None
     else:
-        whole = (0.0, max(round(history.seconds - began, 3), 1e-3))
+        end = round(history.seconds - began, 3)
+        whole = (0.0, max(end, 1e-3))
     x = axis(time_axis(history), range=whole)
-    drawn = figure(
-        "Rounds, nodes and faults over time", x, axis(labels=labels), marks, pitch * len(labels), rules=rules
-    )
+    y = axis(labels=labels)
+    pitch = 19 if len(labels) <= 45 else 13
+    height = pitch * len(labels)
+    drawn = figure("Rounds, nodes and faults over time", x, y, marks, height, rules=rules)
     return drawn, len(history.nodes) - len(shown)
 
 
@@ -100,64 +127,94 @@ def _shown(history: History) -> list[str]:
     """The nodes that get a row: all, or in a large run the leaders and the nodes to which something happened."""
     if len(history.nodes) <= ALL_NODES:
         return list(history.nodes)
-    touched = {node for span in history.faults() if span.start is not None for node in span.nodes}
+    shown = set(history.leaders)
+    for span in history.faults():
+        if span.start is not None:
+            shown |= set(span.nodes)
     usual = {"planned", "starting", "registered", "running", "done"}
-    touched |= {state.node for state in history.states() if state.state not in usual}
-    return [name for name in history.nodes if name in touched or name in history.leaders]
+    for state in history.states():
+        if state.state not in usual:
+            shown.add(state.node)
+    return [name for name in history.nodes if name in shown]
 
 
 def _round_bars(history: History, rows: dict[str, int], began: float) -> list[Mark]:
-    found = Bars({"round": ROUND[0], "next round": ROUND[1], "abandoned round": ABANDONED}, began)
-    for each, end in history.rounds_with_ends():
-        if each.end is None:
+    colours = {"round": ROUND[0], "next round": ROUND[1], "abandoned round": ABANDONED}
+    rounds = Bars(colours, began)
+    for row, end in history.rounds_with_ends():
+        if row.end is None:
             lasted = "did not end"
         else:
-            lasted = text.duration(end - each.start)
-        hover = f"{each.node}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
-        number = each.edge_round or each.round
-        if each.abandoned:
+            lasted = text.duration(end - row.start)
+        hover = f"{row.node}: round {row}, {lasted}"
+        number = row.edge_round or row.round
+        if row.abandoned:
             group = "abandoned round"
+            hover += ", abandoned"
+        elif number % 2:
+            group = "next round"
         else:
-            group = ("round", "next round")[number % 2]
-        found.add(group, rows[each.node], each.start, end, hover, str(number))
-    alternating = {"group": "rounds, every other darker"}
-    return [mark if mark["name"] == "abandoned round" else mark | alternating for mark in found.marks()]
+            group = "round"
+        rounds.add(group, rows[row.node], row.start, end, hover, str(number))
+    marks = []
+    for mark in rounds.marks():
+        if mark["name"] != "abandoned round":
+            mark["group"] = "rounds, every other darker"
+        marks.append(mark)
+    return marks
 
 
 def _host_bars(history: History, rows: Mapping[str, int], began: float) -> Iterator[Mark]:
-    found = Bars(HOST_STATES, began)
+    states = Bars(HOST_STATES, began)
     for stay in stays(history):
         reason = f" ({stay.reason})" if stay.reason else ""
-        hover = f"host {stay.host}: {stay.state}{reason}, {text.duration(stay.end - stay.start)}"
-        found.add(stay.state, rows.get(stay.host), stay.start, stay.end, hover)
-    return found.marks("host ")
+        lasted = text.duration(stay.end - stay.start)
+        hover = f"host {stay.host}: {stay.state}{reason}, {lasted}"
+        row = rows.get(stay.host)
+        states.add(stay.state, row, stay.start, stay.end, hover)
+    return states.marks("host ")
 
 
-def _move_bars(history: History, hosts: Mapping[str, int], rows: Mapping[str, int], began: float) -> Iterator[Mark]:
+def _move_bars(
+    history: History,
+    hosts: Mapping[str, int],
+    rows: Mapping[str, int],
+    began: float,
+) -> Iterator[Mark]:
     """The moments at which nodes moved to another host: in the rows of both hosts, and of the node."""
-    found = Bars({"node moves": MOVED}, began)
+    moments = Bars({"node moves": MOVED}, began)
+    width = LEAST * history.seconds
     for move in moves(history):
-        for row in (hosts.get(move.source), hosts.get(move.target), rows.get(move.node)):
-            found.add("node moves", row, move.t, move.t + LEAST * history.seconds, move.words)
-    return found.marks()
+        source = hosts.get(move.source)
+        target = hosts.get(move.target)
+        for row in (source, target, rows.get(move.node)):
+            moments.add("node moves", row, move.t, move.t + width, move.words)
+    return moments.marks()
 
 
 def _state_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
-    found = Bars(STATES, began)
+    states = Bars(STATES, began)
     for node, stretches in activities(history).items():
-        for each in stretches:
-            if each.end > each.start:
-                hover = f"{node}: {each.what} ({each.detail}), {text.duration(each.end - each.start)}"
-                found.add(each.what, rows.get(node), each.start, each.end, hover * bool(each.detail))
-    return found.marks()
+        row = rows.get(node)
+        for stretch in stretches:
+            if stretch.end <= stretch.start:
+                continue
+            hover = ""
+            if stretch.detail:
+                lasted = text.duration(stretch.end - stretch.start)
+                hover = f"{node}: {stretch.what} ({stretch.detail}), {lasted}"
+            states.add(stretch.what, row, stretch.start, stretch.end, hover)
+    return states.marks()
 
 
 def _fault_bars(history: History, rows: dict[str, int], began: float) -> Iterator[Mark]:
-    found = Bars(FAULTS, began, THIN)
+    faults = Bars(FAULTS, began, THIN)
     last = history.seconds
     for span in history.faults():
-        if span.start is not None:
-            end = max(last if span.end is None else span.end, span.start + LEAST * last)
-            for node in span.nodes:
-                found.add(span.action, rows.get(node), span.start, end, str(span))
-    return found.marks()
+        if span.start is None:
+            continue
+        end = last if span.end is None else span.end
+        end = max(end, span.start + LEAST * last)
+        for node in span.nodes:
+            faults.add(span.action, rows.get(node), span.start, end, str(span))
+    return faults.marks()

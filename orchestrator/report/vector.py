@@ -75,12 +75,16 @@ def drawn(figure: Figure) -> matplotlib.figure.Figure:
     lanes = figure.get("lanes", [])
     lanes_height = LANE * len(lanes)
     marks_height = figure["height"] * SCALE
+    lines_below = 2.5 if figure["x"].get("title") else 1.5
+    if lanes:
+        ratios = [lanes_height, marks_height]
+    else:
+        ratios = [marks_height]
     with _settings():
         page = matplotlib.figure.Figure(figsize=(WIDTH, 1.0), layout="constrained")
         legend_height = _add_legend(page, figure["marks"])
-        height = legend_height + lanes_height + marks_height + LINE * (2.5 if figure["x"].get("title") else 1.5)
+        height = legend_height + lanes_height + marks_height + LINE * lines_below
         page.set_figheight(height / INCH)
-        ratios = [lanes_height, marks_height] if lanes else [marks_height]
         grid = page.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)
         axes = grid[-1, 0]
         _draw_marks(axes, figure, marks_height)
@@ -95,86 +99,121 @@ def _settings() -> AbstractContextManager[None]:
 
 def _draw_marks(axes: Axes, figure: Figure, height: float) -> None:
     for mark in figure["marks"]:
-        _DRAWERS[mark["mark"]](axes, mark)
+        draw = _DRAWERS[mark["mark"]]
+        draw(axes, mark)
     axes.autoscale_view()
-    width = WIDTH * INCH - LETTER * max(5, _letters(figure["y"].get("labels", [])))
+    letters = _letters(figure["y"].get("labels", []))
+    width = WIDTH * INCH - LETTER * max(5, letters)
     _set_axis(axes, "x", figure["x"], width)
     _set_axis(axes, "y", figure["y"], height)
-    axes.set_xlim(right=_end_of_texts(figure["marks"], *axes.get_xlim(), width))
+    low, high = axes.get_xlim()
+    end = _end_of_texts(figure["marks"], low, high, width)
+    axes.set_xlim(right=end)
     for shade in figure.get("shades", ()):
-        axes.axvspan(shade["x0"], shade["x1"], color=light(shade["colour"]), alpha=0.12, linewidth=0.5, zorder=0)
+        start = shade["x0"]
+        end = shade["x1"]
+        colour = light(shade["colour"])
+        axes.axvspan(start, end, color=colour, alpha=0.12, linewidth=0.5, zorder=0)
     for rule in figure.get("rules", ()):
         axes.axhline(rule, color=GREY, linewidth=0.5, zorder=0)
 
 
-def _set_axis(axes: Axes, name: str, settings: Mapping[str, Any], length: float) -> None:
+def _set_axis(
+    axes: Axes,
+    name: str,
+    settings: Mapping[str, Any],
+    length: float,
+) -> None:
     """Title, range, grid and ticks of the axis ``name``, which is ``length`` points long."""
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axes.set(**{f"{name}label": settings.get("title", "")})
-    axes.set(**{f"{name}lim": _limits(axes, name, settings)})
+    title = settings.get("title", "")
+    axes.set(**{f"{name}label": title})
+    limits = _limits(axes, name, settings)
+    axes.set(**{f"{name}lim": limits})
     labels = settings.get("labels")
     if labels:
         if name == "y":
             room = LINE
         else:
             room = (_letters(labels) + 2) * LETTER
-        places = range(0, len(labels), math.ceil(len(labels) * room / length))
+        step = math.ceil(len(labels) * room / length)
+        places = range(0, len(labels), step)
         axis.set_ticks(places, [_shortened(labels[place]) for place in places])
         return
     axes.grid(axis="x" if name == "x" else "y")
-    whole = settings.get("title") in ("round", "version")
     room = 20.0 if name == "y" else 36.0
-    axis.set_major_locator(MaxNLocator(max(2, math.ceil(length / room)), steps=[1, 2, 5, 10], integer=whole))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _in_words(settings.get("format", "number"), value)))
+    ticks = max(2, math.ceil(length / room))
+    whole = title in ("round", "version")
+    axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 5, 10], integer=whole))
+    form = settings.get("format", "number")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _in_words(form, value)))
 
 
-def _limits(axes: Axes, name: str, settings: Mapping[str, Any]) -> tuple[float, float]:
+def _limits(
+    axes: Axes,
+    name: str,
+    settings: Mapping[str, Any],
+) -> tuple[float, float]:
     labels = settings.get("labels")
     if labels:
         if name == "x":
             return (-0.5, len(labels) - 0.5)
         return (len(labels) - 0.5, -0.5)
-    given = settings.get("range")
-    if given:
-        return given[0], given[1]
-    low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
-    if not settings.get("zero"):
-        return low, high
+    limits = settings.get("range")
+    if limits:
+        return limits[0], limits[1]
     if name == "x":
+        low, high = axes.get_xlim()
         smallest = axes.dataLim.x0
     else:
+        low, high = axes.get_ylim()
         smallest = axes.dataLim.y0
-    return 0.0 if smallest >= 0 else low, max(0.0, high)
+    if not settings.get("zero"):
+        return low, high
+    if smallest >= 0:
+        low = 0.0
+    return low, max(0.0, high)
 
 
 def _end_of_texts(marks: Sequence[Mark], low: float, high: float, width: float) -> float:
     """The end of an x axis of this width in points at which the texts of marks end inside the axes."""
     end = high
     for mark in marks:
-        if mark["mark"] == "texts":
-            for x, said in zip(mark["x"], mark["texts"], strict=True):
-                room = max(width / 4, width - LETTER * len(said) - SIZE)
-                end = max(end, low + (x - low) * width / room)
+        if mark["mark"] != "texts":
+            continue
+        for x, words in zip(mark["x"], mark["texts"], strict=True):
+            room = width - LETTER * len(words) - SIZE
+            room = max(width / 4, room)
+            end = max(end, low + (x - low) * width / room)
     return end
 
 
 def _letters(texts: Sequence[str]) -> int:
     """The letters of the longest line that is drawn at an axis."""
-    return max((len(line) for each in texts for line in _shortened(each).split("\n")), default=0)
+    most = 0
+    for label in texts:
+        for line in _shortened(label).split("\n"):
+            most = max(most, len(line))
+    return most
 
 
 def _shortened(label: str) -> str:
     """A label with more of the end of long lines than of their start: labels often start alike."""
     end = LONGEST_LABEL * 2 // 3
     start = LONGEST_LABEL - end - 1
-    lines = label.split("\n")
-    return "\n".join(line if len(line) <= LONGEST_LABEL else f"{line[:start]}…{line[-end:]}" for line in lines)
+    lines = []
+    for line in label.split("\n"):
+        if len(line) > LONGEST_LABEL:
+            line = f"{line[:start]}…{line[-end:]}"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _in_words(form: str, value: float) -> str:
     match form:
         case "percent":
-            return f"{round(100 * value, 1):g}%"
+            percent = round(100 * value, 1)
+            return f"{percent:g}%"
         case "bytes":
             return text.size(value)
         case "rate":
@@ -183,35 +222,65 @@ def _in_words(form: str, value: float) -> str:
 
 
 def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in values]
+    numbers = []
+    for value in values:
+        if value is None:
+            value = math.nan
+        numbers.append(value)
+    return numbers
 
 
 def _dashes(mark: Mark) -> Any:
     lengths = [float(length) * SCALE for length in mark.get("dash", "").split()]
-    return (0, lengths) if lengths else "solid"
+    if lengths:
+        return (0, lengths)
+    return "solid"
 
 
 def _line(axes: Axes, mark: Mark) -> None:
     x = _numbers(mark["x"])
     y = _numbers(mark["y"])
-    known = [False, *(math.isfinite(a + b) for a, b in zip(x, y, strict=True)), False]
-    alone = [place for place in range(len(x)) if known[place : place + 3] == [False, True, False]]
-    (drawn,) = axes.plot(x, y, color=light(mark["colour"]), linewidth=mark["width"] * SCALE, linestyle=_dashes(mark))
+    width = mark["width"] * SCALE
+    points = bool(mark.get("points"))
+    alone = _points_between_gaps(x, y)
+    colour = light(mark["colour"])
+    dashes = _dashes(mark)
+    (curve,) = axes.plot(x, y, color=colour, linewidth=width, linestyle=dashes)
     if mark.get("steps"):
-        drawn.set_drawstyle("steps-post")
-    if mark.get("points") or alone:
-        drawn.set(marker="o", markersize=1.6 + mark["width"] * SCALE, markeredgewidth=0)
-        drawn.set_markevery(None if mark.get("points") else alone)
+        curve.set_drawstyle("steps-post")
+    if points or alone:
+        curve.set(marker="o", markersize=1.6 + width, markeredgewidth=0)
+        curve.set_markevery(None if points else alone)
+
+
+def _points_between_gaps(x: Sequence[float], y: Sequence[float]) -> list[int]:
+    """The places of points without a neighbour: a line alone would not show them."""
+    known = [False]
+    for point in zip(x, y, strict=True):
+        known.append(math.isfinite(sum(point)))
+    known.append(False)
+    alone = []
+    for place in range(len(x)):
+        before, here, after = known[place : place + 3]
+        if here and not before and not after:
+            alone.append(place)
+    return alone
 
 
 def _area(axes: Axes, mark: Mark) -> None:
-    axes.fill_between(mark["x"], mark["low"], mark["high"], color=light(mark["colour"]), alpha=0.18, linewidth=0)
+    colour = light(mark["colour"])
+    low = mark["low"]
+    high = mark["high"]
+    axes.fill_between(mark["x"], low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _points(axes: Axes, mark: Mark) -> None:
-    (drawn,) = axes.plot(_numbers(mark["x"]), _numbers(mark["y"]), "|" if mark.get("stroke") else "o")
-    drawn.set(color=light(mark["colour"]), markersize=mark["size"] * SCALE)
-    drawn.set_markeredgewidth(1.2 if mark.get("stroke") else 0)
+    is_stroke = bool(mark.get("stroke"))
+    x = _numbers(mark["x"])
+    y = _numbers(mark["y"])
+    (dots,) = axes.plot(x, y, "|" if is_stroke else "o")
+    dots.set(color=light(mark["colour"]), markersize=mark["size"] * SCALE)
+    dots.set_markeredgewidth(1.2 if is_stroke else 0)
 
 
 def _boxes(axes: Axes, mark: Mark) -> None:
@@ -220,23 +289,46 @@ def _boxes(axes: Axes, mark: Mark) -> None:
         opacities = opacity
     else:
         opacities = [opacity] * len(mark["x0"])
-    bounds = zip(mark["x0"], mark["x1"], mark["y0"], mark["y1"], strict=True)
-    corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)] for x0, x1, y0, y1 in bounds]
-    colours = [to_rgba(light(mark["colour"]), each) for each in opacities]
+    corners = []
+    columns = [mark[name] for name in ("x0", "x1", "y0", "y1")]
+    bounds = zip(*columns, strict=True)
+    for x0, x1, y0, y1 in bounds:
+        lower = [(x0, y0), (x1, y0)]
+        upper = [(x1, y1), (x0, y1)]
+        corners.append(lower + upper)
+    colour = light(mark["colour"])
+    colours = [to_rgba(colour, alpha) for alpha in opacities]
     edge = 0.0 if "opacity" in mark else 0.3  # a short box stays visible
-    axes.add_collection(PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=edge))
+    boxes = PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=edge)
+    axes.add_collection(boxes)
 
 
 def _ranges(axes: Axes, mark: Mark) -> None:
     lengths = np.subtract(mark["high"], mark["low"])
     errors = [0 * lengths, lengths]
     colour = light(mark["colour"])
-    axes.errorbar(mark["low"], mark["y"], xerr=errors, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2)
+    axes.errorbar(
+        mark["low"],
+        mark["y"],
+        xerr=errors,
+        fmt="none",
+        ecolor=colour,
+        elinewidth=0.8,
+        capsize=2,
+    )
 
 
 def _texts(axes: Axes, mark: Mark) -> None:
-    for x, y, said in zip(mark["x"], mark["y"], mark["texts"], strict=True):
-        axes.annotate(said, (x, y), (3, 0), textcoords="offset points", va="center", annotation_clip=False)
+    places = zip(mark["x"], mark["y"], strict=True)
+    for place, words in zip(places, mark["texts"], strict=True):
+        axes.annotate(
+            words,
+            place,
+            (3, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+        )
 
 
 _DRAWERS: dict[str, Callable[[Axes, Mark], None]] = {
@@ -252,10 +344,12 @@ _DRAWERS: dict[str, Callable[[Axes, Mark], None]] = {
 def _draw_lanes(axes: Axes, lanes: Sequence[Mark]) -> None:
     """Lanes as rows, at the x of the axes below, whose limits are set."""
     for row, lane in enumerate(lanes):
-        rows = {"y0": [row - 0.35] * len(lane["x0"]), "y1": [row + 0.35] * len(lane["x0"])}
-        _boxes(axes, {"opacity": 0.6, **lane, **rows})
+        boxes = len(lane["x0"])
+        heights = {"y0": [row - 0.35] * boxes, "y1": [row + 0.35] * boxes}
+        _boxes(axes, {"opacity": 0.6, **lane, **heights})
     axes.set_ylim(len(lanes) - 0.5, -0.5)
-    axes.set_yticks(range(len(lanes)), [_shortened(lane["name"]) for lane in lanes])
+    labels = [_shortened(lane["name"]) for lane in lanes]
+    axes.set_yticks(range(len(lanes)), labels)
     axes.tick_params(labelbottom=False)
     axes.spines[:].set_visible(False)
 
@@ -265,22 +359,37 @@ def _add_legend(page: matplotlib.figure.Figure, marks: Sequence[Mark]) -> float:
     entries: dict[str, Mark] = {}
     for mark in marks:
         name = mark.get("group") or mark.get("name")
-        if name and (name not in entries or entries[name]["mark"] == "area"):
+        if not name:
+            continue
+        if name not in entries or entries[name]["mark"] == "area":
             entries[name] = mark
     if len(entries) < 2:
         return 0.0
     names = ["\n".join(textwrap.wrap(name, LONGEST_NAME)) for name in entries]
-    columns = _columns([SAMPLE + LETTER * max(map(len, name.split("\n"))) for name in names])
+    widths = []
+    for name in names:
+        letters = max(len(line) for line in name.split("\n"))
+        widths.append(SAMPLE + LETTER * letters)
+    columns = _columns(widths)
     samples = [_sample(mark) for mark in entries.values()]
-    page.legend(samples, names, loc="outside upper left", ncols=columns, handlelength=1.8, columnspacing=0.9)
+    page.legend(
+        samples,
+        names,
+        loc="outside upper left",
+        ncols=columns,
+        handlelength=1.8,
+        columnspacing=0.9,
+    )
+    rows = math.ceil(len(names) / columns)
     lines = max(name.count("\n") + 1 for name in names)
-    return math.ceil(len(names) / columns) * lines * LINE + LINE
+    return rows * lines * LINE + LINE
 
 
 def _columns(widths: Sequence[float]) -> int:
     """The most columns in which entries of these widths, in points, fit on the page. A column is filled downwards."""
     for columns in range(len(widths), 1, -1):
-        if sum(max(part) for part in np.array_split(widths, columns)) <= WIDTH * INCH:
+        parts = np.array_split(widths, columns)
+        if sum(max(part) for part in parts) <= WIDTH * INCH:
             return columns
     return 1
 
@@ -288,5 +397,6 @@ def _columns(widths: Sequence[float]) -> int:
 def _sample(mark: Mark) -> Artist:
     colour = light(mark["colour"])
     if mark["mark"] == "line":
-        return Line2D([], [], color=colour, linewidth=mark["width"] * SCALE, linestyle=_dashes(mark))
+        width = mark["width"] * SCALE
+        return Line2D([], [], color=colour, linewidth=width, linestyle=_dashes(mark))
     return Patch(color=colour, linewidth=0)

@@ -27,13 +27,14 @@ def using_record(directory: Path) -> Iterator[None]:
 
 def damaged(directory: Path, error: BaseException) -> RecordError:
     """An error of `DAMAGE`, in words, with the place in the code."""
-    *_, place = traceback.extract_tb(error.__traceback__)
-    found = f"{type(error).__name__}: {str(error)[:200]}; {Path(place.filename).name}, line {place.lineno}"
-    return RecordError(f"{directory} cannot be read ({found}): a file in it is damaged or was changed; {_REMEDY}")
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    module = Path(place.filename).name
+    details = f"{type(error).__name__}: {str(error)[:200]}; {module}, line {place.lineno}"
+    return RecordError(f"{directory} cannot be read ({details}): a file in it is damaged or was changed; {_REMEDY}")
 
 
 def changed(database: Path, odd: str) -> RecordError:
-    """A database with something that stands in the place of a table."""
+    """A database with another object in the place of a table."""
     return RecordError(f"{database} has the {odd}, which no run makes: it was changed; {_REMEDY}")
 
 
@@ -56,5 +57,5 @@ def foreign(database: Path, application: int, schema: int | None) -> RecordError
     if schema > SCHEMA_VERSION:
         age = "a newer"
         remedy = "upgrade edgebed"
-    found = f"it has schema {schema}, this version reads {SCHEMA_VERSION}"
-    return RecordError(f"{database} is of {age} version of edgebed ({found}): {remedy}")
+    difference = f"it has schema {schema}, this version reads {SCHEMA_VERSION}"
+    return RecordError(f"{database} is of {age} version of edgebed ({difference}): {remedy}")

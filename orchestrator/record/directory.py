@@ -1,10 +1,10 @@
 """A run's directory: its files, and the process that holds it.
 
-The orchestrator of a run holds a lock on ``lock`` as long as it lives. The lock tells a running run from a run whose
-orchestrator was killed.
+The orchestrator of a run holds a lock on ``lock`` as long as it runs. The lock distinguishes a running run from one
+with a killed orchestrator.
 
 Statements of a directory about processes are trusted only if no other user can have written them (`is_ours`).
-Otherwise root would end any process that a stranger names there.
+Otherwise root would end any process that another user writes into it.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ class RunDirectory:
         stamp = _STAMP.search(self.run)
         if stamp is not None:
             with contextlib.suppress(ValueError, OverflowError):
-                return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
+                moment = time.strptime(stamp[1], "%Y%m%d-%H%M%S")
+                return float(calendar.timegm(moment))
         return self.written
 
     @property
     def written(self) -> float:
-        """When the scenario was written, in seconds since the epoch; 0 if it is not there."""
+        """When the scenario was written, in seconds since the epoch; 0 if it is missing."""
         try:
             return self.scenario.stat().st_mtime
         except OSError:
@@ -90,16 +91,18 @@ class RunDirectory:
     def is_ours(self) -> bool:
         """Whether this user owns the directory, and no other user can write to it."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return False
-        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return status.st_uid == os.geteuid() and not others_write
 
     def token(self) -> str:
         """The secret that the run's processes carry, made at its first use. Only this user can read it."""
         path = self.path / "token"
         with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o600)
             with open(descriptor, "w") as file:
                 file.write(secrets.token_hex(16))
         return path.read_text()
@@ -108,8 +111,10 @@ class RunDirectory:
         """Whether a process with this token belongs to the run."""
         path = self.path / "token"
         try:
-            own = self.is_ours and path.lstat().st_uid == os.geteuid()
-            return own and token != "" and hmac.compare_digest(path.read_bytes(), os.fsencode(token))
+            is_own = self.is_ours and path.lstat().st_uid == os.geteuid()
+            if not is_own or token == "":
+                return False
+            return hmac.compare_digest(path.read_bytes(), os.fsencode(token))
         except OSError:
             return False
 
@@ -157,15 +162,18 @@ class RunDirectory:
         ``wait``: called repeatedly with the id of another process while that holds the lock, instead of the error.
         """
         try:
-            descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self.lock, flags, 0o644)
         except OSError as error:
             raise RunError(f"{self.lock} cannot be written ({error.strerror})") from None
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
                 if wait is None:
                     self.refuse_held()
-                elif (holder := self.holder()) is not None:
-                    wait(holder)
+                else:
+                    holder = self.holder()
+                    if holder is not None:
+                        wait(holder)
                 time.sleep(_GLANCE)  # another process holds the shared lock to see who the holder is
             try:
                 os.ftruncate(descriptor, 0)
@@ -177,15 +185,17 @@ class RunDirectory:
             os.close(descriptor)
 
     def holder(self) -> int | None:
-        """The process id of the living orchestrator; None if there is none."""
+        """The process id of the running orchestrator; None if there is none."""
         try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            descriptor = os.open(self.lock, flags)
         except OSError:  # also for a link, which may lead to the lock of another run
             return None
         deadline = time.monotonic() + _PATIENCE
         try:
             while not _locked(descriptor, fcntl.LOCK_SH):
-                if (written := os.pread(descriptor, 32, 0).strip()).isdigit():
+                written = os.pread(descriptor, 32, 0).strip()
+                if written.isdigit():
                     return int(written)
                 if written or time.monotonic() > deadline:
                     raise RecordError(f"{self.lock} is damaged: end the process that holds it, then remove it")
@@ -195,24 +205,27 @@ class RunDirectory:
         return None
 
     def latest_holder(self) -> int | None:
-        """The process id in the lock: of the living orchestrator, or of the latest one. None if there is none."""
+        """The process id in the lock: of the running orchestrator, or of the latest one. None if there is none."""
         try:
             written = read_untrusted(self.lock, 32).strip()
         except OSError:
             return None
-        return int(written) if written.isdigit() else None
+        if not written.isdigit():
+            return None
+        return int(written)
 
     def is_held_by(self, pid: int) -> bool:
         """Whether process ``pid`` holds the lock, by its locks (proc(5), /proc/pid/fdinfo), not by the file's text."""
         process = Path(f"/proc/{pid}")
         try:
-            locked = [each.name for each in (process / "fdinfo").iterdir() if " FLOCK " in each.read_text()]
+            infos = list((process / "fdinfo").iterdir())
+            locked = [info.name for info in infos if " FLOCK " in info.read_text()]
             return any(self.lock.samefile(process / "fd" / name) for name in locked)
         except OSError:  # the process has ended, or belongs to another user
             return False
 
     def refuse_held(self) -> None:
-        """RunError if the run's orchestrator lives."""
+        """RunError if the run's orchestrator is running."""
         holder = self.holder()
         if holder is not None:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
@@ -221,10 +234,11 @@ class RunDirectory:
 def make_empty(runs: Path, name: str) -> RunDirectory:
     """Make an empty directory with a new name. Two runs of one second may draw the same digits."""
     while True:
-        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        path = runs / f"{name}-{stamp}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):
-            (runs / run).mkdir(mode=0o755)
-            return RunDirectory(runs / run)
+            path.mkdir(mode=0o755)
+            return RunDirectory(path)
 
 
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
@@ -276,8 +290,8 @@ def paths_in(runs: Path) -> list[Path]:
 
 def known_runs(runs: Path) -> list[RunDirectory]:
     """The runs in a folder, oldest first."""
-    found = [RunDirectory(path.resolve()) for path in paths_in(runs) if is_run(path)]
-    return sorted(found, key=attrgetter("began", "written"))
+    directories = [RunDirectory(path.resolve()) for path in paths_in(runs) if is_run(path)]
+    return sorted(directories, key=attrgetter("began", "written"))
 
 
 def find_run(name: str | None, runs: Path) -> RunDirectory:
@@ -292,9 +306,23 @@ def find_run(name: str | None, runs: Path) -> RunDirectory:
 
 def find_each(names: Sequence[str], runs: Path) -> list[RunDirectory]:
     """The runs with these ids or in these directories. RunError names each that does not exist."""
-    found = {name: next(filter(is_run, (runs / name, Path(name))), None) for name in names}
-    missing = [f"'{name}'" for name, path in found.items() if path is None]
+    paths = {name: _run_path(name, runs) for name in names}
+    missing = [f"'{name}'" for name, path in paths.items() if path is None]
     if missing:
-        latest = ", ".join(each.run for each in known_runs(runs)[-5:]) or "none"
-        raise RunError(f"there is no run {' and no run '.join(missing)} in {runs}; the latest are: {latest}")
-    return [RunDirectory(path.resolve()) for path in map(found.get, names) if path is not None]
+        latest = [directory.run for directory in known_runs(runs)[-5:]]
+        listed = ", ".join(latest) or "none"
+        raise RunError(f"there is no run {' and no run '.join(missing)} in {runs}; the latest are: {listed}")
+    directories = []
+    for name in names:
+        path = paths[name]
+        if path is not None:
+            directories.append(RunDirectory(path.resolve()))
+    return directories
+
+
+def _run_path(name: str, runs: Path) -> Path | None:
+    """The directory of the run with this id in ``runs``, or at this path; None if there is none."""
+    for path in (runs / name, Path(name)):
+        if is_run(path):
+            return path
+    return None

@@ -110,7 +110,8 @@ class Reader:
     @property
     def meta(self) -> dict[str, Any]:
         """Versions, host, command line, link engine."""
-        return {key: json.loads(value) for key, value in self.rows("SELECT key, value FROM meta")}
+        rows = self.rows("SELECT key, value FROM meta")
+        return {key: json.loads(value) for key, value in rows}
 
     @property
     def driver(self) -> str:
@@ -134,7 +135,9 @@ class Reader:
         """The run's status. "crashed": the orchestrator is gone and did not write an outcome."""
         if self.outcome is None and RunDirectory(self.directory).holder() is not None:
             return "running"
-        return "crashed" if self.outcome is None else "finished"  # the holder may have ended meanwhile, in order
+        if self.outcome is None:
+            return "crashed"
+        return "finished"  # also if the holder has ended in order since the first look
 
     @property
     def outcome(self) -> Outcome | None:
@@ -166,12 +169,19 @@ class Reader:
             events.append(Event(t, at, name, round, json.loads(data), edge_round))
         return events
 
-    def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
+    def metrics(
+        self,
+        name: str | None,
+        scope: str | None = None,
+        node: str | None = None,
+    ) -> list[Metric]:
         """Metrics in the order of reporting; of one name, scope and node, or of all."""
         rows = self.rows(
             "SELECT t, node, round, scope, name, value FROM metric WHERE coalesce(?, name) IS name"
             " AND coalesce(?, scope) IS scope AND coalesce(?, node) IS node",
-            *(name, scope, node),
+            name,
+            scope,
+            node,
         )
         metrics = []
         for t, reporter, round, data, metric, value in rows:
@@ -182,7 +192,8 @@ class Reader:
 
     def metric_names(self) -> list[tuple[str, str]]:
         """The scope and name of every reported metric, in alphabetical order."""
-        return [(scope, name) for scope, name in self.rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")]
+        rows = self.rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")
+        return [(scope, name) for scope, name in rows]
 
     def states(self, node: str | None = None) -> list[State]:
         """All state changes in order; of one node, or of all."""
@@ -192,15 +203,17 @@ class Reader:
     def probes(self) -> list[ProbeResult]:
         """The probes in the order of recording. The last columns may be missing in a record of an older edgebed."""
         present = {name for _, name, *_ in self.rows("PRAGMA table_info(probe)")}
-        columns = [name for name in ProbeResult._fields if name in present]
-        return [ProbeResult(*row) for row in self.rows(f"SELECT {', '.join(columns)} FROM probe")]
+        columns = ", ".join(name for name in ProbeResult._fields if name in present)
+        rows = self.rows(f"SELECT {columns} FROM probe")
+        return [ProbeResult(*row) for row in rows]
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""
-        return [Resources(*row) for row in self.rows("SELECT * FROM resources WHERE coalesce(?, node) IS node", node)]
+        rows = self.rows("SELECT * FROM resources WHERE coalesce(?, node) IS node", node)
+        return [Resources(*row) for row in rows]
 
     def sensors(self) -> list[SensorReading]:
-        """What hosts told about themselves, in the order of recording."""
+        """What hosts reported about themselves, in the order of recording."""
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def fault_phases(self) -> list[FaultPhase]:
@@ -216,7 +229,13 @@ class Reader:
     def packets(self) -> int | None:
         return self.rows("SELECT SUM(delivered) FROM link_growth")[0][0]  # type: ignore[no-any-return]
 
-    def after(self, table: str, columns: Sequence[str], rowid: int, limit: int) -> list[tuple[Any, ...]]:
+    def after(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rowid: int,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
         """The rows of a table that were recorded after ``rowid``, at most ``limit`` of them: the row's own id, then
         these columns. A reader that comes again with the last id reads each row once."""
         listed = ", ".join(("rowid", *columns))

@@ -27,9 +27,13 @@ class Event(NamedTuple):
     def __str__(self) -> str:
         """One line: "   12.30 s  cloud: accuracy, round 3, scope global, value 0.831"."""
         values = {"round": self.round, "edge round": self.edge_round, **self.data}
-        parts = {key: f"{key} {_brief(value)}" for key, value in values.items() if value not in (None, "")}
-        said = [parts.pop(self.name, _brief(self.name)), *parts.values()]
-        return f"{self.t:8.2f} s  {self.node or 'run'}: {', '.join(said)}"
+        parts = {}
+        for key, value in values.items():
+            if value not in (None, ""):
+                parts[key] = f"{key} {_brief(value)}"
+        first = parts.pop(self.name, _brief(self.name))
+        described = ", ".join([first, *parts.values()])
+        return f"{self.t:8.2f} s  {self.node or 'run'}: {described}"
 
 
 E = TypeVar("E")
@@ -67,10 +71,10 @@ class State(NamedTuple):
 class ProbeResult(NamedTuple):
     """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high].
 
-    ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured". Of a shared medium
-    ``link_class`` is `SHARED`, ``source`` the channel, ``target`` the link that it was measured with, if any.
-    ``expected``: what a link as asked shows in this measurement, with jitter and the time that a packet takes at the
-    rate; None of a real link, and in records without it.
+    ``kind``: "emulated" or "real". A real link has no configured values, and its verdict is "measured". For a shared
+    medium ``link_class`` is `SHARED`, ``source`` the channel, ``target`` the link that it was measured with, if any.
+    ``expected``: what a link with the configured values shows in this measurement, with jitter and the time that a
+    packet takes at the rate; None of a real link, and in records without it.
     """
 
     t: float
@@ -96,7 +100,9 @@ class ProbeResult(NamedTuple):
 def link_in_words(link_class: str, source: str, target: str) -> str:
     """What a probe measured."""
     if link_class == SHARED:
-        return f"{source}: {target}" if target else source
+        if target:
+            return f"{source}: {target}"
+        return source
     return f"{source} → {target}"
 
 
@@ -134,12 +140,14 @@ class FaultSpan(NamedTuple):
 
     def __str__(self) -> str:
         """ "crash device-0, round 4, 3 s, manual (ada)"."""
-        in_round = "" if self.round is None else f", round {self.round}"
-        if self.start is None or self.end is None:
-            lasted = ""
-        else:
-            lasted = f", {text.duration(self.end - self.start)}"
-        return f"{self.action} {self.target}{in_round}{lasted}{f', manual ({self.by})' * bool(self.by)}"
+        parts = [f"{self.action} {self.target}"]
+        if self.round is not None:
+            parts.append(f"round {self.round}")
+        if self.start is not None and self.end is not None:
+            parts.append(text.duration(self.end - self.start))
+        if self.by:
+            parts.append(f"manual ({self.by})")
+        return ", ".join(parts)
 
 
 class Round(NamedTuple):
@@ -160,7 +168,9 @@ class Round(NamedTuple):
 
     def __str__(self) -> str:
         """ "3", or "3 (edge round 6)"."""
-        return str(self.round) if self.edge_round is None else f"{self.round} (edge round {self.edge_round})"
+        if self.edge_round is None:
+            return str(self.round)
+        return f"{self.round} (edge round {self.edge_round})"
 
 
 class LinkCounters(NamedTuple):
@@ -204,7 +214,7 @@ class Resources(NamedTuple):
 
 
 class SensorReading(NamedTuple):
-    """What a host ('' is the orchestrator's) told about itself: it stays so until the next row of the same sensor.
+    """What a host ('' is the orchestrator's) reported about itself, valid until the next row of the same sensor.
     ``quantity``: "temperature" °C, "frequency" Hz, "throttled" 1 or 0, "throttle_events" count, "memory_available"
     bytes, "power" W, "energy" J since the first row. ``value`` is None if it cannot be read; ``detail`` says why."""
 
@@ -235,6 +245,12 @@ def _brief(value: Any) -> str:
     """A value in a line, without what a terminal would obey."""
     if isinstance(value, float):
         return text.number(value)
-    line = "".join(each if each.isprintable() else " " for each in str(value))
-    line = " ".join(line.split())
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
+    printable = "".join(map(_printable, str(value)))
+    line = " ".join(printable.split())
+    if len(line) > LONGEST:
+        return f"{line[:LONGEST]}…"
+    return line
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else " "

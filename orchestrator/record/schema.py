@@ -35,6 +35,13 @@ COUNTERS = (
 
 CHANNEL_COUNTS = ("packets", "bytes", "seconds", "overflowed")
 
+
+def _insertion(table: str, columns: int) -> str:
+    """The statement that adds a row to a table."""
+    values = ", ".join("?" * columns)
+    return f"INSERT OR REPLACE INTO {table} VALUES ({values})"
+
+
 _KIND = "kind TEXT NOT NULL"  # a column of tables with figures of links: a `LinkKind`
 TABLES = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
@@ -90,17 +97,14 @@ TABLES = {
     ),
     "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
 }
-INSERT = {
-    table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(columns))})"
-    for table, columns in TABLES.items()
-}
+INSERT = {table: _insertion(table, len(columns)) for table, columns in TABLES.items()}
 
 
 class CounterTable(NamedTuple):
     """What is counted: ``each`` is the table of the things that have counts, ``view`` gives the totals."""
 
     each: str
-    keys: tuple[str, ...]  # that tell the things apart
+    keys: tuple[str, ...]  # that identify a thing
     facts: tuple[str, ...]  # what else is known of a thing
     counts: tuple[str, ...]
     view: str
@@ -116,8 +120,20 @@ class CounterTable(NamedTuple):
         return f"{self.growth} JOIN {self.each} ON {self.each}.id = {self.growth}.{self.each}"
 
 
-LINKS = CounterTable("link", ("source", "target"), ("link_class", "kind"), COUNTERS, "counters")
-FLOWS = CounterTable("flow", ("node", "peer", "kind", "direction"), (), ("messages", "bytes"), "traffic")
+LINKS = CounterTable(
+    each="link",
+    keys=("source", "target"),
+    facts=("link_class", "kind"),
+    counts=COUNTERS,
+    view="counters",
+)
+FLOWS = CounterTable(
+    each="flow",
+    keys=("node", "peer", "kind", "direction"),
+    facts=(),
+    counts=("messages", "bytes"),
+    view="traffic",
+)
 COUNTED = (LINKS, FLOWS)
 
 
@@ -131,13 +147,14 @@ class Totals:
         self._last: dict[Hashable, Sequence[Any]] = {}
 
     def growth(self, key: Hashable, totals: Sequence[N]) -> tuple[N, ...]:
-        """What was added to the totals of a thing. If any total has fallen, all have begun again at 0."""
+        """What was added to the totals of a thing. If any total has fallen, all have restarted at 0."""
         before = self._last.get(key)
         self._last[key] = totals
         if before is None:
             return tuple(totals)
         added = tuple(map(sub, totals, before))
-        return tuple(totals) if min(added) < 0 else added
+        has_restarted = min(added) < 0
+        return tuple(totals) if has_restarted else added
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
@@ -145,9 +162,11 @@ def make_tables(connection: sqlite3.Connection) -> None:
     the version of the schema."""
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     for table, columns in TABLES.items():
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+        listed = ", ".join(columns)
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed})")
         present = connection.execute(f"PRAGMA table_info({table})").fetchall()
-        for column in columns[len(present) :]:
+        missing = columns[len(present) :]
+        for column in missing:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
     connection.execute("CREATE INDEX IF NOT EXISTS event_name ON event (name)")  # a program may report a million events
     for counted in COUNTED:
@@ -160,8 +179,11 @@ def no_table(connection: sqlite3.Connection) -> str | None:
     names = ", ".join(f"'{name}'" for name in TABLES)
     plain = "type = 'table' AND sql LIKE 'CREATE TABLE %'"
     query = f"SELECT type, name FROM sqlite_master WHERE type = 'trigger' OR name IN ({names}) AND NOT ({plain})"
-    found = connection.execute(query).fetchone()
-    return None if found is None else "{} {}".format(*found)
+    other = connection.execute(query).fetchone()
+    if other is None:
+        return None
+    kind, name = other
+    return f"{kind} {name}"
 
 
 def _totals(counted: CounterTable) -> str:

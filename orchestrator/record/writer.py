@@ -39,22 +39,25 @@ from orchestrator.record.schema import (
 )
 from orchestrator.record.versions import installed_version
 
+_PACKAGES = ("edgebed", "numpy", "pyzmq", "torch", "torchvision")
 Row = Mapping[str, Any]
+Values = tuple[Any, ...]  # of a row
+HostReading = tuple[str, str, str, float | None, str]  # quantity, source, scope, value, detail
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--track`: others may read the record
 
 
 class Record:
     """The writer of one run. Every ``t`` is in seconds since the run began.
 
-    States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
-    fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
+    States, faults and the outcome are durable immediately, everything else with the next ``flush``. The first write
+    that fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
 
     Each of ``subscribers`` is called with the table and the values of each row as they were written. None may raise.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
-        self.subscribers: list[Callable[[str, tuple[Any, ...]], None]] = []
+        self.subscribers: list[Callable[[str, Values], None]] = []
         self._connection = connection
         self._broken = False
         self._ids = {counted.each: _ids(connection, counted) for counted in (LINKS, FLOWS)}
@@ -78,7 +81,8 @@ class Record:
             connection = _begun(directory)  # one transaction: the whole schema, or none
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             make_tables(connection)
-            connection.executemany(INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
+            rows = [(key, _json(value)) for key, value in facts.items()]
+            connection.executemany(INSERT["meta"], rows)
             connection.commit()
         except (OSError, sqlite3.Error) as error:
             raise _refused(directory, error) from error
@@ -121,7 +125,8 @@ class Record:
         """Record an event that a node reports, or the orchestrator (None). ``edge_round`` in the data has its own
         column."""
         rest = {key: value for key, value in data.items() if key != "edge_round"}
-        self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
+        edge_round = data.get("edge_round")
+        self._write("event", [(t, node, name, round, edge_round, _json(rest))])
 
     def add_event(
         self,
@@ -172,8 +177,11 @@ class Record:
         for row in rows:
             ends = (row["source"], row["target"])
             totals = [row.get(counter, 0) for counter in LINKS.counts]
-            link = self._id(LINKS, (*ends, row["link_class"], row.get("kind", "emulated")))
-            grown.append((None, t, link, *self._links.growth(ends, totals)))
+            kind = row.get("kind", "emulated")
+            thing = (*ends, row["link_class"], kind)
+            link = self._id(LINKS, thing)
+            growth = self._links.growth(ends, totals)
+            grown.append((None, t, link, *growth))
         self._write(LINKS.growth, grown)
 
     def channels(self, t: float, rows: Iterable[Row]) -> None:
@@ -184,8 +192,9 @@ class Record:
             key = (row["channel"], row["member"])
             totals = [row[count] for count in CHANNEL_COUNTS]
             growth = self._channels.growth(key, totals)
-            if any(growth) or row["queued_bytes"]:
-                grown.append((t, *key, *growth, row["queued_bytes"]))
+            queued_bytes = row["queued_bytes"]
+            if any(growth) or queued_bytes:
+                grown.append((t, *key, *growth, queued_bytes))
         self._write("channel", grown)
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
@@ -193,10 +202,12 @@ class Record:
         grown = []
         flows = self._flows[node]
         for row in rows:
-            key = node, row["peer"], row["kind"], row["direction"]
-            growth = flows.growth(key, [row[count] for count in FLOWS.counts])
+            key = (node, row["peer"], row["kind"], row["direction"])
+            totals = [row[count] for count in FLOWS.counts]
+            growth = flows.growth(key, totals)
             if any(growth) or key not in self._ids[FLOWS.each]:
-                grown.append((None, t, self._id(FLOWS, key), *growth))
+                flow = self._id(FLOWS, key)
+                grown.append((None, t, flow, *growth))
         self._write(FLOWS.growth, grown)
 
     def traffic_from_zero(self, node: str) -> None:
@@ -214,17 +225,20 @@ class Record:
         """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 
-    def sensors(self, t: float, host: str, readings: Iterable[tuple[str, str, str, float | None, str]]) -> None:
+    def sensors(self, t: float, host: str, readings: Iterable[HostReading]) -> None:
         """Record readings of a host ('' is this one). A value of None could not be read; ``detail`` says why."""
-        self._write("sensor", [(t, host, *each) for each in readings])
+        self._write("sensor", [(t, host, *reading) for reading in readings])
 
     def outcome(self, t: float, facts: Row) -> None:
         """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "bytes", "interrupted" or
         "failed"), and "error". This is tried even after a failed write: one row may fit on a full disk."""
         was_broken = self._broken
         self._broken = False
-        with contextlib.suppress(*[RecordError] * was_broken):
+        try:
             self._write("outcome", [(t, _json(facts))], at_once=True)
+        except RecordError:
+            if not was_broken:
+                raise
 
     def flush(self) -> None:
         """Make all writes so far durable. The run calls this at least twice a second."""
@@ -242,7 +256,13 @@ class Record:
             self._broken = True
             self._connection.close()
 
-    def _write(self, table: str, rows: list[tuple[Any, ...]], *, at_once: bool = False) -> None:
+    def _write(
+        self,
+        table: str,
+        rows: list[Values],
+        *,
+        at_once: bool = False,
+    ) -> None:
         if self._broken:
             return
         rows = [tuple(map(_storable, row)) for row in rows]
@@ -254,10 +274,11 @@ class Record:
             for row in rows:
                 subscriber(table, row)
 
-    def _id(self, counted: CounterTable, thing: tuple[Any, ...]) -> int:
+    def _id(self, counted: CounterTable, thing: Values) -> int:
         """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
         ids = self._ids[counted.each]
-        keys = thing[: len(counted.keys)]
+        key_count = len(counted.keys)
+        keys = thing[:key_count]
         if keys not in ids:
             ids[keys] = len(ids) + 1
             self._write(counted.each, [(ids[keys], *thing)])
@@ -276,8 +297,9 @@ class Record:
 
 def _ids(connection: sqlite3.Connection, counted: CounterTable) -> dict[tuple[str, ...], int]:
     """The numbers of the things that are counted, by their keys."""
-    found = connection.execute(f"SELECT id, {', '.join(counted.keys)} FROM {counted.each}")
-    return {tuple(keys): id for id, *keys in found}
+    columns = ", ".join(counted.keys)
+    rows = connection.execute(f"SELECT id, {columns} FROM {counted.each}")
+    return {tuple(keys): id for id, *keys in rows}
 
 
 def environment() -> dict[str, Any]:
@@ -286,7 +308,7 @@ def environment() -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [_CREDENTIALS.sub("***@", word) for word in sys.argv],
         "python": platform.python_version(),
-        "packages": {name: installed_version(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
+        "packages": {name: installed_version(name) for name in _PACKAGES},
         "platform": platform.platform(),
         "kernel": platform.release(),
         "cpu": _processor(),
@@ -297,14 +319,16 @@ def environment() -> dict[str, Any]:
 
 def _processor() -> str:
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        for line in lines:
             if line.startswith(("model name", "Model")):
-                return line.partition(":")[2].strip()
+                _, _, model = line.partition(":")
+                return model.strip()
     return platform.processor() or platform.machine()
 
 
 def _begun(directory: Path) -> sqlite3.Connection:
-    """Open the database of a run for its single writer, and begin a transaction."""
+    """Open the database of a run for its single writer, and start a transaction."""
     # The thread of the signal handler writes the last rows, if the run has a thread of its own.
     connection = sqlite3.connect(directory / DATABASE, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -338,6 +362,9 @@ def _storable(value: Any) -> Any:
 
 
 def _refused(directory: Path, error: OSError | sqlite3.Error) -> RecordError:
-    full = "full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "free space on its file system" if full else "check that its disk is well and may be written to"
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "full" in str(error):
+        remedy = "free space on its file system"
+    else:
+        remedy = "check that its disk is well and may be written to"
     return RecordError(f"the record in {directory} cannot be written ({error}): {remedy}, then run again")

@@ -1,4 +1,4 @@
-"""Readings of the network between the hosts of a run, the underlay, while the run goes on."""
+"""Readings of the network between the hosts of a run, the underlay, during the run."""
 
 from __future__ import annotations
 
@@ -49,18 +49,22 @@ class NetworkReading(RecordedEvent):
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         for pair in data["pairs"]:
-            pair |= {key: round(pair[key], 6) for key in ("delay", "fastest") if pair[key] is not None}
+            for key in ("delay", "fastest"):
+                if pair[key] is not None:
+                    pair[key] = round(pair[key], 6)
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         pairs = []
-        for each in data["pairs"]:
-            one, other = each["hosts"]
-            pairs.append(PairReading(**{**each, "hosts": (one, other)}))
-        frames = [FramesReading(**each) for each in data.get("frames", ())]
+        for pair in data["pairs"]:
+            one, other = pair["hosts"]
+            reading = PairReading(**{**pair, "hosts": (one, other)})
+            pairs.append(reading)
+        frames = [FramesReading(**counts) for counts in data.get("frames", ())]
+        away = data.get("away", ())
         rest = {key: data[key] for key in ("first", "strangers") if key in data}
-        return cls(tuple(pairs), tuple(frames), tuple(data.get("away", ())), **rest)
+        return cls(tuple(pairs), tuple(frames), tuple(away), **rest)
 
 
 def pair_of(one: str, other: str) -> Pair:

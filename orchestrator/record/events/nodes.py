@@ -165,7 +165,8 @@ class BadMessage(RecordedEvent):
     count: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in super().to_json().items() if value is not None}
+        data = super().to_json()
+        return {key: value for key, value in data.items() if value is not None}
 
 
 @dataclass(frozen=True)

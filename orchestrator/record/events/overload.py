@@ -18,7 +18,7 @@ FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
 SATURATED = "processors saturated"
 LOAD = "this host's processors were "
 BUSY_MEANWHILE = f"{LOAD}saturated at that time"
-"""What the figure of a link says that is not as asked, if the host had too much work when the link was measured."""
+"""The remark on a link that differs from its settings, if the host had too much work when the link was measured."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Overload(RecordedEvent):
     waiting: float | None = None
 
     def followed_by(self, other: Overload) -> bool:
-        return (self.effects, self.cause, self.end) == (other.effects, other.cause, other.start)
+        is_alike = self.effects == other.effects and self.cause == other.cause
+        return is_alike and self.end == other.start
 
     def joined(self, other: Overload) -> Overload:
         """This interval together with one that follows it."""
@@ -71,7 +72,10 @@ class Overload(RecordedEvent):
 
     def to_json(self) -> dict[str, Any]:
         data = vars(self) | {"effects": list(self.effects), "lost": dict(self.lost)}
-        return {key: round(value, 6) if isinstance(value, float) else value for key, value in data.items()}
+        for key, value in data.items():
+            if isinstance(value, float):
+                data[key] = round(value, 6)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

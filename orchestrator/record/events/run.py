@@ -12,7 +12,7 @@ from orchestrator.record.events.base import RecordedEvent
 
 @dataclass(frozen=True)
 class Training(RecordedEvent):
-    """Training begins, or begins again in a continued run."""
+    """Training starts, or restarts in a continued run."""
 
     NAME = "training"
 
@@ -28,7 +28,7 @@ class Continued(RecordedEvent):
 
 @dataclass(frozen=True)
 class Note(RecordedEvent):
-    """A sentence for whoever reads the results."""
+    """A sentence for readers of the results."""
 
     NAME = "note"
 
@@ -165,13 +165,16 @@ class StackInForce(RecordedEvent):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data["node"], {name: value for name, value in data.items() if name != "node"})
+        settings = {name: value for name, value in data.items() if name != "node"}
+        return cls(data["node"], settings)
 
     def refused(self, configured: Mapping[str, str]) -> list[str]:
         """In a few words, each configured setting that is not in force."""
         refused = []
         for name, value in configured.items():
             in_force = self.settings.get(name)
-            if in_force != value:
-                refused.append(f"{name} {'unknown' if in_force is None else in_force} and not {value}")
+            if in_force is None:
+                refused.append(f"{name} unknown and not {value}")
+            elif in_force != value:
+                refused.append(f"{name} {in_force} and not {value}")
         return refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +21,7 @@ from orchestrator.layout import write, write_entries, write_table
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.results.courses import courses
 from orchestrator.run.links.probe import seconds_of_probes
 from orchestrator.scenario.language.quantities import Quorum
@@ -35,19 +35,22 @@ from orchestrator.verbs.plans.words import (
     cross_traffic_rows,
     media_rows,
     population_entries,
+    settings_words,
+    tiers_of,
     way,
 )
 
 FEW_NODES = 30  # up to this number, nodes are shown one by one
 COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
-SINGLE_COLUMNS = 50  # of a table, of which each has a row of its own
-MOST_LABELS = 100  # whose counts are shown as bars; text has a label for each of thousands of tokens
+SINGLE_COLUMNS = 50  # up to this number, each column of a table has a row of its own
+MOST_LABELS = 100  # shown as bars; text has a label for each of thousands of tokens
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_plan(plan: Plan, console: Console) -> None:
     few = len(plan.nodes) <= FEW_NODES
-    write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
+    name = (plan.name, "bold")
+    write(console, Text.assemble(name, f", seed {plan.seed}"))
     write_entries(console, _facts(plan))
     _print_nodes(console, plan, few)
     if plan.placement is not None:
@@ -60,13 +63,10 @@ def print_plan(plan: Plan, console: Console) -> None:
         write_entries(console, population_entries(plan.population))
     else:
         _print_data(console, plan, few)
-    for note in (*plan.notes(), *(plan.placement.crossing_notes() if plan.placement is not None else ())):
-        write(console, Text.assemble(("note: ", "yellow"), note))
+    _print_notes(console, plan)
     _print_links(console, plan)
     if plan.media:
-        _title(console, f"Shared media ({len(plan.media)})")
-        headings, *rows = media_rows(plan.media, {} if plan.placement is None else plan.placement.media)
-        write_table(console, headings, rows)
+        _print_media(console, plan)
     if plan.cross_traffic:
         _title(console, "Cross traffic, from the start of training")
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
@@ -78,50 +78,72 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The content of plan.json with the kind of each link, and the placement."""
-    links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
-    return (
-        plan.to_json()
-        | {"links": links, "training_bytes": dict(plan.training_bytes)}
-        | ({"placement": plan.placement.to_json()} if plan.placement is not None else {})
-    )
+    links = []
+    for link in plan.links:
+        kind = link_kind(plan.driver, real=link.profile.real)
+        links.append(link.to_json() | {"kind": kind})
+    training_bytes = dict(plan.training_bytes)
+    content = plan.to_json() | {"links": links, "training_bytes": training_bytes}
+    if plan.placement is not None:
+        content["placement"] = plan.placement.to_json()
+    return content
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    if plan.stop.rounds is not None:
-        stop = [text.count(plan.stop.rounds, "round")]
-    else:
-        stop = []
-    stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
-    target = plan.stop.target
-    if target is not None:
-        bounds = {"at least": target.at_least, "at most": target.at_most}
-        limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds.items() if limit is not None)
-        stop += [f"{target.name} {limits}"]
-    stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
-    stop += [f"{format_size(plan.stop.bytes)} of the devices"] if plan.stop.bytes is not None else []
-    waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
-    params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
-    quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
-    size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
-    plugins = [("plug-ins", ", ".join(f"{each.name} (sha256 {each.sha256[:12]})" for each in plan.plugins))]
+    stop = _stop_conditions(plan.stop)
     runs_on = [("runs on", f"driver {plan.driver}, engine {plan.engine}"), *_probes(plan)]
     if plan.programs:
-        return [("ends after", " or ".join([*stop, "its programs"])), *runs_on]
-    return [
-        *(plugins if plan.plugins else []),
-        ("algorithm", f"{plan.algorithm} ({params})"),
-        ("model", f"{plan.model}{size}"),
-        *_memory(plan),
-        ("ends after", " or ".join(stop)),
-        ("gathering", f"{quorum}, deadline: {waits}"),
-        *runs_on,
-    ]
+        stop.append("its programs")
+        return [("ends after", " or ".join(stop)), *runs_on]
+    facts = []
+    if plan.plugins:
+        plugins = [f"{plugin.name} (sha256 {plugin.sha256[:12]})" for plugin in plan.plugins]
+        facts.append(("plug-ins", ", ".join(plugins)))
+    size = ""
+    if plan.model_bytes:
+        size = f", {text.size(plan.model_bytes)}"
+    facts.append(("algorithm", f"{plan.algorithm} ({settings_words(plan.params)})"))
+    facts.append(("model", f"{plan.model}{size}"))
+    facts.extend(_memory(plan))
+    facts.append(("ends after", " or ".join(stop)))
+    facts.append(("gathering", _gathering(plan.gathering)))
+    facts.extend(runs_on)
+    return facts
+
+
+def _stop_conditions(stop: StopPlan) -> list[str]:
+    conditions = []
+    if stop.rounds is not None:
+        conditions.append(text.count(stop.rounds, "round"))
+    if stop.accuracy is not None:
+        conditions.append(f"accuracy {format_fraction(stop.accuracy)}")
+    if stop.target is not None:
+        limits = []
+        if stop.target.at_least is not None:
+            limits.append(f"at least {stop.target.at_least:g}")
+        if stop.target.at_most is not None:
+            limits.append(f"at most {stop.target.at_most:g}")
+        conditions.append(f"{stop.target.name} {' and '.join(limits)}")
+    if stop.after is not None:
+        conditions.append(f"{format_duration(stop.after)} of training")
+    if stop.bytes is not None:
+        conditions.append(f"{format_size(stop.bytes)} of the devices")
+    return conditions
+
+
+def _gathering(gathering: GatheringPlan) -> str:
+    quorum = Quorum(gathering.quorum, gathering.count)
+    waits = []
+    for tier, seconds in gathering.deadlines.items():
+        waits.append(f"{tier} {format_duration(seconds)}")
+    return f"quorum {quorum}, late answers: {gathering.late}, deadline: {', '.join(waits)}"
 
 
 def _probes(plan: Plan) -> Iterator[tuple[str, str]]:
     """How long the measurement of the links takes."""
     if plan.probe and plan.links and not kind_of(plan.driver).simulated:
-        yield "measures links", f"before the training, for about {text.duration(seconds_of_probes(plan))}"
+        seconds = seconds_of_probes(plan)
+        yield "measures links", f"before the training, for about {text.duration(seconds)}"
 
 
 def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -140,29 +162,60 @@ def _title(console: Console, title: str) -> None:
     write(console, "", Text(title, style="bold"))
 
 
+def _print_notes(console: Console, plan: Plan) -> None:
+    notes = list(plan.notes())
+    if plan.placement is not None:
+        notes.extend(plan.placement.crossing_notes())
+    for note in notes:
+        write(console, Text.assemble(("note: ", "yellow"), note))
+
+
+def _print_media(console: Console, plan: Plan) -> None:
+    _title(console, f"Shared media ({len(plan.media)})")
+    homes: Mapping[str, str] = {}
+    if plan.placement is not None:
+        homes = plan.placement.media
+    rows = media_rows(plan.media, homes)
+    headings = next(rows)
+    write_table(console, headings, rows)
+
+
 def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
     _title(console, f"Nodes ({len(plan.nodes)})")
-    rows = []
-    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
-        node.name
-        if few
-        else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins, str(node.stack))
-    )
-    for nodes in alike(plan.nodes, key):
-        first = nodes[0]
-        last = nodes[-1]
-        hardware = first.hardware
-        rows.append(
-            [
-                _span([node.name for node in nodes]),
-                f"{first.address}:{first.port}" if len(nodes) == 1 else f"{first.address} ... {last.address}",
-                hardware.name,
-                "" if hardware.speed is None else f"{hardware.speed:g}",
-                first.parent or "",
-                ", ".join(_remarks(first)),
-            ]
+
+    def kind_of_node(node: NodePlan) -> Hashable:
+        if few:
+            return node.name
+        return (
+            node.tier,
+            node.parent,
+            node.hardware,
+            node.image,
+            node.device,
+            node.joins,
+            str(node.stack),
         )
-    write_table(console, ("name", "address", "hardware", "speed", "below", "remarks"), rows, right={3})
+
+    rows = []
+    for nodes in alike(plan.nodes, kind_of_node):
+        first = nodes[0]
+        if len(nodes) == 1:
+            address = f"{first.address}:{first.port}"
+        else:
+            address = f"{first.address} ... {nodes[-1].address}"
+        hardware = first.hardware
+        speed = "" if hardware.speed is None else f"{hardware.speed:g}"
+        row = [
+            _span(_names(nodes)),
+            address,
+            hardware.name,
+            speed,
+            first.parent or "",
+            ", ".join(_remarks(first)),
+        ]
+        rows.append(row)
+    headings = ("name", "address", "hardware", "speed", "below", "remarks")
+    write_table(console, headings, rows, right={3})
 
 
 def _remarks(node: NodePlan) -> Iterator[str]:
@@ -178,61 +231,97 @@ def _remarks(node: NodePlan) -> Iterator[str]:
         yield f"image {node.image}"
     if node.device != PROCESSOR:
         yield f"trains on {node.device}"
-    yield from (f"{name} {value}" for name, value in node.stack.items())
+    for name, value in node.stack.items():
+        yield f"{name} {value}"
 
 
 def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:
     """Print the placement with its reasons, and the links between hosts."""
     _title(console, f"Placement ({text.count(len(plan.hosts), 'host')})")
-    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
-        node.name if few else (node.tier, node.host, placement.reasons[node.name])
-    )
-    rows = [
-        [_span([node.name for node in nodes]), nodes[0].host, placement.reasons[nodes[0].name]]
-        for nodes in alike(plan.nodes, key)
-    ]
+
+    def kind_of_node(node: NodePlan) -> Hashable:
+        if few:
+            return node.name
+        return node.tier, node.host, placement.reasons[node.name]
+
+    rows = []
+    for nodes in alike(plan.nodes, kind_of_node):
+        first = nodes[0]
+        reason = placement.reasons[first.name]
+        rows.append([_span(_names(nodes)), first.host, reason])
     write_table(console, ("node", "host", "why"), rows)
     if placement.crossings:
         _title(console, "Links between hosts")
-        headings = ("from", "to", "links", "real", "others together", "network's rate", "network's delay")
-        write_table(console, headings, map(_crossing_row, placement.crossings), right=range(2, 7))
+        headings = (
+            "from",
+            "to",
+            "links",
+            "real",
+            "others together",
+            "network's rate",
+            "network's delay",
+        )
+        rows = [_crossing_row(crossing) for crossing in placement.crossings]
+        write_table(console, headings, rows, right=range(2, 7))
 
 
 def _crossing_row(crossing: HostCrossing) -> list[str]:
-    if crossing.rate is None:
+    if crossing.real == crossing.links:
+        requested = "–"
+    elif crossing.rate is None:
         requested = "not limited"
     else:
         requested = text.rate(crossing.rate)
-    if crossing.real == crossing.links:
-        requested = "–"
-    network = ["not measured", "not measured"]
+    rate = "not measured"
+    delay = "not measured"
     if crossing.underlay is not None:
-        network = [text.rate(crossing.underlay.rate), text.duration(crossing.underlay.delay)]
-    return [crossing.source, crossing.target, str(crossing.links), str(crossing.real or ""), requested, *network]
+        rate = text.rate(crossing.underlay.rate)
+        delay = text.duration(crossing.underlay.delay)
+    return [
+        crossing.source,
+        crossing.target,
+        str(crossing.links),
+        str(crossing.real or ""),
+        requested,
+        rate,
+        delay,
+    ]
 
 
 def _data_title(plan: Plan) -> str:
     data = plan.data
-    given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value not in (None, {}))
-    title = f"Data: {data.dataset}, {data.partition}" + (f" ({given})" if given else "")
+    params = []
+    for key, value in data.partition_params.items():
+        if value not in (None, {}):
+            params.append(f"{key} {value}")
+    title = f"Data: {data.dataset}, {data.partition}"
+    if params:
+        title += f" ({', '.join(params)})"
     if plan.population is not None:
         return f"{title}; each client draws its own of {data.train_samples:,} training samples"
     if not data.sha256:
         return f"{title}; not on this host, so not divided"
+    if data.task == "regression":
+        title += f"; regression, {text.count(data.classes, 'number')} for each sample"
+    if data.task == "multi-label":
+        title += f"; multi-label, {data.classes} labels"
     used = f"{data.used_samples:,} of {data.train_samples:,} training samples"
-    predicted = {"regression": f"; regression, {text.count(data.classes, 'number')} for each sample"}
-    predicted |= {"multi-label": f"; multi-label, {data.classes} labels"}
-    return f"{title}{predicted.get(data.task, '')}; {used}, {text.count(len(data.moves), 'repair')}"
+    return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
 
 
 def _print_programs(console: Console, plan: Plan) -> None:
     _title(console, f"Programs ({len(plan.programs)})")
     rows = []
     for program in plan.programs:
-        remarks = [f"after {text.some(program.after)}"] if program.after else []
-        remarks += ["ends the run"] if program.ends_the_run else []
-        remarks += ["may end before"] if program.expected_to_end else []
-        rows.append([program.label, shlex.join(program.command), ", ".join(remarks)])
+        remarks = []
+        if program.after:
+            remarks.append(f"after {text.some(program.after)}")
+        if program.ends_the_run:
+            remarks.append("ends the run")
+        if program.expected_to_end:
+            remarks.append("may end before")
+        command = shlex.join(program.command)
+        rows.append([program.label, command, ", ".join(remarks)])
     write_table(console, ("program", "command", "remarks"), rows)
 
 
@@ -240,124 +329,199 @@ def _print_data(console: Console, plan: Plan, few: bool) -> None:
     _title(console, _data_title(plan))
     data = plan.data
     counted = data.classes <= COUNTED_CLASSES
-    if counted:
+    if data.task != "classification":
+        labels = []
+    elif counted:
         labels = [str(label) for label in range(data.classes)]
     else:
         labels = ["labels"]
-    labels = labels if data.task == "classification" else []
     room = min(MOST_LABELS, console.width // 2)
+
+    def kind_of_node(node: NodePlan) -> Hashable:
+        if few:
+            return node.name
+        return node.parent
+
+    with_samples = [node for node in plan.nodes if node.label_counts]
     rows = []
-    for nodes in alike(
-        [node for node in plan.nodes if node.label_counts], lambda node: node.name if few else node.parent
-    ):
-        sizes = [node.samples for node in nodes]
-        counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
-        samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
+    for nodes in alike(with_samples, kind_of_node):
+        by_label = zip(*(node.label_counts for node in nodes), strict=True)
+        counts = [sum(counts_of_label) for counts_of_label in by_label]
         if counted:
             shown = [str(count or "·") for count in counts]
         else:
             shown = [_bars(counts, room)]
-        rows.append([_span([node.name for node in nodes]), samples, *shown[: len(labels)]])
-    write_table(console, ("node", "samples", *labels), rows, right=range(1, 2 + len(labels)))
+        if not labels:
+            shown = []
+        rows.append([_span(_names(nodes)), _samples(nodes), *shown])
+    headings = ("node", "samples", *labels)
+    write_table(console, headings, rows, right=range(1, len(headings)))
     if data.columns:
         _print_columns(console, data.columns)
+
+
+def _samples(nodes: Sequence[NodePlan]) -> str:
+    """The number of samples of each of the nodes: one number, or the smallest and the largest one."""
+    sizes = [node.samples for node in nodes]
+    smallest = min(sizes)
+    largest = max(sizes)
+    if smallest == largest:
+        return f"{smallest:,}"
+    return f"{smallest:,} ... {largest:,}"
 
 
 def _print_columns(console: Console, columns: Sequence[tuple[str, str]]) -> None:
     """Print what each column of a table became. Of many columns, adjacent ones that became the same share a row."""
     _title(console, f"Columns ({len(columns)})")
-    rows = []
     many = len(columns) > SINGLE_COLUMNS
-    for (became, _), group in itertools.groupby(columns, key=lambda column: (column[1], "" if many else column[0])):
+
+    def kind_of_column(column: tuple[str, str]) -> tuple[str, str]:
+        name, became = column
+        if many:
+            return became, ""
+        return became, name
+
+    rows = []
+    for (became, _), group in itertools.groupby(columns, kind_of_column):
         names = [name or "without a name" for name, _ in group]
         rows.append([_span(names), became])
     write_table(console, ("column", "became"), rows)
 
 
 def _bars(counts: Sequence[int], room: int) -> str:
-    """A bar for each of the first ``room`` labels, and how many more there are."""
+    """A bar for each of the first ``room`` labels, and how many more labels exist."""
     most = max(counts) or 1
+    bars = ""
+    for count in counts[:room]:
+        eighths = -(-8 * count // most)  # rounded up
+        bars += _BARS[eighths]
     more = len(counts) - room
-    bars = "".join(_BARS[-(-8 * count // most)] for count in counts[:room])
-    return bars if more <= 0 else f"{bars} and {more:,} more"
+    if more <= 0:
+        return bars
+    return f"{bars} and {more:,} more"
 
 
 def _print_links(console: Console, plan: Plan) -> None:
     _title(console, f"Links ({len(plan.links)} directions)")
-    rows = []
-    tiers = {node.name: node.tier for node in plan.nodes}
+    tiers = tiers_of(plan)
 
     def kind_of_link(link: LinkPlan) -> Hashable:
-        return link.link_class, tiers[link.source], link.profile, way(link), link.nat_timeout, link.mtu
+        return (
+            link.link_class,
+            tiers[link.source],
+            link.profile,
+            way(link),
+            link.nat_timeout,
+            link.mtu,
+        )
 
+    headings = ["class", "direction", "count", "kind", "profile"]
+    if plan.media:
+        headings.append("then crosses")
+    rows = []
     for links in alike(plan.links, kind_of_link):
         first = links[0]
         if len(links) == 1:
-            ends = (first.source, first.target)
+            direction = f"{first.source} -> {first.target}"
         else:
-            ends = (tiers[first.source], tiers[first.target])
-        kind = link_kind(plan.driver, real=first.profile.real)
-        crossed = [way(first)] if plan.media else []
-        rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links), *crossed])
-    headings = ("class", "direction", "count", "kind", "profile", *(["then crosses"] if plan.media else []))
+            direction = f"{tiers[first.source]} -> {tiers[first.target]}"
+        row = [
+            first.link_class,
+            direction,
+            str(len(links)),
+            link_kind(plan.driver, real=first.profile.real),
+            _profile(plan, links),
+        ]
+        if plan.media:
+            row.append(way(first))
+        rows.append(row)
     write_table(console, headings, rows, right={2})
 
 
 def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
-    """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
-    if not links[0].profile.real:
-        nat = links[0].nat_timeout
-        mtu = links[0].mtu
-        added = "" if nat is None else f", NAT forgets after {format_duration(nat)}"
-        added += "" if mtu is None else f", MTU {mtu}"
-        return links[0].profile.describe() + added
+    """The profile of links that have the same one, in words. For real links, the round trips between their hosts."""
+    first = links[0]
+    if first.profile.real:
+        return _round_trips(plan, links)
+    words = first.profile.describe()
+    if first.nat_timeout is not None:
+        words += f", NAT forgets after {format_duration(first.nat_timeout)}"
+    if first.mtu is not None:
+        words += f", MTU {first.mtu}"
+    return words
+
+
+def _round_trips(plan: Plan, links: Sequence[LinkPlan]) -> str:
+    """The smallest and the largest measured round trip between the hosts of real links."""
+    underlays = {}
     if plan.placement is not None:
-        crossings = plan.placement.crossings
-    else:
-        crossings = ()
-    networks = {(each.source, each.target): each.underlay for each in crossings}
-    found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]
-    trips = [2 * each.delay for each in found if each is not None]
-    if len(trips) < len(found):
-        return "not shaped, not measured yet"
-    shown = dict.fromkeys(text.duration(each) for each in (min(trips), max(trips)))
-    return f"not shaped, measured round trip {' to '.join(shown)}"
+        for crossing in plan.placement.crossings:
+            underlays[crossing.source, crossing.target] = crossing.underlay
+    round_trips = []
+    for link in links:
+        source = plan.node(link.source)
+        target = plan.node(link.target)
+        underlay = underlays.get((source.host, target.host))
+        if underlay is None:
+            return "not shaped, not measured yet"
+        round_trips.append(2 * underlay.delay)
+    shortest = text.duration(min(round_trips))
+    longest = text.duration(max(round_trips))
+    if shortest == longest:
+        return f"not shaped, measured round trip {shortest}"
+    return f"not shaped, measured round trip {shortest} to {longest}"
 
 
 def _print_schedules(console: Console, plan: Plan) -> None:
     """Print how links change over time, in words."""
-    found = courses(plan.links, plan.media)
-    if not found:
+    rows = []
+    for course in courses(plan.links, plan.media):
+        count = len(course.pairs)
+        rows.append([course.name, str(count), course.schedule.describe()])
+    if not rows:
         return
     _title(console, "Links over time, from the start of training")
-    rows = [[course.name, str(len(course.pairs)), course.schedule.describe()] for course in found]
     write_table(console, ("links", "count", "schedule"), rows, right={1})
 
 
 def _print_faults(console: Console, plan: Plan) -> None:
     _title(console, f"Faults ({len(plan.faults)})")
     rows = []
-    key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
-        *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor, fault.to),
-        json.dumps([fault.profile, fault.profile_up, fault.channels]),
-    )
-    for faults in alike(plan.faults, key):
+    for faults in alike(plan.faults, _kind_of_fault):
         first = faults[0]
-        rows.append(
-            [
-                _span([str(fault.id) for fault in faults], mark="-"),
-                _moment(first.at, first.round),
-                first.action,
-                text.some((fault.target for fault in faults), limit=6),
-                _until(first),
-                _detail(first),
-            ]
-        )
-    write_table(console, ("number", "when", "action", "target", "until", "detail"), rows)
+        numbers = [str(fault.id) for fault in faults]
+        targets = [fault.target for fault in faults]
+        row = [
+            _span(numbers, mark="-"),
+            _moment(first.at, first.round),
+            first.action,
+            text.some(targets, limit=6),
+            _until(first),
+            _detail(first),
+        ]
+        rows.append(row)
+    headings = ("number", "when", "action", "target", "until", "detail")
+    write_table(console, headings, rows)
+
+
+def _kind_of_fault(fault: Fault) -> Hashable:
+    changes = json.dumps([fault.profile, fault.profile_up, fault.channels])
+    return (
+        fault.action,
+        fault.at,
+        fault.round,
+        fault.duration,
+        fault.lasts_a_round,
+        fault.factor,
+        fault.to,
+        changes,
+    )
 
 
 def _moment(at: float | None, round: int | None) -> str:
-    return f"at {format_duration(at)}" if at is not None else f"round {round}"
+    if at is None:
+        return f"round {round}"
+    return f"at {format_duration(at)}"
 
 
 def _until(fault: Fault) -> str:
@@ -365,7 +529,9 @@ def _until(fault: Fault) -> str:
         return ""
     if fault.duration is not None:
         return f"for {format_duration(fault.duration)}"
-    return "the round ends" if fault.lasts_a_round else "the run ends"
+    if fault.lasts_a_round:
+        return "the round ends"
+    return "the run ends"
 
 
 def _detail(fault: Fault) -> str:
@@ -373,7 +539,10 @@ def _detail(fault: Fault) -> str:
         return f"{fault.factor:g} times slower"
     if fault.to is not None:
         return f"to {fault.to}"
-    profile = fault.profile or next((changed_words(each) for each in fault.channels.values()), {})
+    profile = fault.profile or {}
+    if not profile and fault.channels:
+        first_channel = next(iter(fault.channels.values()))
+        profile = changed_words(first_channel)
     if fault.direction is not None:
         if fault.direction == "up" and fault.profile_up is not None:
             one_way = fault.profile_up
@@ -391,8 +560,13 @@ def _changes(profile: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in profile.items())
 
 
+def _names(nodes: Sequence[NodePlan]) -> list[str]:
+    return [node.name for node in nodes]
+
+
 def _span(names: Sequence[str], mark: str = " ... ") -> str:
+    first = names[0]
     if len(names) == 1:
-        return names[0]
+        return first
     counted = "" if mark == "-" else f" ({len(names)})"
-    return f"{names[0]}{mark}{names[-1]}{counted}"
+    return f"{first}{mark}{names[-1]}{counted}"

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
-COLOURS = {"pass": "#1a7f37", "fail": "#cf222e", "unknown": "#9a6700", "running": "#0969da"}
-WIDTH, HEIGHT = 120, 24  # px of a sparkline
+COLOURS = {
+    "pass": "#1a7f37",
+    "fail": "#cf222e",
+    "unknown": "#9a6700",
+    "running": "#0969da",
+}
+WIDTH = 120  # px of a sparkline
+HEIGHT = 24
 
 
 @dataclass(frozen=True)
@@ -30,47 +37,78 @@ class Drawing:
 
 def run_card(history: History) -> str:
     """A run in a line: its name, verdict, goal metric over the rounds, a link to its report. Failed checks follow."""
-    found = summary(history)
-    goal = history.goal
+    result = summary(history)
     running = history.status == "running"
+    verdict = "running" if running else result["verdict"]
+    name = escape(result["name"])
+    parts = [f"<b>{name}</b>", badge(verdict)]
+    goal = history.goal
     values = [metric.value for metric in history.global_series(goal)]
-    facts = [text.count(found["rounds"], "round"), text.duration(found["seconds"]), found["driver"]]
-    parts = [f"<b>{escape(found['name'])}</b>", badge("running" if running else found["verdict"])]
     if values:
-        parts += [sparkline(values, goal), f"{escape(goal)} {text.metric(goal, values[-1])}"]
-    parts += [escape(", ".join(facts)), link(history.directory / "report.html", "report")]
-    failed = [each for each in found["checks"] if each["verdict"] == "fail" and not running]
-    reasons = [escape(f"{each['name']}: {each['detail']}") for each in failed]
-    return "".join(f"<div>{each}</div>" for each in (" &nbsp; ".join(filter(None, parts)), *reasons))
+        latest = text.metric(goal, values[-1])
+        parts.append(sparkline(values, goal))
+        parts.append(f"{escape(goal)} {latest}")
+    rounds = text.count(result["rounds"], "round")
+    seconds = text.duration(result["seconds"])
+    parts.append(escape(f"{rounds}, {seconds}, {result['driver']}"))
+    report = link(history.directory / "report.html", "report")
+    if report:
+        parts.append(report)
+    lines = [" &nbsp; ".join(parts)]
+    if not running:
+        lines += _failures(result["checks"])
+    return "".join(f"<div>{line}</div>" for line in lines)
+
+
+def _failures(checks: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The failed checks with their details, as HTML."""
+    failures = []
+    for check in checks:
+        if check["verdict"] == "fail":
+            failures.append(escape(f"{check['name']}: {check['detail']}"))
+    return failures
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; headings and cells are HTML."""
-    head = "".join(f"<th>{each}</th>" for each in headings)
-    body = "".join("<tr>" + "".join(f"<td>{each}</td>" for each in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{heading}</th>" for heading in headings)
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td>{cell}</td>" for cell in row)
+        body += f"<tr>{cells}</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def badge(verdict: str) -> str:
     """A verdict on its colour."""
-    style = f"background:{COLOURS.get(verdict, '#57606a')};color:#fff;border-radius:1em;padding:0 .7em"
+    colour = COLOURS.get(verdict, "#57606a")
+    style = f"background:{colour};color:#fff;border-radius:1em;padding:0 .7em"
     return f'<span style="{style}">{escape(verdict)}</span>'
 
 
 def sparkline(values: Sequence[float], metric: str = "accuracy") -> str:
     """A line through numbers, without axes: from 0 or the lowest up to 1 or the highest. NaN is left out."""
-    places = [(number, value) for number, value in enumerate(values) if math.isfinite(value)]
-    finite = [value for _, value in places]
+    finite = [value for value in values if math.isfinite(value)]
     low = min([0.0, *finite])
     high = max([1.0, *finite])
-    right = (WIDTH - 4) / max(1, len(values) - 1)
+    # px for each value to the right, and for 1 upwards; the margin is 2 px
+    steps = max(1, len(values) - 1)
+    right = (WIDTH - 4) / steps
     up = (HEIGHT - 4) / (high - low)
-    points = " ".join(f"{2 + number * right:.1f},{2 + (high - value) * up:.1f}" for number, value in places)
+    points = []
+    for number, value in enumerate(values):
+        if math.isfinite(value):
+            x = 2 + number * right
+            y = 2 + (high - value) * up
+            points.append(f"{x:.1f},{y:.1f}")
     size = f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(metric)}"'
-    line = f'<polyline points="{points}" fill="none" stroke="#2f81c7" stroke-width="1.5"/>'
+    line = f'<polyline points="{" ".join(points)}" fill="none" stroke="#2f81c7" stroke-width="1.5"/>'
     return f'<svg {size} style="vertical-align:middle">{line}</svg>'
 
 
 def link(path: Path, words: str) -> str:
     """A link to a file, seen from the working directory, where a notebook is. Empty without the file."""
-    return f'<a href="{quote(os.path.relpath(path))}">{escape(words)}</a>' if path.exists() else ""
+    if not path.exists():
+        return ""
+    address = quote(os.path.relpath(path))
+    return f'<a href="{address}">{escape(words)}</a>'

@@ -4,7 +4,7 @@ results one by one."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,12 +25,24 @@ ONCE = ("name", "algorithm", "driver", "seed", "ended")
 LEGEND = "accuracy: on the global test set at the end; by class of links: bytes delivered in training"
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Target accuracies. The time to each target that a run reached is compared."""
+Row = Mapping[str, Any]
+Difference = tuple[str, list[Any]]
+"""The name of a setting, and its value in each run."""
+
 _WRITE: dict[str, Callable[[float], str]] = {
     "fraction": text.percent,
     "s": text.duration,
     "bytes": text.size,
     "count": text.number,
     "number": text.number,
+}
+
+
+_UNITS = {
+    "rounds": "count",
+    "seconds": "s",
+    "accuracy": "fraction",
+    "bytes": "bytes",
 }
 
 
@@ -58,7 +70,9 @@ class ManyRuns:
     differences: dict[str, list[Any]]
 
     def to_json(self) -> dict[str, Any]:
-        differences = [{"setting": setting, "values": values} for setting, values in self.differences.items()]
+        differences = []
+        for setting, values in self.differences.items():
+            differences.append({"setting": setting, "values": values})
         return {
             "runs": [run.row for run in self.runs],
             "same_scenario": self.same_scenario,
@@ -68,84 +82,165 @@ class ManyRuns:
 
 def run_overview(history: History) -> RunOverview:
     """Read the data of a run, finished or not."""
-    found = summary(history)
+    result = summary(history)
     began = history.training_began or 0.0
     series = accuracy_series(history, "global")
-    reached = {target: first_at(series, target) for target in TARGETS}
+    values = [report.value for report in series]
+    accuracy = dict(zip(steps(series), values, strict=True))
+    reached = {}
+    for target in TARGETS:
+        first = first_at(series, target)
+        if first is not None:
+            reached[target] = first.t - began
     return RunOverview(
-        row=overview(history, found),
+        row=overview(history, result),
         status=history.status,
         effective=history.effective,
         tcp=history.tcp,
-        summary=found,
-        accuracy={step: row.value for step, row in zip(steps(series), series, strict=True)},
-        reached={target: first.t - began for target, first in reached.items() if first is not None},
+        summary=result,
+        accuracy=accuracy,
+        reached=reached,
     )
 
 
 def compare_many(runs: Sequence[RunOverview]) -> ManyRuns:
     """Compare any number of runs, which may have different scenarios."""
-    settings = dict(differing([run.effective for run in runs]))
-    return ManyRuns(tuple(runs), not settings, settings | dict(differing_tcp([run.tcp for run in runs])))
+    scenarios = [run.effective for run in runs]
+    settings = dict(differing(scenarios))
+    tcp = [run.tcp for run in runs]
+    tcp_settings = dict(differing_tcp(tcp))
+    return ManyRuns(
+        runs=tuple(runs),
+        same_scenario=not settings,
+        differences=settings | tcp_settings,
+    )
 
 
 def print_many(compared: ManyRuns, console: Console) -> None:
     """Write the names of the runs under numbers, the settings that differ, and the table of the results."""
-    numbers = [str(number) for number, _ in enumerate(compared.runs, start=1)]
+    numbers = []
+    for index in range(len(compared.runs)):
+        numbers.append(str(index + 1))
     print_settings(compared, numbers, console)
-    write(console, "", Text("results", style="bold"), Text(LEGEND, style="dim"))
-    rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
-    once = [name for name in ONCE if all(row[name] == rows[0][name] for row in rows)]
+    write(console, "")
+    write(console, Text("results", style="bold"))
+    write(console, Text(LEGEND, style="dim"))
+    rows = _rows(compared.runs)
+    once = [name for name in ONCE if _all_equal(rows, name)]
     if once:
-        write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in once)}")
+        common = ", ".join(f"{name} {rows[0][name]}" for name in once)
+        write(console, f"all runs: {common}")
     columns = _columns(rows, once)
-    table = [(number, *_cells(row, columns)) for number, row in zip(numbers, rows, strict=True)]
-    write_wide_table(console, ("run", *map(_heading, columns)), table, right=_figures(columns))
+    headings = ["run"]
+    headings.extend(map(_heading, columns))
+    table = []
+    for number, row in zip(numbers, rows, strict=True):
+        table.append([number, *_cells(row, columns)])
+    write_wide_table(console, headings, table, right=_figures(columns))
 
 
 def latex(compared: ManyRuns) -> str:
     """The results of the runs as a table for LaTeX, with a row for each run and its id."""
-    rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
+    rows = _rows(compared.runs)
     columns = _columns(rows, ())
-    headings = [["run"], *([_heading(name)] for name in columns)]
-    cells = [[[str(row["run"])], *([str(cell)] for cell in _cells(row, columns))] for row in rows]
-    return tabular(headings, cells, _figures(columns))
+    headings = [["run"]]
+    for name in columns:
+        headings.append([_heading(name)])
+    table = []
+    for row in rows:
+        cells = [[str(row["run"])]]
+        for cell in _cells(row, columns):
+            cells.append([str(cell)])
+        table.append(cells)
+    return tabular(headings, table, _figures(columns))
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], once: Sequence[str]) -> list[str]:
+def _rows(runs: Sequence[RunOverview]) -> list[dict[str, Any]]:
+    """A row for each run. The status of a run stands for how it ended, as long as it has not ended."""
+    rows = []
+    for run in runs:
+        ended = run.row["ended"] or run.status
+        rows.append({**run.row, "ended": ended})
+    return rows
+
+
+def _all_equal(rows: Sequence[Row], column: str) -> bool:
+    first = rows[0][column]
+    return all(row[column] == first for row in rows)
+
+
+def _columns(rows: Sequence[Row], once: Sequence[str]) -> list[str]:
     """The names of the columns of a table of runs, without those of ``once`` and of links without bytes."""
-    named = dict.fromkeys(name for row in rows for name in row if name not in ("run", *once))
-    return [name for name in named if not name.startswith("bytes.") or any(row.get(name) for row in rows)]
+    columns = []
+    for name in _keys(rows):
+        if name == "run" or name in once:
+            continue
+        if name.startswith("bytes.") and _without_bytes(rows, name):
+            continue
+        columns.append(name)
+    return columns
 
 
-def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:
-    return [_value(row.get(name), _unit(name)) for name in columns]
+def _without_bytes(rows: Sequence[Row], column: str) -> bool:
+    return not any(row.get(column) for row in rows)
+
+
+def _keys(mappings: Iterable[Mapping[Any, Any]]) -> dict[Any, None]:
+    """The keys that any of the mappings has, in the order in which they first occur."""
+    keys: dict[Any, None] = {}
+    for mapping in mappings:
+        keys.update(dict.fromkeys(mapping))
+    return keys
+
+
+def _cells(row: Row, columns: Sequence[str]) -> list[Cell]:
+    cells = []
+    for name in columns:
+        unit = _unit(name)
+        cells.append(_value(row.get(name), unit))
+    return cells
 
 
 def _figures(columns: Sequence[str]) -> set[int]:
     """The places of the columns of numbers, after that of the run."""
-    return {place for place, name in enumerate(columns, start=1) if _unit(name) != "text"}
+    places = set()
+    for place, name in enumerate(columns, start=1):
+        if _unit(name) != "text":
+            places.add(place)
+    return places
 
 
-def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
+def differing(settings: Sequence[Any], path: str = "") -> Iterator[Difference]:
     """The leaves at which nested settings are not all equal: the path in the scenario, and the value in each of them.
     The value is None for settings that do not have the leaf."""
-    if all(isinstance(each, dict) for each in settings):
-        for key in dict.fromkeys(key for each in settings for key in each):
-            yield from differing([each.get(key) for each in settings], f"{path}.{key}" if path else str(key))
-    elif all(isinstance(each, list) for each in settings) and len({len(each) for each in settings}) == 1:
-        for index, items in enumerate(zip(*settings, strict=True)):
+    if all(isinstance(setting, dict) for setting in settings):
+        for key in _keys(settings):
+            values = [setting.get(key) for setting in settings]
+            below = f"{path}.{key}" if path else str(key)
+            yield from differing(values, below)
+    elif _are_lists_of_one_length(settings):
+        for index in range(len(settings[0])):
+            items = [setting[index] for setting in settings]
             yield from differing(items, f"{path}.{index}")
-    elif any(each != settings[0] for each in settings):
+    elif any(setting != settings[0] for setting in settings):
         yield path, list(settings)
 
 
-def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[Any]]]:
+def _are_lists_of_one_length(settings: Sequence[Any]) -> bool:
+    if not all(isinstance(setting, list) for setting in settings):
+        return False
+    lengths = {len(setting) for setting in settings}
+    return len(lengths) == 1
+
+
+def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[Difference]:
     """The TCP settings of nodes that are not equal in all runs that recorded them, by their names in sysctl(8)."""
-    recorded = [each for each in settings if each]
-    for name in dict.fromkeys(name for each in recorded for name in each):
-        if len({each.get(name) for each in recorded}) > 1:
-            yield f"net.ipv4.{name}", [each.get(name) for each in settings]
+    recorded = [tcp for tcp in settings if tcp]
+    for name in _keys(recorded):
+        different_values = {tcp.get(name) for tcp in recorded}
+        if len(different_values) > 1:
+            values = [tcp.get(name) for tcp in settings]
+            yield f"net.ipv4.{name}", values
 
 
 def shown_setting(value: Any) -> str:
@@ -159,21 +254,29 @@ def shown_setting(value: Any) -> str:
 
 def print_settings(compared: ManyRuns, names: Sequence[str], console: Console) -> None:
     """Write the ids of the runs, which have these names in the tables, and the settings that differ."""
-    write_entries(console, [(name, run.row["run"]) for name, run in zip(names, compared.runs, strict=True)])
+    ids: list[tuple[Cell, Cell]] = []
+    for name, run in zip(names, compared.runs, strict=True):
+        ids.append((name, run.row["run"]))
+    write_entries(console, ids)
     write(console, "")
     if compared.same_scenario:
-        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
+        same = ("same scenario", "bold")
+        write(console, Text.assemble(same, ", every setting equal"))
     if compared.differences:
         write(console, Text("settings that differ", style="bold"))
-        settings = [(setting, *map(shown_setting, values)) for setting, values in compared.differences.items()]
-        write_wide_table(console, ("setting", *names), settings)
+        rows = []
+        for setting, values in compared.differences.items():
+            rows.append([setting, *map(shown_setting, values)])
+        write_wide_table(console, ("setting", *names), rows)
 
 
 def _unit(column: str) -> str:
     """The unit of a column's figures, see `ComparedFigure`."""
-    units = {"rounds": "count", "seconds": "s", "accuracy": "fraction", "bytes": "bytes"}
     kind, _, part = column.rpartition(".")  # the name of a metric may have dots
-    return units.get(kind or part) or ("number" if kind else "text")
+    unit = _UNITS.get(kind or part)
+    if unit is not None:
+        return unit
+    return "number" if kind else "text"
 
 
 def _heading(column: str) -> str:
@@ -198,7 +301,9 @@ class ComparedFigure:
     @property
     def change(self) -> float | None:
         """b - a if both are numbers, otherwise None."""
-        if isinstance(self.a, str) or isinstance(self.b, str) or self.a is None or self.b is None:
+        if self.a is None or isinstance(self.a, str):
+            return None
+        if self.b is None or isinstance(self.b, str):
             return None
         return self.b - self.a
 
@@ -211,93 +316,151 @@ class RunComparison:
     rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        a, b = (run.row["run"] for run in self.both.runs)
-        differences = [{"setting": setting, "a": x, "b": y} for setting, (x, y) in self.both.differences.items()]
-        rows = [{**asdict(row), "change": row.change} for row in self.rows]
-        return {"a": a, "b": b, "same_scenario": self.both.same_scenario, "differences": differences, "rows": rows}
+        run_a, run_b = self.both.runs
+        differences = []
+        for setting, values in self.both.differences.items():
+            value_a, value_b = values
+            differences.append({"setting": setting, "a": value_a, "b": value_b})
+        rows = []
+        for row in self.rows:
+            rows.append({**asdict(row), "change": row.change})
+        return {
+            "a": run_a.row["run"],
+            "b": run_b.row["run"],
+            "same_scenario": self.both.same_scenario,
+            "differences": differences,
+            "rows": rows,
+        }
 
 
 def compare(a: RunOverview, b: RunOverview) -> RunComparison:
     """Compare two runs, which may have different scenarios."""
     one = a.summary
     other = b.summary
+    ended_a = one["ended"] or a.status
+    ended_b = other["ended"] or b.status
+    accuracy_a = one["accuracy"]["global"]
+    accuracy_b = other["accuracy"]["global"]
+    metrics_a = other_metrics(one)
+    metrics_b = other_metrics(other)
+    faults_a = _faults_made(one)
+    faults_b = _faults_made(other)
+    verdicts_a = _verdicts(one)
+    verdicts_b = _verdicts(other)
     rows = [
         ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
-        ComparedFigure("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
+        ComparedFigure("ended", "text", ended_a, ended_b),
         ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
         ComparedFigure("time", "s", one["seconds"], other["seconds"]),
-        ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
-        *_by_key("{} at the end", "number", *map(other_metrics, (one, other))),
+        ComparedFigure("accuracy at the end", "fraction", accuracy_a, accuracy_b),
+        *_by_key("{} at the end", "number", metrics_a, metrics_b),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
         *_by_key("delivered: {}", "bytes", one["bytes"], other["bytes"]),
         *_by_key("messages: {}", "count", one["messages"], other["messages"]),
-        ComparedFigure("faults made", "count", _made(one), _made(other)),
+        ComparedFigure("faults made", "count", faults_a, faults_b),
         ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
-        *_by_key("check: {}", "text", _verdicts(one), _verdicts(other)),
+        *_by_key("check: {}", "text", verdicts_a, verdicts_b),
     ]
-    return RunComparison(compare_many([a, b]), tuple(rows))
+    both = compare_many([a, b])
+    return RunComparison(both, tuple(rows))
 
 
 def print_comparison(comparison: RunComparison, console: Console) -> None:
     """Write the ids of the runs, then a table of the settings that differ and a table of the results."""
     print_settings(comparison.both, ("a", "b"), console)
     write(console, "")
-    results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
-    write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
+    rows = []
+    for row in comparison.rows:
+        value_a = _value(row.a, row.unit)
+        value_b = _value(row.b, row.unit)
+        change = _change(row)
+        rows.append([row.name, value_a, value_b, change])
+    headings = ("", "a", "b", "b − a")
+    figures = {1, 2, 3}
+    write_table(console, headings, rows, title="results", right=figures)
 
 
 def _accuracy_at_rounds(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     """The accuracies at the last round that both runs have, and at the middle one of their common rounds."""
-    common = sorted(a.accuracy.keys() & b.accuracy.keys())
+    common = [round for round in sorted(a.accuracy) if round in b.accuracy]
     if not common:
         return []
-    chosen = sorted({common[(len(common) - 1) // 2], common[-1]})
-    return [
-        ComparedFigure(f"accuracy at round {round}", "fraction", finite(a.accuracy[round]), finite(b.accuracy[round]))
-        for round in chosen
-    ]
+    middle = (len(common) - 1) // 2
+    rounds = {common[middle], common[-1]}
+    rows = []
+    for round in sorted(rounds):
+        accuracy_a = finite(a.accuracy[round])
+        accuracy_b = finite(b.accuracy[round])
+        name = f"accuracy at round {round}"
+        rows.append(ComparedFigure(name, "fraction", accuracy_a, accuracy_b))
+    return rows
 
 
 def _time_to_accuracy(a: RunOverview, b: RunOverview) -> list[ComparedFigure]:
     """Seconds of training to the three highest targets that at least one run reached."""
-    rows = [
-        ComparedFigure(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS
-    ]
-    return [row for row in rows if row.a is not None or row.b is not None][-3:]
+    rows = []
+    for target in TARGETS:
+        if target in a.reached or target in b.reached:
+            time_a = a.reached.get(target)
+            time_b = b.reached.get(target)
+            name = f"time to {target:.0%}"
+            rows.append(ComparedFigure(name, "s", time_a, time_b))
+    return rows[-3:]
 
 
-def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
-    keys = dict.fromkeys([*a, *b])
-    return [ComparedFigure(name.format(key), unit, a.get(key), b.get(key)) for key in keys]
+def _by_key(
+    name: str,
+    unit: str,
+    a: Row,
+    b: Row,
+) -> list[ComparedFigure]:
+    rows = []
+    for key in _keys([a, b]):
+        value_a = a.get(key)
+        value_b = b.get(key)
+        rows.append(ComparedFigure(name.format(key), unit, value_a, value_b))
+    return rows
 
 
-def _made(result: Mapping[str, Any]) -> int:
-    return sum(1 for fault in result["faults"] if fault["at"] is not None)
+def _faults_made(result: Row) -> int:
+    count = 0
+    for fault in result["faults"]:
+        if fault["at"] is not None:
+            count += 1
+    return count
 
 
-def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
-    return {check["name"]: check["verdict"] for check in result["checks"]}
+def _verdicts(result: Row) -> dict[str, str]:
+    verdicts = {}
+    for check in result["checks"]:
+        verdicts[check["name"]] = check["verdict"]
+    return verdicts
 
 
 def _value(value: Any, unit: str) -> Cell:
     if value is None:
         return "–"
     if unit == "text":
-        return Text(str(value), style=STYLES.get(str(value), ""))
+        word = str(value)
+        return Text(word, style=STYLES.get(word, ""))
     return _WRITE[unit](value)
 
 
 def _change(row: ComparedFigure) -> str:
-    if row.change is None:
+    change = row.change
+    if change is None:
         if row.a == row.b or row.unit != "text":
             return ""
         return "differs"
-    if row.change == 0:
+    if change == 0:
         return "="
+    sign = "+" if change > 0 else "−"
     if row.unit == "fraction":
-        return f"{'+' if row.change > 0 else '−'}{abs(row.change) * 100:.1f} points"
-    size = _WRITE[row.unit](abs(row.change))
+        return f"{sign}{abs(change) * 100:.1f} points"
+    size = _WRITE[row.unit](abs(change))
     base = abs(float(row.a or 0))
-    relative = f" ({row.change / base:+.0%})".replace("-", "−") if base else ""
-    return f"{'+' if row.change > 0 else '−'}{size}{relative}"
+    if not base:
+        return f"{sign}{size}"
+    relative = f"{change / base:+.0%}".replace("-", "−")
+    return f"{sign}{size} ({relative})"

@@ -20,52 +20,74 @@ from orchestrator.results.history import History
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
     """The named runs, each once. A name may also be that of a sweep, which stands for the runs in its table. Without
     names, the latest run. RunError if there is no such run, RecordError if the table of a sweep cannot be read."""
-    found = [directory for name in names or (None,) for directory in _found(name, runs)]
-    return list(dict.fromkeys(found))
+    if not names:
+        return _runs_named(None, runs)
+    directories: list[RunDirectory] = []
+    for name in names:
+        directories.extend(_runs_named(name, runs))
+    return list(dict.fromkeys(directories))
 
 
-def _found(name: str | None, runs: Path) -> list[RunDirectory]:
+def _runs_named(name: str | None, runs: Path) -> list[RunDirectory]:
     table = find_table(name, runs)
-    if table is not None:
-        return [RunDirectory(path.resolve()) for path in _runs_of(table)]
-    return [find_run(name, runs)]
+    if table is None:
+        return [find_run(name, runs)]
+    directories = []
+    for path in _runs_of(table):
+        directories.append(RunDirectory(path.resolve()))
+    return directories
 
 
 def find_table(name: str | None, runs: Path) -> Path | None:
     """The sweep.json of the sweep with this name or folder; None if there is none."""
-    places = () if name is None else (runs / name / "sweep.json", Path(name) / "sweep.json")
-    return next(filter(os.path.exists, places), None)
+    if name is None:
+        return None
+    for folder in (runs / name, Path(name)):
+        table = folder / "sweep.json"
+        if os.path.exists(table):
+            return table
+    return None
 
 
 def read_table(table: Path) -> dict[str, Any]:
     """The content of a sweep.json. RecordError if it cannot be read."""
     try:
-        return dict(json.loads(read_untrusted(table, LONGEST_DOCUMENT)))
+        content = read_untrusted(table, LONGEST_DOCUMENT)
+        return dict(json.loads(content))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
+        raise _unreadable(table, error) from None
 
 
 def _runs_of(table: Path) -> list[Path]:
     """The runs in the table of a sweep. They lie next to the table, which may have been moved."""
+    paths = []
     try:
-        cases = read_table(table)["cases"]
-        return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]
+        for case in read_table(table)["cases"]:
+            for row in case["runs"]:
+                if row["run"]:
+                    run = Path(row["run"]).name
+                    paths.append(table.parent / run)
     except (LookupError, TypeError) as error:
-        raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
+        raise _unreadable(table, error) from None
+    return paths
+
+
+def _unreadable(table: Path, error: Exception) -> RecordError:
+    return RecordError(f"{table} cannot be read ({error}): write it again with `sweep`")
 
 
 def export(directories: Sequence[RunDirectory], destination: Destination) -> dict[str, str]:
-    """Write the results of runs to a destination. Returns where those of each run lie. If one of the runs is there
-    already, nothing is written.
+    """Write the results of runs to a destination. Returns where those of each run lie. If one of the runs is already
+    at the destination, nothing is written.
 
     AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing."""
     destination.check()
     store = destination.open()
     for directory in directories:
         with History.open(directory.path) as history:
-            there = store.find(history)
-            if there is not None:
-                raise AlreadyThereError(history.run, there)
+            place = store.find(history)
+            if place is not None:
+                raise AlreadyThereError(history.run, place)
     exported = {}
     for directory in directories:
         with History.open(directory.path) as history:

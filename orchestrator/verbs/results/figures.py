@@ -50,11 +50,15 @@ def export_figures(directories: Sequence[RunDirectory], folder: Path) -> dict[st
     the runs is there already, nothing is written: AlreadyThereError. RunError without matplotlib, PlaceError if nothing
     can be written there."""
     require((PACKAGE,), EXTRA)
-    places = {directory.run: folder / directory.run for directory in directories}
-    for run, place in places.items():
-        if any(place.glob("*.pdf")):
-            raise AlreadyThereError(run, str(place))
     for directory in directories:
+        place = folder / directory.run
+        if any(place.glob("*.pdf")):
+            raise AlreadyThereError(directory.run, str(place))
+    places = {}
+    for directory in directories:
+        place = folder / directory.run
         with History.open(directory.path) as history:
-            write_figures(figures_of(history), places[directory.run])
-    return {run: str(place) for run, place in places.items()}
+            figures = figures_of(history)
+            write_figures(figures, place)
+        places[directory.run] = str(place)
+    return places

@@ -44,11 +44,18 @@ def _wait_for_report(directory: RunDirectory, holder: int) -> None:
         return
     try:
         deadline = time.monotonic() + REPORT_PATIENCE
-        while _written(directory.report) < _written(directory.path / DATABASE) and time.monotonic() < deadline:
-            if select.select([process], [], [], LOOK_EVERY)[0]:
+        while not _report_is_current(directory) and time.monotonic() < deadline:
+            ended, _, _ = select.select([process], [], [], LOOK_EVERY)
+            if ended:
                 return
     finally:
         os.close(process)
+
+
+def _report_is_current(directory: RunDirectory) -> bool:
+    report_written = _written(directory.report)
+    record_written = _written(directory.path / DATABASE)
+    return report_written >= record_written
 
 
 def _written(path: Path) -> int:
@@ -60,35 +67,43 @@ def _written(path: Path) -> int:
 
 def conclusion(directory: RunDirectory) -> tuple[dict[str, Any], int]:
     """The summary of an ended run, and its exit code. RunError if it was killed or is gone."""
+    run = directory.run
     if not is_run(directory.path):
-        raise RunError(f"{directory.run} is gone: it could not be started, or was removed")
+        raise RunError(f"{run} is gone: it could not be started, or was removed")
     with History.open(directory.path) as history:
         if history.outcome is None:
-            run = directory.run
             raise RunError(f"{run} was killed: `resume {run}` continues it, `down {run}` removes what is left of it")
         result = summary(history)
-    return result, exit_code(result["ended"], result["checks"])
+    code = exit_code(result["ended"], result["checks"])
+    return result, code
 
 
 def removable(names: list[str], runs: Path) -> list[RunDirectory]:
     """The runs of these names in a folder. RunError if one of them must not be removed; then none should be."""
-    found = [_folder_of(name, runs) for name in names]
-    for directory in found:
+    directories = [_folder_of(name, runs) for name in names]
+    by_path = {}
+    for directory in directories:
         directory.refuse_held()
-        if directory.nodes.exists() or processes.run_processes(directory.run):
-            raise RunError(f"parts of {directory.run} are still on this host: `down {directory.run}` first")
-    return list({directory.path: directory for directory in found}.values())
+        run = directory.run
+        if directory.nodes.exists() or processes.run_processes(run):
+            raise RunError(f"parts of {run} are still on this host: `down {run}` first")
+        by_path[directory.path] = directory
+    return list(by_path.values())
 
 
 def _folder_of(name: str, runs: Path) -> RunDirectory:
     place = runs.resolve()
-    for path in (place / name, Path(name).absolute()):
+    by_name = place / name
+    by_path = Path(name).absolute()
+    for path in (by_name, by_path):
         if is_run(path):
-            if place in path.parents and path.resolve() == path:
+            inside = place in path.parents
+            if inside and path.resolve() == path:
                 return RunDirectory(path)
             raise RunError(f"{name} is not removed: it leads out of {runs}, or is a link")
-    latest = ", ".join(each.run for each in known_runs(runs)[-5:]) or "none"
-    raise RunError(f"there is no run '{name}' in {runs}; the latest are: {latest}")
+    latest_runs = known_runs(runs)[-5:]
+    latest = ", ".join(directory.run for directory in latest_runs)
+    raise RunError(f"there is no run '{name}' in {runs}; the latest are: {latest or 'none'}")
 
 
 def remove(directory: RunDirectory) -> None:

@@ -12,11 +12,17 @@ from orchestrator.host.tail import follow_file
 from orchestrator.record.rows import Event, Metric, State
 from orchestrator.results.history import History
 
+Row = State | Event | Metric
+
 LOOK_EVERY = 0.25  # s
 NAMED = 12  # nodes named in an error
 
 
-def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
+def follow_record(
+    history: History,
+    node: str,
+    go_on: Callable[[], bool],
+) -> Iterator[str]:
     """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last.
     Other parts with a log, such as `up` in the background, have only that."""
     log = history.directory / "logs" / f"{node}.log"
@@ -28,7 +34,11 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
         yield from follow_file(log, lambda: False)
 
 
-def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
+def follow_lines(
+    history: History,
+    node: str,
+    go_on: Callable[[], bool],
+) -> Iterator[str]:
     """Yield what the record has of a node in lines, then added lines, until ``go_on`` returns False and all is read.
     Times are on the run's clock. RunError if the run has no such node."""
     if node not in history.nodes:
@@ -37,33 +47,45 @@ def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iter
     read = [0, 0, 0]  # rows of each table
     while True:
         last = not go_on()
-        tables: list[Sequence[State | Event | Metric]] = [
+        tables: list[Sequence[Row]] = [
             history.states(node),
             history.events(node=node),
             history.metrics(None, node=node),
         ]
-        new = [row for table, count in zip(tables, read, strict=True) for row in table[count:]]
-        read = [len(table) for table in tables]
-        for row in sorted(new, key=lambda each: each.t):
+        new_rows: list[Row] = []
+        for number, rows in enumerate(tables):
+            already_read = read[number]
+            new_rows.extend(rows[already_read:])
+            read[number] = len(rows)
+        new_rows.sort(key=lambda row: row.t)
+        for row in new_rows:
             yield f"[{row.t:10.3f} s] {_in_words(row)}\n"
         if last:
             break
         time.sleep(LOOK_EVERY)
 
 
-def _in_words(row: State | Event | Metric) -> str:
+def _in_words(row: Row) -> str:
     match row:
         case State():
-            return f"state {row.state}{f' ({row.detail})' if row.detail else ''}"
+            return f"state {row.state}{_in_brackets(row.detail)}"
         case Metric():
             return f"{_round(row.round)}{row.scope} {row.name} {row.value:.6g}"
         case Event():
-            data = ", ".join(f"{key} {_value(value)}" for key, value in row.data.items())
-            return f"{_round(row.round)}{row.name}{f' ({data})' if data else ''}"
+            data = [f"{key} {_value(value)}" for key, value in row.data.items()]
+            return f"{_round(row.round)}{row.name}{_in_brackets(', '.join(data))}"
+
+
+def _in_brackets(words: str) -> str:
+    if not words:
+        return ""
+    return f" ({words})"
 
 
 def _round(round: int | None) -> str:
-    return "" if round is None else f"round {round}: "
+    if round is None:
+        return ""
+    return f"round {round}: "
 
 
 def _value(value: object) -> str:

@@ -6,6 +6,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestrator import text
 
+# Words of a plan that a record has too.
+Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
+POPULATION = "population"  # the node that stands for all clients of a population
+PROCESSOR = "cpu"  # the device of a node that trains on no accelerator
+POWER_OFF = "power-off"
+CUTS = ("disconnect", "partition", POWER_OFF)  # the actions of faults that cut links
+HARDWARE_LABEL = "edgebed.hardware"  # the label of a board. Its value is the hardware class that the board is.
 SHARED = "shared"  # the class of channels among the probes of links
 AFTER_A_ROUND = ("rounds", "accuracy", "target")
 """The outcomes of a run that ended at the end of a round."""

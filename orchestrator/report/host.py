@@ -8,8 +8,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from orchestrator import text
-from orchestrator.record.rows import SensorReading
-from orchestrator.record.words import HARDWARE_LABEL
+from orchestrator.record.rows import HARDWARE_LABEL, SensorReading
 from orchestrator.report.figures import GLOBAL, SERIES
 from orchestrator.report.marks import Figure, axis, bars, figure, line, rounded
 from orchestrator.results.history import History

@@ -17,8 +17,7 @@ from typing import Any
 from netem.errors import NetemError
 from netem.profile import LinkProfile
 from orchestrator import text
-from orchestrator.record.rows import LinkCounters
-from orchestrator.record.words import POPULATION
+from orchestrator.record.rows import POPULATION, LinkCounters
 from orchestrator.report.figures import FAULTS, link_colour
 from orchestrator.report.media import media_rows
 from orchestrator.report.template import fragment, style

@@ -17,7 +17,7 @@ from netem.profile import LinkProfile
 from netem.schedules.schedule import Change, Schedule
 from netem.userspace.lateness import Lateness
 from orchestrator.record.events.links import ScheduleEnded
-from orchestrator.record.words import Ends
+from orchestrator.record.rows import Ends
 
 SHARED = "shared"  # takes the place of the class of a link
 LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for

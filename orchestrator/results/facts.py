@@ -14,8 +14,18 @@ from node.catalogue.datasets import CLIENTS, MAIN_METRIC
 from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.nodes import Resumed
 from orchestrator.record.events.run import Continued, Training
-from orchestrator.record.rows import Event, FaultPhase, FaultSpan, Metric, Outcome, ProbeResult, Recorded, Round, State
-from orchestrator.record.words import POPULATION
+from orchestrator.record.rows import (
+    POPULATION,
+    Event,
+    FaultPhase,
+    FaultSpan,
+    Metric,
+    Outcome,
+    ProbeResult,
+    Recorded,
+    Round,
+    State,
+)
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.folds import EventFold, Overruns, Reports, Rounds
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples

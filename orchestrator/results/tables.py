@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.record.rows import (
+    PROCESSOR,
     Event,
     FaultSpan,
     LinkCounters,
@@ -18,7 +19,6 @@ from orchestrator.record.rows import (
     SensorReading,
     State,
 )
-from orchestrator.record.words import PROCESSOR
 from orchestrator.results.checks.registry import checks
 from orchestrator.results.history import History
 from orchestrator.results.steps import StepCounter

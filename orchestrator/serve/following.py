@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.record.directory import RunDirectory
-from orchestrator.record.words import Ends
+from orchestrator.record.rows import Ends
 from orchestrator.results.checks.registry import Check, checks
 from orchestrator.results.history import History
 from orchestrator.results.listing import Signature, current_summary, is_held, signature

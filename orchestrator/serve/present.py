@@ -9,8 +9,7 @@ from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from orchestrator.record.events.links import LossAudit
-from orchestrator.record.rows import State
-from orchestrator.record.words import CUTS, Ends
+from orchestrator.record.rows import CUTS, Ends, State
 from orchestrator.report.figures import link_colour
 from orchestrator.report.topology import Picture, describe, picture
 from orchestrator.results.checks.registry import Check, overall

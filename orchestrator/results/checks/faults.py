@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from orchestrator import text
 from orchestrator.record.events.run import Continued, Training
-from orchestrator.record.rows import FaultSpan
-from orchestrator.record.words import CUTS
+from orchestrator.record.rows import CUTS, FaultSpan
 from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History

@@ -27,8 +27,7 @@ from orchestrator.record.events.nodes import (
     Unanswered,
     Unreceived,
 )
-from orchestrator.record.rows import Event
-from orchestrator.record.words import POPULATION
+from orchestrator.record.rows import POPULATION, Event
 from orchestrator.results.checks.verdicts import Assessment, Verdict
 from orchestrator.results.evaluation.population import parts
 from orchestrator.results.history import History

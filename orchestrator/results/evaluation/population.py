@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.record.events.nodes import ClientPart
-from orchestrator.record.words import POPULATION
+from orchestrator.record.rows import POPULATION
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.history import History
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from typing import Any
 
 from orchestrator.record.events.overload import SHORTEST
+from orchestrator.record.rows import Ends
 from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
-from orchestrator.record.words import Ends
 from orchestrator.results.history import History
 
 PIECE = 200_000  # rows of a table that are summed up in one go

@@ -6,16 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from orchestrator.errors import Problem, ScenarioError
-from orchestrator.scenario.language.document import Document
-from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.language.words import describe, dotted, shortened
+from orchestrator.scenario.language.words import KeyPath, describe, dotted, shortened
 
 
 class Strict(BaseModel):
@@ -85,9 +83,18 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
 
 
+class Located(Protocol):
+    """A document that has the places of its values (`orchestrator.scenario.language.document.Document`)."""
+
+    @property
+    def places(self) -> Mapping[KeyPath, str]: ...
+
+    def place(self, path: KeyPath) -> str: ...
+
+
 def validated(
     model: type[M],
-    document: Document,
+    document: Located,
     data: Mapping[str, Any],
     context: Mapping[str, Any] = {},
 ) -> M:
@@ -98,7 +105,7 @@ def validated(
         raise ScenarioError(problems(error, model, document)) from None
 
 
-def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
+def problems(error: ValidationError, model: type[Strict], document: Located) -> list[Problem]:
     """The errors that pydantic found, each with its place in the document, in the order of the file."""
     located = []
     for path, message in reworded(error, model):

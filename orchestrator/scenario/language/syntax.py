@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import Problem, ScenarioError
+from orchestrator.scenario.language.words import KeyPath as KeyPath
 from orchestrator.scenario.language.words import describe, dotted, shortened
 
-KeyPath = tuple[str | int, ...]
 MAX_CHARACTERS = 1_000_000  # read in a few seconds
 MAX_VALUES = 100_000
 MAX_DEPTH = 50

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
+KeyPath = tuple[str | int, ...]  # the keys that lead to a value
+
 
 def dotted(path: Sequence[str | int]) -> str:
     """``("faults", 0, "at")`` as ``faults.0.at``, the form that `--set` takes."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from orchestrator.record.words import PROCESSOR as PROCESSOR
+from orchestrator.record.rows import PROCESSOR as PROCESSOR
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.language.words import describe
 

@@ -26,8 +26,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from orchestrator.record.words import CUTS as CUTS
-from orchestrator.record.words import POWER_OFF as POWER_OFF
+from orchestrator.record.rows import CUTS as CUTS
+from orchestrator.record.rows import POWER_OFF as POWER_OFF
 from orchestrator.scenario.actions import Action
 from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict

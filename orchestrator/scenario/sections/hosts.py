@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from orchestrator.record.words import HARDWARE_LABEL as HARDWARE_LABEL
+from orchestrator.record.rows import HARDWARE_LABEL as HARDWARE_LABEL
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.words import describe
 from orchestrator.scenario.sections.hardware import BOARDS

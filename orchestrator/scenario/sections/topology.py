@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from node.assignment import Tier
-from orchestrator.record.words import POPULATION as POPULATION
-from orchestrator.record.words import Ends as Ends
+from orchestrator.record.rows import POPULATION as POPULATION
+from orchestrator.record.rows import Ends as Ends
 from orchestrator.scenario.language.strict import Strict, nearest
 from orchestrator.scenario.language.words import describe, shortened
 

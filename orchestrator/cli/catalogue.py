@@ -12,7 +12,16 @@ from click.shell_completion import get_completion_class
 from orchestrator.cli.options import json_option, print_json, printer, waiting
 from orchestrator.layout import PROSE, open_console, write, write_table
 
-KINDS = ("algorithms", "baselines", "models", "datasets", "profiles", "media", "hardware", "checks")
+KINDS = (
+    "algorithms",
+    "baselines",
+    "models",
+    "datasets",
+    "profiles",
+    "media",
+    "hardware",
+    "checks",
+)
 FIGURES = ("classes", "latency", "jitter", "rate", "speed", "cores", "memory")
 
 
@@ -27,20 +36,22 @@ def list_entries(kind: str, as_json: bool) -> None:
     """
     from orchestrator.verbs.catalogue import entries
 
-    found = entries(kind)
+    listed = entries(kind)
     if as_json:
-        print_json({kind: found})
+        print_json({kind: listed})
         return
-    headings = list(found[0])
+    headings = list(listed[0])
     right = [place for place, heading in enumerate(headings) if heading in FIGURES]
-    rows = [[shown(each[key]) for key in headings] for each in found]
+    rows = []
+    for entry in listed:
+        rows.append([shown(entry[key]) for key in headings])
     write_table(open_console(PROSE), headings, rows, right=right)
 
 
 def shown(value: Any) -> str:
     """A value in a cell of a table."""
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {shown(each)}" for key, each in value.items())
+        return ", ".join(f"{key}: {shown(part)}" for key, part in value.items())
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -58,20 +69,31 @@ def data(name: str | None, as_json: bool) -> None:
     if name is not None:
         with waiting(f"looking for data set {name}"):
             prepared = fetch(name)
-        samples = {"train": len(prepared.train_labels), "test": len(prepared.test_labels)}
+        train = len(prepared.train_labels)
+        test = len(prepared.test_labels)
         if as_json:
-            facts = {"name": name, "source": prepared.source, "folder": str(prepared.directory)}
-            print_json({**facts, "sha256": prepared.sha256, "samples": samples})
+            facts = {
+                "name": name,
+                "source": prepared.source,
+                "folder": str(prepared.directory),
+                "sha256": prepared.sha256,
+                "samples": {"train": train, "test": test},
+            }
+            print_json(facts)
         else:
-            click.echo(f"{name}: {samples['train']:,} training and {samples['test']:,} test samples, ready for runs")
-            printer()(f"from {prepared.source}, in {prepared.directory}, sha256 {prepared.sha256}")
+            click.echo(f"{name}: {train:,} training and {test:,} test samples, ready for runs")
+            report = printer()
+            report(f"from {prepared.source}, in {prepared.directory}, sha256 {prepared.sha256}")
         return
-    found = data_sets()
+    listed = data_sets()
     folders = [str(folder) for folder in searched()]
     if as_json:
-        print_json({"datasets": found, "searched": folders})
+        print_json({"datasets": listed, "searched": folders})
         return
-    rows = [(each["name"], each["summary"], each["found"] or f"missing: {each['get']}") for each in found]
+    rows = []
+    for data_set in listed:
+        place = data_set["found"] or f"missing: {data_set['get']}"
+        rows.append((data_set["name"], data_set["summary"], place))
     write_table(open_console(), ("name", "summary", "found in"), rows)
     write(open_console(), "", f"searched, after the scenario's folder: {', '.join(folders)}")
 
@@ -86,40 +108,57 @@ def docs(topic: tuple[str, ...], search: bool, as_json: bool) -> None:
     If no page has this name, list the sections with all these words, the best
     first.
     """
+    from orchestrator.verbs.pages import is_page, pages, title
+
+    words = " ".join(topic).split()
+    if not words:
+        titles = {name: title(page) for name, page in pages().items()}
+        if as_json:
+            topics = [{"topic": name, "title": page_title} for name, page_title in titles.items()]
+            print_json({"topics": topics})
+        else:
+            write_table(open_console(), ("topic", "page"), titles.items())
+    elif search or not is_page(" ".join(words)):
+        _print_sections(words, as_json)
+    else:
+        _print_page(words[0], as_json)
+
+
+def _print_page(name: str, as_json: bool) -> None:
     from rich.markdown import Markdown
 
-    from orchestrator.verbs.pages import find, is_page, pages, title
+    from orchestrator.verbs.pages import find, title
 
+    page = find(name)
+    text = page.read_text()
     console = open_console()
-    words = " ".join(topic).split()
-    if words and (search or not is_page(" ".join(words))):
-        _print_found(words, as_json)
-    elif words:
-        page = find(name := words[0])
-        if as_json:
-            print_json({"topic": name, "title": title(page), "file": str(page), "text": page.read_text()})
-        elif console.is_terminal:
-            with console.pager(styles=True):
-                console.print(Markdown(page.read_text(), hyperlinks=False))
-        else:
-            click.echo(page.read_text(), nl=False)
-    elif as_json:
-        print_json({"topics": [{"topic": name, "title": title(page)} for name, page in pages().items()]})
+    if as_json:
+        print_json({"topic": name, "title": title(page), "file": str(page), "text": text})
+    elif console.is_terminal:
+        with console.pager(styles=True):
+            console.print(Markdown(text, hyperlinks=False))
     else:
-        write_table(console, ("topic", "page"), [(name, title(page)) for name, page in pages().items()])
+        click.echo(text, nl=False)
 
 
-def _print_found(words: Sequence[str], as_json: bool) -> None:
+def _print_sections(words: Sequence[str], as_json: bool) -> None:
     from orchestrator.verbs.search import MOST, search
 
-    found = search(words)
+    sections = search(words)
     if as_json:
-        print_json({"words": list(words), "found": [{**asdict(each), "file": str(each.file)} for each in found]})
+        facts = [{**asdict(section), "file": str(section.file)} for section in sections]
+        print_json({"words": list(words), "found": facts})
         return
-    rows = [(each.topic, each.heading, str(each.line), each.text) for each in found[:MOST]]
+    rows = []
+    for section in sections[:MOST]:
+        rows.append((section.topic, section.heading, str(section.line), section.text))
     write_table(open_console(), ("topic", "section", "line", "text"), rows, right={2})
-    more = len(found) - MOST
-    printer()("`edgebed docs TOPIC` shows a page" + (f"; {more} more sections have these words" if more > 0 else ""))
+    hint = "`edgebed docs TOPIC` shows a page"
+    more = len(sections) - MOST
+    if more > 0:
+        hint += f"; {more} more sections have these words"
+    report = printer()
+    report(hint)
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -141,4 +180,7 @@ def completion(context: click.Context, shell: str, as_json: bool) -> None:
     assert kind is not None
     template = kind(context.find_root().command, {}, "edgebed", "_EDGEBED_COMPLETE")
     script = template.source_template % template.source_vars()
-    print_json({"shell": shell, "script": script}) if as_json else click.echo(script, nl=False)
+    if as_json:
+        print_json({"shell": shell, "script": script})
+    else:
+        click.echo(script, nl=False)

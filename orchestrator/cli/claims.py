@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,6 +14,9 @@ from orchestrator.cli.options import is_verbose, json_option, print_json, printe
 from orchestrator.layout import open_console
 from orchestrator.progress import logging_to
 from orchestrator.scenario.sections.drivers import DRIVERS
+
+if TYPE_CHECKING:
+    from orchestrator.claims.reading import Paper
 
 
 @click.command("reproduce")
@@ -53,14 +57,16 @@ def reproduce_claims(
     from orchestrator.record.directory import write_whole
 
     if names and names[0].lower().endswith(".zip"):
-        if len(names) > 1 or listed or page or cheap or claims or driver:
+        has_other_options = listed or page or cheap or claims or driver
+        if len(names) > 1 or has_other_options:
             raise click.UsageError(
                 "an archive takes no claims or other options: name one file, with --trust, --workers and --runs only"
             )
         _reproduce_archive(Path(names[0]), runs, trust=trust, workers=workers, as_json=as_json)
     if trust:
         raise click.UsageError("--trust is for an archive: name its FILE.zip")
-    if bool(names or cheap) + listed + (page is not None) != 1:
+    tasks = (bool(names or cheap), listed, page is not None)
+    if sum(tasks) != 1:
         raise click.UsageError("name claims, or choose one of --cheap, --list and --page FILE")
     papers = load(claims or FOLDER)
     if page is not None:
@@ -73,23 +79,37 @@ def reproduce_claims(
     if listed:
         rows = recorded_rows(papers)
         if as_json:
-            print_json({"claims": [each.to_json() for each in rows]})
+            print_json({"claims": [row.to_json() for row in rows]})
         else:
             scoreboard.print_list(rows, open_console())
         return
-    cheapest = [name for each in papers for name, claim in each.read.claims.items() if cheap and claim.cheap]
-    found = [(find(papers, name), name) for name in dict.fromkeys([*names, *cheapest])]
+    chosen = list(names)
+    if cheap:
+        chosen += _cheap(papers)
+    claims_to_check = [(find(papers, name), name) for name in dict.fromkeys(chosen)]
     check_folder(runs, "choose another folder for runs")
     tell = printer(err=as_json)
     checked = []
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
-        for paper, name in found:
-            checked.append(reproduce(paper, name, runs, driver=driver, workers=workers, tell=tell))
+        for paper, name in claims_to_check:
+            row = reproduce(paper, name, runs, driver=driver, workers=workers, tell=tell)
+            checked.append(row)
             if not as_json:
-                scoreboard.print_row(checked[-1], open_console())
+                scoreboard.print_row(row, open_console())
     if as_json:
-        print_json({"claims": [each.to_json() for each in checked]})
-    sys.exit(0 if all(each.as_recorded for each in checked) else 3)
+        print_json({"claims": [row.to_json() for row in checked]})
+    as_recorded = all(row.as_recorded for row in checked)
+    sys.exit(0 if as_recorded else 3)
+
+
+def _cheap(papers: Iterable[Paper]) -> list[str]:
+    """The names of the claims that take less than five minutes."""
+    names = []
+    for paper in papers:
+        for name, claim in paper.read.claims.items():
+            if claim.cheap:
+                names.append(name)
+    return names
 
 
 def _reproduce_archive(
@@ -105,5 +125,8 @@ def _reproduce_archive(
     tell = printer(err=as_json)
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         result = repeat(file, runs, trust=trust, workers=workers, tell=tell)
-    print_json(result.to_json()) if as_json else print_reproduction(result, open_console())
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_reproduction(result, open_console())
     sys.exit(EXIT_CODES[result.state])

@@ -41,13 +41,20 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         verdict = Text(row["verdict"], style=STYLES[row["verdict"]])
     else:
         verdict = row["status"]
+    accuracy = row["accuracy"]
+    rounds = row["rounds"]
+    seconds = row["seconds"]
+    start = ""
+    if row["began"]:
+        began = time.localtime(row["began"])
+        start = time.strftime("%Y-%m-%d %H:%M", began)
     return [
         row["run"],
         verdict,
-        "" if row["accuracy"] is None else text.percent(row["accuracy"]),
-        "" if row["rounds"] is None else str(row["rounds"]),
-        "" if row["seconds"] is None else text.duration(row["seconds"]),
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"])) if row["began"] else "",
+        "" if accuracy is None else text.percent(accuracy),
+        "" if rounds is None else str(rounds),
+        "" if seconds is None else text.duration(seconds),
+        start,
     ]
 
 
@@ -90,12 +97,17 @@ def open_report(run: str | None, runs: Path, as_json: bool) -> None:
     directory = find_run(run, runs)
     if not directory.report.exists() or directory.holder() is not None:
         judge(directory)
-    displays = sys.platform == "darwin" or any(os.environ.get(each) for each in ("DISPLAY", "WAYLAND_DISPLAY"))
-    opened = displays and webbrowser.open(directory.report.as_uri())
+    opened = _has_display() and webbrowser.open(directory.report.as_uri())
     if as_json:
         print_json({"run": directory.run, "report": str(directory.report), "opened": opened})
     else:
         click.echo(directory.report)
+
+
+def _has_display() -> bool:
+    if sys.platform == "darwin":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 @click.command("rm")
@@ -103,21 +115,28 @@ def open_report(run: str | None, runs: Path, as_json: bool) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @runs_option
 @json_option
-def remove_runs(names: tuple[str, ...], yes: bool, runs: Path, as_json: bool) -> None:
+def remove_runs(
+    names: tuple[str, ...],
+    yes: bool,
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Remove the folder of each RUN, with its record and report; a running run is refused."""
     from orchestrator.verbs.results.folders import removable, remove
 
-    found = removable(list(names), runs)
+    directories = removable(list(names), runs)
     if not yes and on_terminal():
-        click.echo("".join(f"  {each.run}\n" for each in found), nl=False, err=True)
-        if not click.confirm(f"remove {text.count(len(found), 'run')} for good?", err=True):
+        listed = "".join(f"  {directory.run}\n" for directory in directories)
+        click.echo(listed, nl=False, err=True)
+        count = text.count(len(directories), "run")
+        if not click.confirm(f"remove {count} for good?", err=True):
             sys.exit(1)
-    for directory in found:
+    for directory in directories:
         remove(directory)
         if not as_json:
             click.echo(f"{directory.run}: removed")
     if as_json:
-        print_json({"removed": [each.run for each in found]})
+        print_json({"removed": [directory.run for directory in directories]})
 
 
 def on_terminal() -> bool:

@@ -24,7 +24,8 @@ def doctor(as_json: bool) -> None:
         print_json({"findings": [vars(finding) for finding in findings]})
     else:
         print_findings(findings, open_console())
-    sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
+    failed = any(finding.ok is False for finding in findings)
+    sys.exit(1 if failed else 0)
 
 
 @click.group("hosts", cls=GroupedCommands, invoke_without_command=True)
@@ -54,14 +55,14 @@ def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
     from orchestrator.verbs.hosting.hosts_doctor import UnknownHostError, examine_swarm, print_report
 
     try:
-        found = examine_swarm(names, printer())
+        examination = examine_swarm(names, printer())
     except UnknownHostError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        print_json(found.to_json())
+        print_json(examination.to_json())
     else:
-        print_report(found, open_console())
-    sys.exit(0 if found.usable else 1)
+        print_report(examination, open_console())
+    sys.exit(0 if examination.usable else 1)
 
 
 @list_hosts.command("up")
@@ -70,15 +71,15 @@ def leave_agents(as_json: bool) -> None:
     """Start an agent on each host, so that runs start sooner, and copy the image of nodes to the hosts."""
     from orchestrator.verbs.hosting.hosts_up import up
 
-    found = up(printer())
+    result = up(printer())
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        if found.hosts:
-            click.echo(f"agents are left running on {', '.join(found.hosts)}")
-        for host, reason in sorted(found.refused.items()):
+        if result.hosts:
+            click.echo(f"agents are left running on {', '.join(result.hosts)}")
+        for host, reason in sorted(result.refused.items()):
             click.echo(f"{host}: {reason}", err=True)
-    sys.exit(1 if found.refused else 0)
+    sys.exit(1 if result.refused else 0)
 
 
 @list_hosts.command("down")
@@ -89,6 +90,9 @@ def end_agents(data: bool, as_json: bool) -> None:
     from orchestrator.verbs.hosting.hosts_up import down
 
     with waiting("ending the agents"):
-        found = down(data=data)
-    print_json(asdict(found)) if as_json else click.echo(found.describe())
-    sys.exit(1 if found.left else 0)
+        result = down(data=data)
+    if as_json:
+        print_json(asdict(result))
+    else:
+        click.echo(result.describe())
+    sys.exit(1 if result.left else 0)

@@ -77,7 +77,7 @@ Exit codes:
 
 
 def carry_out() -> int:
-    """Carry out the command line and return the exit code. KeyboardInterrupt if interrupted before a run began."""
+    """Run the command line and return the exit code. KeyboardInterrupt if interrupted before a run began."""
     try:
         os.getcwd()
     except OSError as error:
@@ -99,16 +99,13 @@ def carry_out() -> int:
 
 def usage_text(error: click.ClickException) -> str:
     """The text of a wrong usage, in the style of all errors, with the command to see."""
-    said = " ".join(error.format_message().split()).removesuffix(".")
-    if said[1:2].islower():
-        said = said[:1].lower() + said[1:]
-    else:
-        said = said
-    if isinstance(error, click.UsageError):
-        context = error.ctx
-    else:
-        context = None
-    return said if context is None else f"{said}\nsee {context.command_path} --help"
+    words = error.format_message().split()
+    message = " ".join(words).removesuffix(".")
+    if message[1:2].islower():
+        message = message[:1].lower() + message[1:]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message += f"\nsee {error.ctx.command_path} --help"
+    return message
 
 
 def _fail(text: str, code: int) -> int:

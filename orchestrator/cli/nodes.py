@@ -41,14 +41,23 @@ def run_inside(
 
     directory = find_run(run, runs)
     if not as_json:
-        prefix, variables = entry(directory, node, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+        prefix, variables = entry(directory, node, terminal=_on_terminal())
         _become([*prefix, *command], variables)
     prefix, variables = entry(directory, node)
-    done = subprocess.run([*prefix, *command], env=os.environ | variables, capture_output=True, check=False)
-    output, errors = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
-    found = {"run": directory.run, "node": node, "command": list(command)}
-    print_json({**found, "code": done.returncode, "stdout": output, "stderr": errors})
-    sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+    environment = os.environ | variables
+    done = subprocess.run([*prefix, *command], env=environment, capture_output=True, check=False)
+    code = done.returncode
+    facts = {
+        "run": directory.run,
+        "node": node,
+        "command": list(command),
+        "code": code,
+        "stdout": done.stdout.decode(errors="replace"),
+        "stderr": done.stderr.decode(errors="replace"),
+    }
+    print_json(facts)
+    killed_by_signal = code < 0
+    sys.exit(128 - code if killed_by_signal else code)
 
 
 @click.command("shell")
@@ -60,8 +69,13 @@ def open_shell(node: str, run: str | None, runs: Path) -> None:
     from orchestrator.record.directory import find_run
     from orchestrator.verbs.live.inside import entry
 
-    prefix, variables = entry(find_run(run, runs), node, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    directory = find_run(run, runs)
+    prefix, variables = entry(directory, node, terminal=_on_terminal())
     _become([*prefix, *SHELL], variables)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _become(argv: list[str], variables: Mapping[str, str]) -> NoReturn:

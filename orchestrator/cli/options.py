@@ -37,9 +37,14 @@ class GroupedCommands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = 1000  # characters, more than any first sentence has
-        for title, commands in (self.sections or {"Commands": list(self.commands.values())}).items():
+        sections = self.sections or {"Commands": list(self.commands.values())}
+        for title, commands in sections.items():
+            rows = []
+            for command in commands:
+                first_sentence = command.get_short_help_str(whole)
+                rows.append((command.name or "", first_sentence))
             with formatter.section(title):
-                formatter.write_dl([(each.name or "", each.get_short_help_str(whole)) for each in commands])
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,10 +52,11 @@ class GroupedCommands(click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        own = self.other_names.get(name)
-        if own is None:
-            own = next(iter(difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)), None)
-        hint = "" if own is None else f"; did you mean `{ctx.command_path} {own}`?"
+        similar = self.other_names.get(name)
+        if similar is None:
+            matches = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
+            similar = matches[0] if matches else None
+        hint = "" if similar is None else f"; did you mean `{ctx.command_path} {similar}`?"
         raise click.UsageError(f"there is no command '{name}'{hint}", ctx)
 
 
@@ -64,8 +70,10 @@ def override_options(command: F) -> F:
 
     @functools.wraps(command)
     def overriding(*arguments: Any, overrides: tuple[str, ...], **options: Any) -> Any:
-        chosen = {path: options.pop(name) for name, path in OVERRIDES.items()}
-        overrides += tuple(f"{path}={value}" for path, value in chosen.items() if value is not None)
+        for name, path in OVERRIDES.items():
+            value = options.pop(name)
+            if value is not None:
+                overrides += (f"{path}={value}",)
         return command(*arguments, overrides=overrides, **options)
 
     add: Any = overriding
@@ -91,11 +99,14 @@ def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
     def file_of(context: click.Context, _argument: click.Parameter, given: str | None) -> Path | None:
         from orchestrator.verbs.examples import chosen
 
-        return None if context.resilient_parsing else chosen(given, sweep=sweep)
+        if context.resilient_parsing:
+            return None
+        return chosen(given, sweep=sweep)
 
     def add(command: F) -> F:
         what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
-        only = f"By default it is the only {'sweep' if sweep else 'scenario'} in the current folder."
+        kind = "sweep" if sweep else "scenario"
+        only = f"By default it is the only {kind} in the current folder."
         command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"
         return click.argument(name, required=False, callback=file_of)(command)
 
@@ -116,17 +127,24 @@ def json_option(command: F) -> F:
         return as_json
 
     def silence(context: click.Context, _option: click.Parameter, quiet: bool) -> None:
-        context.meta[QUIET] = quiet or context.meta.get(QUIET, False)  # also of the group of commands
+        quiet_group = context.meta.get(QUIET, False)  # -q of the group of commands
+        context.meta[QUIET] = quiet or quiet_group
 
     def log(context: click.Context, _option: click.Parameter, verbose: bool) -> None:
         if verbose and VERBOSE not in context.meta:
             context.meta[VERBOSE] = True
-            context.find_root().with_resource(progress.logging_to(functools.partial(click.echo, err=True)))
+            to_errors = functools.partial(click.echo, err=True)
+            context.find_root().with_resource(progress.logging_to(to_errors))
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=log, help="Print what is logged."),
         click.option(
-            *("-q", "--quiet"), is_flag=True, expose_value=False, callback=silence, help="Print result and errors only."
+            "-q",
+            "--quiet",
+            is_flag=True,
+            expose_value=False,
+            callback=silence,
+            help="Print result and errors only.",
         ),
         click.option("--json", "as_json", is_flag=True, callback=reserve, help="Print one JSON object."),
     ):
@@ -178,16 +196,34 @@ FAULT_OPTIONS = {
 
 
 def fault_options(command: F) -> F:
-    for name, (option, takes, said) in reversed(FAULT_OPTIONS.items()):
-        kind: dict[str, Any] = {"metavar": takes} if isinstance(takes, str) else {"type": takes}
-        command = click.option(option, name, help=said, **kind)(command)
+    for name, (option, takes, help_text) in reversed(FAULT_OPTIONS.items()):
+        settings: dict[str, Any] = {"help": help_text}
+        if isinstance(takes, str):
+            settings["metavar"] = takes
+        else:
+            settings["type"] = takes
+        add = click.option(option, name, **settings)
+        command = add(command)
     return command
 
 
-def run_option(name: str = "run", *, default: str = "the latest", many: bool = False) -> Callable[[F], F]:
+def run_option(
+    name: str = "run",
+    *,
+    default: str = "the latest",
+    many: bool = False,
+) -> Callable[[F], F]:
     """Add -r/--run, for a command that has another argument. ``default``: which run it is without."""
-    said = f"The run{', or a sweep; may be repeated' * many}; by default {default}."
-    return click.option("-r", "--run", name, metavar="RUN", multiple=many, shell_complete=_complete_run, help=said)
+    more = ", or a sweep; may be repeated" if many else ""
+    return click.option(
+        "-r",
+        "--run",
+        name,
+        metavar="RUN",
+        multiple=many,
+        shell_complete=_complete_run,
+        help=f"The run{more}; by default {default}.",
+    )
 
 
 def run_argument(command: F) -> F:
@@ -202,17 +238,25 @@ def run_argument(command: F) -> F:
             raise click.UsageError(f"name one run: {name} or --run {named}")
         return named if name is None else name
 
-    command = click.argument("run", required=False, callback=chosen, shell_complete=_complete_run)(command)
-    return click.option(
-        *("-r", "--run", "named"), metavar="RUN", expose_value=False, callback=keep, help="The same as RUN."
-    )(command)
+    argument = click.argument("run", required=False, callback=chosen, shell_complete=_complete_run)
+    option = click.option(
+        "-r",
+        "--run",
+        "named",
+        metavar="RUN",
+        expose_value=False,
+        callback=keep,
+        help="The same as RUN.",
+    )
+    return option(argument(command))
 
 
 def _complete_run(context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
-    """The runs whose names begin with what was typed, for completion in a shell."""
+    """The runs with names that start as typed, for completion in a shell."""
     from orchestrator.record.directory import known_runs
 
-    return [each.run for each in known_runs(context.params.get("runs") or RUNS) if each.run.startswith(start)]
+    folder = context.params.get("runs") or RUNS
+    return [directory.run for directory in known_runs(folder) if directory.run.startswith(start)]
 
 
 runs_option = click.option(
@@ -225,6 +269,6 @@ track_option = click.option(
     "--track",
     metavar="KIND:PLACE",
     multiple=True,
-    callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
+    callback=lambda _context, _option, given: [Destination.parse(place) for place in given],
     help="Follow the run in another tool: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
 )

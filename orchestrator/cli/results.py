@@ -100,10 +100,13 @@ def serve_runs(
         raise click.UsageError(f"--runs: {runs} is not a folder")
     from orchestrator.serve.server import serve
 
-    def tell(address: str) -> None:
-        print_json({"address": address}) if as_json else click.echo(address)
+    def report(address: str) -> None:
+        if as_json:
+            print_json({"address": address})
+        else:
+            click.echo(address)
 
-    serve(runs, host, port, tell, faults=faults)
+    serve(runs, host, port, report, faults=faults)
 
 
 @click.command("compare")
@@ -140,31 +143,44 @@ def compare_runs(
         raise click.UsageError("name two runs or more")
     if as_latex and as_json:
         raise click.UsageError("choose one of --latex and --json")
-    found = []
+    overviews = []
     with waiting("reading the records"):
         directories = find_each(names, runs)
         for directory in directories:
             with History.open(directory.path) as history:
-                found.append(run_overview(history))
+                overviews.append(run_overview(history))
     if figures is not None:
         from orchestrator.serve.comparison import several
         from orchestrator.verbs.results.figures import write_figures
 
-        shown = several({each.run: each for each in directories}, over_seeds=None)
+        by_name = {directory.run: directory for directory in directories}
+        shown = several(by_name, over_seeds=None)
         write_figures(shown["figures"], figures)
-    if as_json:
-        print_json((compare(*found) if len(found) == 2 else compare_many(found)).to_json())
-    elif as_latex:
-        click.echo(latex(compare_many(found)), nl=False)
-    elif len(found) == 2:
-        print_comparison(compare(*found), open_console())
+    if as_latex:
+        click.echo(latex(compare_many(overviews)), nl=False)
+    elif len(overviews) == 2:
+        comparison = compare(*overviews)
+        if as_json:
+            print_json(comparison.to_json())
+        else:
+            print_comparison(comparison, open_console())
     else:
-        print_many(compare_many(found), open_console())
+        table = compare_many(overviews)
+        if as_json:
+            print_json(table.to_json())
+        else:
+            print_many(table, open_console())
 
 
 @click.command("export")
 @click.argument("place", metavar="DIR")
-@click.option("--to", "kind", type=click.Choice([*KINDS, "pdf"]), required=True, help="The format to write.")
+@click.option(
+    "--to",
+    "kind",
+    type=click.Choice([*KINDS, "pdf"]),
+    required=True,
+    help="The format to write.",
+)
 @run_option("names", many=True)
 @runs_option
 @json_option
@@ -189,7 +205,8 @@ def export_runs(
         else:
             exported = export(directories, Destination(kind, place))
     if as_json:
-        print_json({"exported": [{"run": run, "place": where} for run, where in exported.items()]})
+        places = [{"run": run, "place": where} for run, where in exported.items()]
+        print_json({"exported": places})
     else:
         for run, where in exported.items():
             click.echo(f"{run}: written to {where}")
@@ -197,7 +214,12 @@ def export_runs(
 
 @click.command("archive")
 @run_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default RUN.zip.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file; by default RUN.zip.",
+)
 @click.option(
     "--tolerance",
     "tolerances",
@@ -225,10 +247,23 @@ def archive_runs(
     """Write RUN, a run or a sweep, into one file that `reproduce` can repeat and check on another host."""
     from orchestrator.archive.writing import archive
 
-    wrong = [each for each in tolerances if "=" not in each]
-    if wrong:
-        raise click.UsageError(f"--tolerance: {wrong[0]!r} is not FIGURE=VALUE")
-    by_figure = dict(each.split("=", 1) for each in tolerances)
+    by_figure = {}
+    for tolerance in tolerances:
+        figure, equals, value = tolerance.partition("=")
+        if not equals:
+            raise click.UsageError(f"--tolerance: {tolerance!r} is not FIGURE=VALUE")
+        by_figure[figure] = value
     with waiting("writing the archive"):
-        file = archive(run, output, runs=runs, tolerances=by_figure, authors=authors, license=license)
-    print_json({"file": str(file)}) if as_json else click.echo(f"{file}: {text.size(file.stat().st_size)}")
+        file = archive(
+            run,
+            output,
+            runs=runs,
+            tolerances=by_figure,
+            authors=authors,
+            license=license,
+        )
+    if as_json:
+        print_json({"file": str(file)})
+    else:
+        size = text.size(file.stat().st_size)
+        click.echo(f"{file}: {size}")

@@ -1,4 +1,4 @@
-"""Commands about runs that go on: list them, disturb them, pace them, read their logs, end them."""
+"""Commands about running runs: list them, disturb them, pace them, read their logs, end them."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ def list_runs(runs: Path, as_json: bool) -> None:
     """List your running runs on this host, with their nodes."""
     from orchestrator.verbs.live.ps import running_runs
 
-    found = running_runs(runs)
+    running = running_runs(runs)
     if as_json:
-        print_json({"runs": found})
+        print_json({"runs": running})
         return
-    if not found:
+    if not running:
         click.echo("nothing is running")
-    for run in found:
-        rows = [
-            (node["node"], node["state"], str(node["pid"] or ""), "" if node["pss"] is None else text.size(node["pss"]))
-            for node in run["nodes"]
-        ]
-        title = f"{run['run']}: {run['phase']}"
+    for run in running:
+        rows = []
+        for node in run["nodes"]:
+            process = str(node["pid"] or "")
+            memory = "" if node["pss"] is None else text.size(node["pss"])
+            rows.append((node["node"], node["state"], process, memory))
+        name = run["run"]
+        title = f"{name}: {run['phase']}"
         headings = ("node", "state", "pid", "memory")
         write_table(open_console(), headings, rows, title=title, right={2, 3})
         if run["phase"] == "orphaned":
-            resume = f"`resume {run['run']}` continues it, " if run["directory"] else ""
-            click.echo(f"its orchestrator was killed: {resume}`down {run['run']}` removes what is left")
+            resume = f"`resume {name}` continues it, " if run["directory"] else ""
+            click.echo(f"its orchestrator was killed: {resume}`down {name}` removes what is left")
 
 
 @click.command("inject")
@@ -81,7 +83,8 @@ def inject_fault(
     from orchestrator.verbs.live.inject import chosen, command, fault_of, in_words
 
     try:
-        fault = fault_of(action, targets, {key: read_value(each) for key, each in options.items() if each is not None})
+        values = {key: read_value(value) for key, value in options.items() if value is not None}
+        fault = fault_of(action, targets, values)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     reply = command(chosen(run, runs), "inject", {"fault": fault, "via": "inject"})
@@ -90,8 +93,8 @@ def inject_fault(
     else:
         for line in in_words(reply):
             click.echo(line)
-        for each in reply["refused"]:
-            print_error(f"{each['action']} {each['target']}: {each['reason']}")
+        for refusal in reply["refused"]:
+            print_error(f"{refusal['action']} {refusal['target']}: {refusal['reason']}")
     sys.exit(1 if reply["refused"] else 0)
 
 
@@ -113,8 +116,13 @@ def set_pace(pace: str, run: str | None, runs: Path, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     reply = command(chosen(run, runs), "pace", {"to": pace})
-    where = f"at {reply['t']:g} s" + (f", round {reply['round']}" if reply["round"] else "")
-    print_json(reply) if as_json else click.echo(f"{reply['run']}: {pace}, {where}")
+    if as_json:
+        print_json(reply)
+        return
+    where = f"at {reply['t']:g} s"
+    if reply["round"]:
+        where += f", round {reply['round']}"
+    click.echo(f"{reply['run']}: {pace}, {where}")
 
 
 @click.command()
@@ -140,7 +148,7 @@ def logs(
 
     directory = find_run(run, runs)
 
-    def go_on() -> bool:
+    def continues() -> bool:
         return follow and not as_json and directory.holder() is not None
 
     with contextlib.ExitStack() as stack:
@@ -151,18 +159,19 @@ def logs(
                 raise
             history = None  # the log files of the nodes can still be read
         if history is not None and history.simulated:
-            pieces = follow_record(history, node, go_on)
+            pieces = follow_record(history, node, continues)
         elif history is not None and record:
-            pieces = follow_lines(history, node, go_on)
+            pieces = follow_lines(history, node, continues)
         else:
-            pieces = follow_file(log_of(directory, node), go_on)
+            pieces = follow_file(log_of(directory, node), continues)
         if as_json:
             lines = "".join(pieces).splitlines()
             print_json({"run": directory.run, "node": node, "lines": lines})
             return
         with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
             for piece in pieces:
-                click.echo(text.visible(piece.replace("\r\n", "\n").replace("\r", "\n")), nl=False)
+                lines_of_piece = piece.replace("\r\n", "\n").replace("\r", "\n")
+                click.echo(text.visible(lines_of_piece), nl=False)
 
 
 @click.command("down")
@@ -176,30 +185,34 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
     from orchestrator.record.directory import find_run, is_id
     from orchestrator.run.down import down, traces
 
-    found = traces(runs)
+    left = traces(runs)
     if everything:
-        targets = found
-    elif run is not None and run in found:
-        targets = {run: found[run]}
+        targets = left
+    elif run is not None and run in left:
+        targets = {run: left[run]}
     else:
         try:
             directory = find_run(run, runs)
             targets = {directory.run: directory}
         except RunError as error:
             if run is None or not is_id(run) or not hosts():
-                here = f"on this host are: {', '.join(sorted(found))}" if found else "on this host is none"
+                here = "on this host is none"
+                if left:
+                    here = f"on this host are: {', '.join(sorted(left))}"
                 raise RunError(f"{error}; {here}") from None
             targets = {run: None}  # a host that was away may have something of it
     with waiting("ending " + ", ".join(targets)):
         results = [down(name, directory) for name, directory in targets.items()]
     if as_json:
-        print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
+        facts = [{**vars(result), "clean": not result.left} for result in results]
+        print_json({"runs": facts})
     else:
         for result in results:
             click.echo(result.describe())
         if not results:
             click.echo("nothing of any run is left on this host")
-        others = sorted(found.keys() - targets.keys())
+        others = sorted(left.keys() - targets.keys())
         if others:
             click.echo(f"other runs are still here: {', '.join(others)}; `down RUN` ends one of them, `down --all` all")
-    sys.exit(1 if any(result.left for result in results) else 0)
+    incomplete = any(result.left for result in results)
+    sys.exit(1 if incomplete else 0)

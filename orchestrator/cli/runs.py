@@ -1,4 +1,4 @@
-"""Commands that carry out runs, and what they share."""
+"""Commands that execute runs, and what they share."""
 
 from __future__ import annotations
 
@@ -73,10 +73,14 @@ def up(
 
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
-        page = stack.enter_context(page_of(runs)) if with_page else None
-        begun: Callable[[RunDirectory], None] | None = page.announce if page is not None else None
+        page = None
+        begun: Callable[[RunDirectory], None] | None = None
+        if with_page:
+            page = stack.enter_context(page_of(runs))
+            begun = page.announce
         if detach:
-            begun = stack.enter_context(_background(with_page=with_page, as_json=as_json))
+            background = _background(with_page=with_page, as_json=as_json)
+            begun = stack.enter_context(background)
         outcome, directory = _execute(
             scenario,
             overrides,
@@ -163,28 +167,45 @@ def sweep_runs(
     from orchestrator.sweep.sweeper import Sweeper
     from orchestrator.sweep.tables import print_tables
 
-    if sum((count, collecting, task is not None, on is not None, parallel is not None)) > 1:
+    ways = (
+        count,
+        collecting,
+        task is not None,
+        on is not None,
+        parallel is not None,
+    )
+    if sum(ways) > 1:
         raise click.UsageError("choose one of --count, --task, --collect, --on and --parallel")
     if again and (count or collecting):
-        raise click.UsageError(f"--{'count' if count else 'collect'} runs nothing: leave out --again")
+        option = "--count" if count else "--collect"
+        raise click.UsageError(f"{option} runs nothing: leave out --again")
     _check_job(on, printing, image)
     sweep = load(file, overrides)
     if (on or parallel) and not sweep.file.is_file():
         raise click.UsageError(f"{sweep.file} can be read only once, but each task reads the sweep: write it to a file")
     if count:
-        print_json({"count": len(sweep.combinations)}) if as_json else click.echo(len(sweep.combinations))
+        tasks = len(sweep.combinations)
+        if as_json:
+            print_json({"count": tasks})
+        else:
+            click.echo(tasks)
         return
     _check_places(runs, track=track)
-    for each in sweep.combinations if on is None else ():
-        check_workers(parallel or workers, each.scenario.driver, "parallel" if parallel else "workers")
+    if on is None:
+        option = "parallel" if parallel else "workers"
+        for combination in sweep.combinations:
+            check_workers(parallel or workers, combination.scenario.driver, option)
     tell = printer(err=as_json)
     image = image or "edgebed"
     sweeper = Sweeper(sweep, runs / sweep.name, workers, tell, track, again=again)
-    arguments = ["--runs", str(runs), *(word for each in overrides for word in ("--set", each)), *["--again"] * again]
+    arguments = _arguments_of_tasks(runs, overrides, again=again)
     if on is not None and printing:
         _, described = write_job(on, sweep, sweeper.directory, arguments, workers=workers, image=image)
         text = described.read_text()
-        print_json({"file": str(described), "text": text}) if as_json else click.echo(text, nl=False)
+        if as_json:
+            print_json({"file": str(described), "text": text})
+        else:
+            click.echo(text, nl=False)
         return
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if task is not None:
@@ -203,12 +224,22 @@ def sweep_runs(
     sys.exit(outcome.exit_code)
 
 
+def _arguments_of_tasks(runs: Path, overrides: Sequence[str], *, again: bool) -> list[str]:
+    arguments = ["--runs", str(runs)]
+    for override in overrides:
+        arguments += ["--set", override]
+    if again:
+        arguments.append("--again")
+    return arguments
+
+
 def _check_job(on: str | None, printing: bool, image: str | None) -> None:
     if printing and on is None:
         raise click.UsageError("--print is for --on")
     contained = [name for name, scheduler in SCHEDULERS.items() if scheduler.contained]
     if image is not None and on not in contained:
-        raise click.UsageError(f"--image is for tasks in containers: --on {' or --on '.join(contained)}")
+        schedulers = " or --on ".join(contained)
+        raise click.UsageError(f"--image is for tasks in containers: --on {schedulers}")
 
 
 def _swept(
@@ -235,18 +266,25 @@ def _swept(
 @scenario_options
 @runs_option
 @json_option
-def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, as_json: bool) -> None:
+def calibrate(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Measure the links of SCENARIO without training and compare them with their settings."""
     from orchestrator.run.options import RunOptions
     from orchestrator.verbs.calibrate import measured, print_measured
 
     _check_places(runs)
-    outcome, directory = _execute(scenario, overrides, runs, RunOptions(calibrate=True), as_json=as_json)
+    options = RunOptions(calibrate=True)
+    outcome, directory = _execute(scenario, overrides, runs, options, as_json=as_json)
     rows = measured(directory)
     if as_json:
         print_json(outcome.summary | {"probes": rows})
     else:
-        print_measured(rows, outcome.summary["verdict"], directory.report, open_console())
+        verdict = outcome.summary["verdict"]
+        print_measured(rows, verdict, directory.report, open_console())
     _leave(outcome)
 
 
@@ -280,7 +318,10 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
 
     if with_page:
         raise click.UsageError("--serve keeps the terminal: leave out --detach, or use `serve` for the page")
-    outputs = {1, 2, *([click.get_current_context().meta[RESULT].fileno()] if as_json else [])}
+    outputs = {1, 2}
+    if as_json:
+        result = click.get_current_context().meta[RESULT]
+        outputs.add(result.fileno())
     process = split(outputs)
     if isinstance(process, Launcher):
         directory, error, code = process.wait()
@@ -288,8 +329,12 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
             print_error(error)
         if directory is not None:
             run = directory.run
-            print_json({"run": run, "directory": str(directory.path)}) if as_json else click.echo(run)
-            printer()(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
+            if as_json:
+                print_json({"run": run, "directory": str(directory.path)})
+            else:
+                click.echo(run)
+            report = printer()
+            report(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
         sys.exit(code)
     with process.reporting_errors():
         yield process.announce
@@ -304,7 +349,11 @@ def _view(*, as_json: bool) -> Callable[[bool], View]:
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
-def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destination] = ()) -> None:
+def _check_places(
+    runs: Path,
+    junit: Path | None = None,
+    track: Sequence[Destination] = (),
+) -> None:
     """PlaceError if the run cannot write its files here. Checked before anything is made."""
     from orchestrator.host.places import check_file, check_folder
 

@@ -32,8 +32,16 @@ def init(folder: Path, as_json: bool) -> None:
     from orchestrator.verbs.init import make_project
 
     files = [str(path) for path in make_project(folder)]
-    print_json({"files": files}) if as_json else click.echo("\n".join(files))
-    printer()(f"next: cd {folder} && edgebed up")
+    _print_files(files, as_json)
+    report = printer()
+    report(f"next: cd {folder} && edgebed up")
+
+
+def _print_files(files: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"files": files})
+    else:
+        click.echo("\n".join(files))
 
 
 @click.command("examples")
@@ -42,11 +50,11 @@ def list_examples(as_json: bool) -> None:
     """List the scenarios and sweeps that edgebed ships: their questions, times and requirements."""
     from orchestrator.verbs.examples import examples, print_examples
 
-    found = examples()
+    listed = examples()
     if as_json:
-        print_json({"examples": [asdict(each) for each in found]})
+        print_json({"examples": [asdict(example) for example in listed]})
     else:
-        print_examples(found, open_console())
+        print_examples(listed, open_console())
 
 
 @click.command("new")
@@ -58,8 +66,11 @@ def copy_example(name: str, target: Path, as_json: bool) -> None:
     from orchestrator.verbs.examples import copy, is_sweep
 
     files = copy(name, target)
-    print_json({"files": [str(each) for each in files]}) if as_json else click.echo("\n".join(map(str, files)))
-    printer()(f"next: edgebed {'sweep' if is_sweep(files[0]) else 'up'} {files[0]}")
+    _print_files([str(file) for file in files], as_json)
+    first = files[0]
+    command = "sweep" if is_sweep(first) else "up"
+    report = printer()
+    report(f"next: edgebed {command} {first}")
 
 
 @click.command("image")
@@ -89,8 +100,14 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     plan = _planned(scenario, overrides)
     notes = plan.notes()
     if as_json:
-        facts = {"scenario": str(scenario), "name": plan.name, "valid": True, "nodes": len(plan.nodes)}
-        print_json(facts | {"notes": notes})
+        facts = {
+            "scenario": str(scenario),
+            "name": plan.name,
+            "valid": True,
+            "nodes": len(plan.nodes),
+            "notes": notes,
+        }
+        print_json(facts)
         return
     click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
     for note in notes:
@@ -101,7 +118,12 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @scenario_options
 @click.option("--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Place nodes on these hosts (JSON).")
 @json_option
-def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as_json: bool) -> None:
+def show_plan(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    hosts: Path | None,
+    as_json: bool,
+) -> None:
     """Show what `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
     from orchestrator.verbs.plans.plan import plan_json, print_plan
 
@@ -118,11 +140,15 @@ def schema(as_json: bool) -> None:
     """Print the scenario's JSON Schema, for editors."""
     from orchestrator.scenario.schema import json_schema
 
-    print_json(json_schema()) if as_json else click.echo(json.dumps(json_schema(), indent=2))
+    if as_json:
+        print_json(json_schema())
+    else:
+        click.echo(json.dumps(json_schema(), indent=2))
 
 
 def _planned(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> Plan:
     from orchestrator.verbs.sources import Source, planned
 
+    source = Source(scenario, None, list(overrides))
     with waiting(f"planning {scenario}"):
-        return planned(Source(scenario, None, list(overrides)), hosts)
+        return planned(source, hosts)

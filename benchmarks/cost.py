@@ -1,4 +1,5 @@
-"""The cost of training and evaluation on a core of this host, and fitted rates for `orchestrator.drivers.sim.cost`.
+"""The cost of training and evaluation on a core of this host, and rates fitted for
+`orchestrator.planning.learning.step_seconds`.
 
     python -m benchmarks.cost
 
@@ -25,8 +26,8 @@ from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.process.main import preload
-from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.learning.cost import PER_STEP, StepCost
+from orchestrator.drivers.sim.counted_operations import cost_of
+from orchestrator.planning.learning.step_seconds import PER_STEP, StepCost
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

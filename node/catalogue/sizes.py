@@ -46,8 +46,8 @@ class Size:
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds on the reference core, see `orchestrator.planning.learning.cost`: per layer of a batch, per multiply-add
-    and per value of a sample."""
+    """Seconds on the reference core, see `orchestrator.planning.learning.step_seconds`: per layer of a batch, per
+    multiply-add and per value of a sample."""
 
     per_layer: float
     per_operation: float

@@ -18,7 +18,7 @@ from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.language.strict import Strict
 from orchestrator.scenario.sections.drivers import kind_of
-from orchestrator.sweep.figures import figures
+from orchestrator.sweep.quantities import figures
 from orchestrator.sweep.reading import Target
 
 FILE = "expected.json"

@@ -18,7 +18,7 @@ from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.run.options import check_workers
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.sweep.figures import REACHED, Figures, Result, restrict
+from orchestrator.sweep.quantities import REACHED, Figures, Result, restrict
 from orchestrator.sweep.reading import Sweep, load
 from orchestrator.sweep.running import run_task
 from orchestrator.sweep.sweeper import Sweeper

@@ -1,6 +1,6 @@
 """The command line: its commands, and the exit codes that they end with.
 
-Each command parses its arguments, calls one function, prints the result and ends with an exit code (`EXIT_CODES`).
+Each command parses its arguments, calls one function, prints the result and ends with an exit code (`EXIT_CODE_HELP`).
 
 * A run is named with ``-r/--run``. If it is the command's only object, it may also be an argument: ``report RUN``.
   Without a name, it is the latest run, or the only running one. ``compare`` needs several, so they are its arguments.
@@ -65,7 +65,7 @@ First steps:
 
 All commands: edgebed --help"""
 
-EXIT_CODES = """\
+EXIT_CODE_HELP = """\
 \b
 Exit codes:
   0    done, and the run can be trusted
@@ -126,7 +126,7 @@ def _print_versions(context: click.Context, _option: click.Parameter, requested:
     "edgebed",
     cls=GroupedCommands,
     invoke_without_command=True,
-    epilog=EXIT_CODES,
+    epilog=EXIT_CODE_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(

@@ -13,7 +13,7 @@ from orchestrator.report.marks import Figure
 from orchestrator.results.history import History
 from orchestrator.sweep.curves import RunCurve, curve_of
 from orchestrator.sweep.drawing import both_curves, looks
-from orchestrator.sweep.figures import spreads
+from orchestrator.sweep.quantities import spreads
 from orchestrator.verbs.results.compare import RunOverview, compare_many, run_overview, shown_setting
 from orchestrator.verbs.results.export import read_table
 

@@ -10,7 +10,7 @@ from orchestrator import text
 from orchestrator.report.figures import GLOBAL, SERIES, link_colour, stacked
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, ranges, rounded, texts
 from orchestrator.sweep.curves import CurveBand, RunCurve, band
-from orchestrator.sweep.figures import REACHED, Figures, Spread, restrict, spreads
+from orchestrator.sweep.quantities import REACHED, Figures, Spread, restrict, spreads
 from orchestrator.sweep.tables import Write, spread_in_words
 
 _COLOURS = (GLOBAL, *SERIES)

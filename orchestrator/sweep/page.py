@@ -17,7 +17,7 @@ from orchestrator.results.evaluation.targets import Judged, judged_on
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.sweep.curves import RunCurve, read_curve
 from orchestrator.sweep.drawing import Look, bars, both_curves, looks, stacked_bytes
-from orchestrator.sweep.figures import REACHED, Figures, Result, compare, judged_by
+from orchestrator.sweep.quantities import REACHED, Figures, Result, compare, judged_by
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.tables import (
     COSTS,

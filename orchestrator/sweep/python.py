@@ -15,8 +15,8 @@ from orchestrator.host.places import check_folder
 from orchestrator.run.options import check_workers
 from orchestrator.sweep.curves import CurveBand, band, read_curve
 from orchestrator.sweep.drawing import curves, looks
-from orchestrator.sweep.figures import Result, compare, judged_by, spreads
 from orchestrator.sweep.page import PAGE
+from orchestrator.sweep.quantities import Result, compare, judged_by, spreads
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
 from orchestrator.sweep.sweeper import Sweeper

@@ -16,9 +16,9 @@ from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.record.directory import write_whole
-from orchestrator.sweep.figures import Result
 from orchestrator.sweep.jobs import execute_in_parallel, execute_job, task_words, write_job
 from orchestrator.sweep.page import write_page
+from orchestrator.sweep.quantities import Result
 from orchestrator.sweep.reading import COPY, Sweep
 from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import latex, markdown, to_json

@@ -26,7 +26,7 @@ from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.scenario.sections.drivers import DRIVERS
-from orchestrator.sweep.figures import Figures, Result, figures
+from orchestrator.sweep.quantities import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
 
 PAUSE = 1.0  # s between two looks at a task that another process executes

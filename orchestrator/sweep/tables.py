@@ -15,7 +15,7 @@ from orchestrator import text
 from orchestrator.latex import tabular
 from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.results.evaluation.targets import judged_on
-from orchestrator.sweep.figures import Comparison, Result, Spread, compare, spreads
+from orchestrator.sweep.quantities import Comparison, Result, Spread, compare, spreads
 from orchestrator.sweep.reading import Sweep, Target
 from orchestrator.sweep.statistics import LEVEL, available
 

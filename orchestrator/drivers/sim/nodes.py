@@ -26,14 +26,14 @@ from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
 from orchestrator.drivers.sim.batches import Batches
-from orchestrator.drivers.sim.cost import cost_of
+from orchestrator.drivers.sim.counted_operations import cost_of
 from orchestrator.drivers.sim.crowd import Crowd
 from orchestrator.drivers.sim.part import CloudReporter, summed
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
-from orchestrator.planning.learning.cost import StepCost
+from orchestrator.planning.learning.step_seconds import StepCost
 from orchestrator.planning.plan import Plan
 from orchestrator.population.population import Population, client_number
 from orchestrator.population.shards import ClientShards

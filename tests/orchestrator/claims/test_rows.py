@@ -13,8 +13,8 @@ from orchestrator.claims.rows import comparable
 from orchestrator.cli.main import cli
 from orchestrator.errors import RunError
 from orchestrator.scenario.reading import parse
-from orchestrator.sweep.figures import REACHED
-from orchestrator.sweep.figures import Result as SweepResult
+from orchestrator.sweep.quantities import REACHED
+from orchestrator.sweep.quantities import Result as SweepResult
 from orchestrator.sweep.reading import Combination
 from tests.orchestrator.claims.test_reading import HEAD, claim
 

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.errors import RunError
 from orchestrator.results.history import History
 from orchestrator.scenario.reading import parse
-from orchestrator.sweep.figures import Result, figures
 from orchestrator.sweep.page import render, write_page
+from orchestrator.sweep.quantities import Result, figures
 from orchestrator.sweep.reading import Combination, Sweep, Target
 from tests.orchestrator.example_run import Example
 from tests.orchestrator.report.test_page import Page

@@ -20,7 +20,7 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.record.directory import RunDirectory, known_runs
 from orchestrator.results.history import History
-from orchestrator.sweep.figures import Result
+from orchestrator.sweep.quantities import Result
 from orchestrator.sweep.sweeper import Sweeper
 from tests.e2e.harness import ROOT, command, wait_for
 

@@ -8,7 +8,7 @@ import pytest
 
 from node.extras import install_command
 from orchestrator.scenario.reading import parse
-from orchestrator.sweep.figures import Figures, Result
+from orchestrator.sweep.quantities import Figures, Result
 from orchestrator.sweep.reading import Combination, Sweep, Target
 from orchestrator.sweep.tables import latex, markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed

@@ -23,9 +23,9 @@ from node.catalogue.sizes import Size
 from node.learning.local_training import ClientWork
 from node.learning.models import build
 from node.learning.networks.zoo import layer_outputs
-from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.learning.cost import PER_STEP
+from orchestrator.drivers.sim.counted_operations import cost_of
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after, transfer
+from orchestrator.planning.learning.step_seconds import PER_STEP
 from orchestrator.scenario.sections.hardware import HARDWARE
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)

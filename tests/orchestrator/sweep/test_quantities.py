@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.results.history import History
 from orchestrator.scenario.reading import parse
-from orchestrator.sweep.figures import Comparison, Figures, Result, Spread, compare, figures, spreads
+from orchestrator.sweep.quantities import Comparison, Figures, Result, Spread, compare, figures, spreads
 from orchestrator.sweep.reading import Combination, Target
 from orchestrator.sweep.statistics import holm
 from tests.orchestrator.example_run import MODEL, ROUND, Example

@@ -9,9 +9,9 @@ down, up: the time of one model over the slowest link, latency + jitter + bytes 
 embeddings that some algorithms send with the model. across: the time of the data that a client waits for from another
 client, 0 for most algorithms. c: the time of one client's longest round on the reference core by the cost model that
 simulations also use (`orchestrator.planning.learning.step_seconds`): training, evaluation on its test sets, and one
-pass over its samples. s: the speed of the slowest client's hardware. n: the number of clients, since all of them may have to
-share one core of this host. e, r, m: the same of edges above the clients, for their work between two rounds, since
-other nodes wait for them too.
+pass over its samples. s: the speed of the slowest client's hardware. n: the number of clients, since all of them may
+have to share one core of this host. e, r, m: the same of edges above the clients, for their work between two rounds,
+since other nodes wait for them too.
 
 The factor 4 of links leaves room for TCP's slow start and for losses. That of work leaves room for hosts that are
 slower than the reference core, and for what the cost model leaves out.

@@ -165,7 +165,8 @@ class Record:
         detail: str = "",
     ) -> None:
         """Record that a planned fault took effect ("start"), was undone ("end") or was not possible ("skipped")."""
-        self._write("fault", [(t, fault_id, action, target, phase, round, detail)], at_once=True)
+        row = (t, fault_id, action, target, phase, round, detail)
+        self._write("fault", [row], at_once=True)
 
     def probe(self, result: ProbeResult) -> None:
         """Record one measured quantity of a link."""

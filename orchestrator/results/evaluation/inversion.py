@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Base64Bytes, BaseModel, FiniteFloat, PositiveInt, ValidationError, model_validator
@@ -31,38 +32,44 @@ class Found(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Found:
-        if (
-            self.shape[0] > 4
-            or not self.scores.keys() >= set(GUESSES)
-            or not self.pictures.keys() >= {"private", *GUESSES}
-        ):
-            raise ValueError("not an attack's guesses")
         channels, height, width = self.shape
-        if any(len(picture) != channels * height * width for made in self.pictures.values() for picture in made):
-            raise ValueError("pictures are not of the shape")
+        has_scores = self.scores.keys() >= set(GUESSES)
+        has_pictures = self.pictures.keys() >= {"private", *GUESSES}
+        if channels > 4 or not has_scores or not has_pictures:
+            raise ValueError("not an attack's guesses")
+        size = channels * height * width
+        for pictures in self.pictures.values():
+            if any(len(picture) != size for picture in pictures):
+                raise ValueError("pictures are not of the shape")
         return self
 
 
 def inversions(history: History) -> dict[str, Event]:
     """The last comparison of each client between reconstructions and its images. Events with invalid content, for
     example from a node that runs another program, are skipped."""
-    found = {}
+    latest = {}
     for event in history.events(Inversion.NAME):
         with contextlib.suppress(ValidationError):
             Found.model_validate(event.data)
-            found[event.node] = event
-    return {node: found[node] for node in history.nodes if node in found}
+            latest[event.node] = event
+    return {node: latest[node] for node in history.nodes if node in latest}
 
 
 def inversion(history: History) -> dict[str, Any] | None:
     """For the summary: the number of attacked images, and per kind of guess the mean squared error and the recognised
     share, as means over the clients; None without an attack."""
-    found = [event.data for event in inversions(history).values()]
-    if not found:
+    results = [event.data for event in inversions(history).values()]
+    if not results:
         return None
-    scores = [each["scores"] for each in found]
-    means = {
-        kind: {name: sum(of[kind][name] for of in scores) / len(scores) for name in figures}
-        for kind, figures in scores[0].items()
-    }
-    return {"samples": sum(each["samples"] for each in found), **means}
+    samples = sum(result["samples"] for result in results)
+    scores = [result["scores"] for result in results]
+    means = {}
+    for kind, figures in scores[0].items():
+        means[kind] = {name: _mean(scores, kind, name) for name in figures}
+    return {"samples": samples, **means}
+
+
+def _mean(scores: Sequence[Mapping[str, Any]], kind: str, name: str) -> float:
+    """The mean of a figure over the clients' scores of a kind of guess."""
+    total: float = sum(score[kind][name] for score in scores)
+    return total / len(scores)

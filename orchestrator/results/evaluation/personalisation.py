@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from netem.units import parse_fraction
-from orchestrator.results.evaluation.targets import accuracy_series
+from orchestrator.results.evaluation.targets import accuracy_series, tier
 from orchestrator.results.history import History
 
 WINDOW = 10  # rounds
-WITHIN = (10, 20, 50, 100, 150, 200)  # N of AccN, beside all rounds
+WITHIN = (10, 20, 50, 100, 150, 200)  # N of AccN, in addition to all rounds
 REACHED = (0.0, 0.2, 0.3, 0.5, 0.7, 0.75, 0.8, 0.9)  # M of DropM
 
 
@@ -30,7 +30,8 @@ class EdgeRow(NamedTuple):
 
 def personalises(history: History) -> bool:
     """Whether the run sets test samples of its edges apart for personalisation."""
-    return parse_fraction(history.effective.get("data", {}).get("personalisation") or "0%") > 0
+    data = history.effective.get("data", {})
+    return parse_fraction(data.get("personalisation") or "0%") > 0
 
 
 def mean_accuracy(history: History) -> dict[int, float]:
@@ -44,20 +45,22 @@ def mean_accuracy(history: History) -> dict[int, float]:
 
 def best_within(series: Mapping[int, float], rounds: int) -> float | None:
     """AccN: the highest accuracy of the first ``rounds`` rounds; None if they have none."""
-    return max((value for round, value in series.items() if round <= rounds), default=None)
+    values = [value for round, value in series.items() if round <= rounds]
+    return max(values, default=None)
 
 
 def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
     """DropM: the largest difference within `WINDOW` rounds, up or down as the paper defines it, from the first round
     with an accuracy of ``reached`` on; None if there is no such round."""
-    rounds = sorted(series)
-    first = next((round for round in rounds if series[round] >= reached), None)
-    if first is None:
+    rounds_reached = [round for round in series if series[round] >= reached]
+    if not rounds_reached:
         return None
-    after = [round for round in rounds if round >= first]
+    first = min(rounds_reached)
+    after = sorted(round for round in series if round >= first)
     drops = []
     for start in after:
-        window = [series[round] for round in after if start <= round < start + WINDOW]
+        end = start + WINDOW
+        window = [series[round] for round in after if start <= round < end]
         drops.append(max(window) - min(window))
     return max(drops)
 
@@ -72,12 +75,13 @@ def personalisation(history: History) -> dict[str, Any] | None:
     last = max(series)
     numbers = [n for n in WITHIN if n < last]
     numbers.append(last)
+    within = {str(n): best_within(series, n) for n in numbers}
     drops = {}
     for reached in REACHED:
         drop = largest_drop(series, reached)
         if drop is not None:
             drops[f"{reached:.0%}"] = drop
-    return {"within": {str(n): best_within(series, n) for n in numbers}, "drop": drops}
+    return {"within": within, "drop": drops}
 
 
 def edge_rows(history: History) -> list[EdgeRow]:
@@ -87,19 +91,19 @@ def edge_rows(history: History) -> list[EdgeRow]:
     edge_accuracy = _latest(history, "edge_accuracy", "personal")
     cloud_accuracy = _latest(history, "cloud_accuracy", "personal")
     rows = []
-    for name, node in history.nodes.items():
-        if node.get("tier") == "edge":
-            row = EdgeRow(
-                edge=name,
-                accuracy=accuracy.get(name),
-                alpha=alpha.get(name),
-                edge_accuracy=edge_accuracy.get(name),
-                cloud_accuracy=cloud_accuracy.get(name),
-            )
-            rows.append(row)
+    for name in tier(history, "edge"):
+        row = EdgeRow(
+            edge=name,
+            accuracy=accuracy.get(name),
+            alpha=alpha.get(name),
+            edge_accuracy=edge_accuracy.get(name),
+            cloud_accuracy=cloud_accuracy.get(name),
+        )
+        rows.append(row)
     return rows
 
 
 def _latest(history: History, name: str, scope: str) -> dict[str, float]:
     """The last report of a metric of each node."""
-    return {report.node: report.value for report in history.metrics(name, scope)}
+    reports = history.metrics(name, scope)
+    return {report.node: report.value for report in reports}

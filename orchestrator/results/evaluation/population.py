@@ -1,9 +1,10 @@
-"""The clients of a population in a run: who took part, and how it ended for them."""
+"""The clients of a population in a run: which ones took part, and how it ended for them."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -45,23 +46,23 @@ class Kind(NamedTuple):
 
 def parts(history: History) -> list[Part]:
     """Every part of every client, in the order of the record. Empty without a population."""
-    found = []
+    validated = []
     for event in history.events(ClientPart.NAME):
         if event.node != POPULATION or event.round is None:
             continue
-        part = ClientPart.from_json(event.data)
-        found.append(
-            Part(
-                client=str(part.client),
-                round=event.round + int(part.staleness or 0),
-                outcome=str(part.outcome),
-                began=float(part.began),
-                seconds=float(part.seconds),
-                hardware="" if part.hardware is None else str(part.hardware),
-                link=str(part.link),
-            )
+        recorded = ClientPart.from_json(event.data)
+        staleness = int(recorded.staleness or 0)
+        part = Part(
+            client=str(recorded.client),
+            round=event.round + staleness,
+            outcome=str(recorded.outcome),
+            began=float(recorded.began),
+            seconds=float(recorded.seconds),
+            hardware="" if recorded.hardware is None else str(recorded.hardware),
+            link=str(recorded.link),
         )
-    return found
+        validated.append(part)
+    return validated
 
 
 def population(history: History) -> dict[str, Any] | None:
@@ -74,10 +75,10 @@ def population(history: History) -> dict[str, Any] | None:
     planned = history.plan.get(POPULATION)
     if not planned:
         return None
-    found = parts(history)
-    counted = [part for part in found if part.outcome == "counted"]
+    all_parts = parts(history)
+    counted = [part for part in all_parts if part.outcome == "counted"]
     seen = len({part.client for part in counted})
-    tally = Counter(part.outcome for part in found)
+    tally = Counter(part.outcome for part in all_parts)
     return {
         "clients": planned["size"],
         "asynchronous": planned["asynchronous"],
@@ -85,9 +86,9 @@ def population(history: History) -> dict[str, Any] | None:
         "selection": planned["selection"]["name"],
         "seen": seen,
         "share_seen": seen / planned["size"],
-        "asked": len(found),
+        "asked": len(all_parts),
         "outcomes": {outcome: tally[outcome] for outcome in OUTCOMES},
-        "seconds": median(part.seconds for part in counted) if counted else None,
+        "seconds": _median([part.seconds for part in counted]),
     }
 
 
@@ -101,7 +102,9 @@ def clients_available(history: History) -> Assessment | None:
         return None
     if history.status == "running":
         return "unknown", "the run is going on"
-    seconds = (history.seconds if history.outcome is None else history.outcome.t) - began
+    outcome = history.outcome
+    ended = history.seconds if outcome is None else outcome.t
+    seconds = ended - began
     name = trace["trace"]
     first = trace["first"]
     change = trace["change"]
@@ -109,10 +112,16 @@ def clients_available(history: History) -> Assessment | None:
         f"the run ended after {text.duration(seconds)} of training: check the unit of the times, and where they start"
     )
     if first is None or first >= seconds:
-        begins = "no client has a stay" if first is None else f"the first stay starts at {text.duration(first)}"
+        if first is None:
+            begins = "no client has a stay"
+        else:
+            begins = f"the first stay starts at {text.duration(first)}"
         return "unknown", f"no row of {name} took effect: {begins}, and {hint}"
     if change is None or change >= seconds:
-        comes = "never" if change is None else f"first at {text.duration(change)}"
+        if change is None:
+            comes = "never"
+        else:
+            comes = f"first at {text.duration(change)}"
         return "unknown", f"no row of {name} made a difference: a client comes or goes {comes}, and {hint}"
     return "pass", f"clients came or went by {name} from {text.duration(change)} on"
 
@@ -121,7 +130,7 @@ def seen_by_round(found: Iterable[Part]) -> dict[int, int]:
     """The number of clients that have answered in time at least once, after each round."""
     counts: dict[int, int] = {}
     seen: set[str] = set()
-    for part in sorted(found, key=lambda part: part.round):
+    for part in sorted(found, key=attrgetter("round")):
         if part.outcome == "counted":
             seen.add(part.client)
         counts[part.round] = len(seen)
@@ -134,7 +143,18 @@ def kinds(found: Iterable[Part], what: str) -> list[Kind]:
     for part in found:
         by_kind[getattr(part, what)].append(part)
     rows = []
-    for name, own in sorted(by_kind.items()):
-        seconds = [part.seconds for part in own if part.outcome == "counted"]
-        rows.append(Kind(name or "drawn", len(own), len(seconds), median(seconds) if seconds else None))
+    for name in sorted(by_kind):
+        of_kind = by_kind[name]
+        seconds = [part.seconds for part in of_kind if part.outcome == "counted"]
+        kind = Kind(
+            name=name or "drawn",
+            asked=len(of_kind),
+            counted=len(seconds),
+            seconds=_median(seconds),
+        )
+        rows.append(kind)
     return rows
+
+
+def _median(seconds: Sequence[float]) -> float | None:
+    return median(seconds) if seconds else None

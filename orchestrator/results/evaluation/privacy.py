@@ -21,15 +21,23 @@ def statement(history: History) -> str | None:
     if algorithm.get("name") != "fedfeat" or not params.get("retrain_epochs"):
         return None
     rounds = max(1, history.rounds_done())
-    given = guarantee(params["noise"], params["epsilon"], params["delta"], params["clip_norm"], rounds)
+    given = guarantee(
+        params["noise"],
+        params["epsilon"],
+        params["delta"],
+        params["clip_norm"],
+        rounds,
+    )
     if given is None:
         why = "they are sent without noise; ask for some, and set clip_norm"
         if params["noise"] != "none":
             why = "no noise is enough for features without a bound; set clip_norm"
         return f"Guarantee for the features sent: none, {why}. Weights and labels travel as they are."
+    once = _budget(given.epsilon, given.delta)
+    altogether = _budget(given.total_epsilon, given.delta)
     return (
-        f"Guarantee for the features sent: each vector is {_budget(given.epsilon, given.delta)} differentially private "
-        f"towards any other of its label when sent once, {_budget(given.total_epsilon, given.delta)} over "
+        f"Guarantee for the features sent: each vector is {once} differentially private "
+        f"towards any other of its label when sent once, {altogether} over "
         f"{given.rounds} rounds. Weights and labels travel as they are, and nothing is guaranteed of those."
     )
 
@@ -47,16 +55,18 @@ def measured(history: History) -> dict[int, dict[str, float]]:
 
 def privacy(history: History) -> dict[str, Any] | None:
     """For the summary: the statement, and the metrics of the last round; None for a run that shares no features."""
-    said = statement(history)
-    if said is None:
+    guaranteed = statement(history)
+    if guaranteed is None:
         return None
     rounds = measured(history)
     metrics: dict[str, float | None] = {}
     if rounds:
         for name, value in rounds[max(rounds)].items():
             metrics[name] = value if isfinite(value) else None
-    return {"guarantee": said, "metrics": metrics}
+    return {"guarantee": guaranteed, "metrics": metrics}
 
 
 def _budget(epsilon: float, delta: float) -> str:
-    return f"(ε {epsilon:.3g}, δ {delta:.3g})" if delta else f"(ε {epsilon:.3g})"
+    if delta:
+        return f"(ε {epsilon:.3g}, δ {delta:.3g})"
+    return f"(ε {epsilon:.3g})"

@@ -24,7 +24,8 @@ def judged_on(judged: Judged | Sequence[str]) -> str:
     """The test sets on which accuracy is judged, in words."""
     if judged == "global":
         return "on the global test set"
-    return f"of {judged if isinstance(judged, str) else ', '.join(judged)} on their own test sets"
+    nodes = judged if isinstance(judged, str) else ", ".join(judged)
+    return f"of {nodes} on their own test sets"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
     """A metric on own test sets, by round: the mean over these nodes, as in `mean_series`."""
     counted = {node for node in nodes if history.counts(node)}
-    return mean_series([metric for metric in history.metrics(name, "own") if metric.node in counted])
+    reports = history.metrics(name, "own")
+    return mean_series([report for report in reports if report.node in counted])
 
 
 def clients(history: History) -> list[str]:
@@ -66,7 +68,10 @@ def tier(history: History, name: str) -> list[str]:
 
 def first_at(series: Sequence[Metric], accuracy: float) -> Metric | None:
     """The first report of a series that reached an accuracy (a fraction)."""
-    return next((metric for metric in series if metric.value >= accuracy), None)
+    for metric in series:
+        if metric.value >= accuracy:
+            return metric
+    return None
 
 
 def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reached | None:
@@ -75,13 +80,14 @@ def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reac
     if metric is None:
         return None
     began = history.training_began or 0.0
-    return Reached(metric.round, metric.t - began, bytes_between(history, began, metric.t))
+    delivered = bytes_between(history, began, metric.t)
+    return Reached(metric.round, metric.t - began, delivered)
 
 
 def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
     """The bytes that the links of each class delivered between two times of the run, headers included."""
-    found = {}
+    delivered = {}
     for link_class, (times, totals) in volumes.delivered_bytes(history).items():
         before, after = np.interp([start, end], times, totals)
-        found[link_class] = round(after - before)
-    return found
+        delivered[link_class] = round(after - before)
+    return delivered

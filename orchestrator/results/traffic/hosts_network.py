@@ -1,10 +1,11 @@
 """What the network between the hosts of a run did to the links that cross it. Pure; the run measures and records.
 
-Before the run, the delay of the network is measured and deducted from what each link asks for. If it changes by more
-than a link's delay may be off, the link is not as asked any more. The same holds if the network loses frames: because
-it is faulty, or because it was given more than it carries. Then a queue also delays the others.
+Before the run, the delay of the network is measured and deducted from the configured latency of each link. If it
+changes by more than the tolerance of a link's delay, the link differs from its settings. The same applies if the
+network loses frames: because it is faulty, or because it received more than it carries. Then a queue also delays other
+frames.
 
-Nothing was asked of a real link, so there is nothing to find between hosts that only real links join
+A real link has no settings to differ from, so hosts with only real links between them are left out
 (`orchestrator.results.traffic.real_network`).
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from netem.measurement.tolerance import RTT_ABSOLUTE, RTT_RELATIVE
@@ -27,7 +29,7 @@ Direction = tuple[str, str]
 
 
 class CrossingLink(NamedTuple):
-    """A link between nodes of the ``hosts``, and the latency in seconds that it asks for; nothing if it is ``real``."""
+    """A link between nodes of the ``hosts``, and its configured latency in seconds; a ``real`` one has none."""
 
     source: str
     target: str
@@ -89,27 +91,45 @@ class Deviation:
     def _what(self) -> str:
         if self.delay is None and self.echoes:
             return f"was broken: none of {self.echoes} echoes came back"
-        parts = [
-            f"{number:,} of {text.count(self.sent[ends], 'frame')} from {ends[0]} to {ends[1]} did not arrive"
-            for ends, number in self.missing.items()
-        ]
-        if self.lost >= LOST_ECHOES:
-            parts.append(f"{self.lost} of {self.echoes} echoes were lost")
-        return "; ".join(
-            [*([f"did not carry all that it was given: {', '.join(parts)}"] if parts else []), *self._delay()]
-        )
+        losses = self._losses()
+        sentences = []
+        if losses:
+            listed = ", ".join(losses)
+            sentences.append(f"did not carry all that it was given: {listed}")
+        if self.delay is not None and self.links:
+            sentences.append(self._change(self.delay))
+        return "; ".join(sentences)
 
-    def _delay(self) -> list[str]:
-        if self.delay is None or not self.links:
-            return []
-        change = self.delay - self.usual
-        more, slower = ("more", "slower") if change > 0 else ("less", "faster")
-        links = f"link{'s' * (len(self.links) > 1)} {text.some(map(str, self.links))}"
+    def _losses(self) -> list[str]:
+        """The frames and echoes that were lost, in words."""
+        losses = []
+        for ends, number in self.missing.items():
+            source, target = ends
+            sent = text.count(self.sent[ends], "frame")
+            losses.append(f"{number:,} of {sent} from {source} to {target} did not arrive")
+        if self.lost >= LOST_ECHOES:
+            losses.append(f"{self.lost} of {self.echoes} echoes were lost")
+        return losses
+
+    def _change(self, delay: float) -> str:
+        """How the delay changed, in words."""
+        change = delay - self.usual
+        if change > 0:
+            more = "more"
+            slower = "slower"
+        else:
+            more = "less"
+            slower = "faster"
         queued = " because frames queued" if self.empty and change > 0 else ""
-        return [
-            f"took {text.duration(self.delay)} one way, {text.duration(abs(change))} {more} than at the start{queued}: "
-            f"{links} {'was' if len(self.links) == 1 else 'were'} {slower} than configured"
-        ]
+        links = text.some(map(str, self.links))
+        if len(self.links) == 1:
+            were = f"link {links} was"
+        else:
+            were = f"links {links} were"
+        return (
+            f"took {text.duration(delay)} one way, {text.duration(abs(change))} {more} than at the start{queued}: "
+            f"{were} {slower} than configured"
+        )
 
 
 class _Traffic(NamedTuple):
@@ -121,7 +141,8 @@ class _Traffic(NamedTuple):
 
     @property
     def too_many(self) -> bool:
-        return self.missing >= max(MISSING_FRAMES, MISSING_SHARE * (self.sent + self.before))
+        share = MISSING_SHARE * (self.sent + self.before)
+        return self.missing >= max(MISSING_FRAMES, share)
 
 
 class NetworkFindings:
@@ -143,7 +164,7 @@ class NetworkFindings:
     @property
     def found(self) -> list[Deviation]:
         """All so far, in the order of their beginnings."""
-        return sorted([*self._closed, *self._open.values()], key=lambda each: each.since)
+        return sorted([*self._closed, *self._open.values()], key=attrgetter("since"))
 
     def cross(self, links: Iterable[CrossingLink]) -> None:
         """From now on these links cross hosts, because nodes have moved. A first reading follows."""
@@ -152,13 +173,20 @@ class NetworkFindings:
             if not link.real:
                 self._links.setdefault(link.hosts, []).append(link)
 
+    def _start(self, reading: NetworkReading) -> None:
+        """Take the delays and the counts before the run."""
+        self._usual = {}
+        for pair in reading.pairs:
+            if pair.delay is not None:
+                self._usual[pair.hosts] = pair.delay
+        self.frames = {(frames.source, frames.target): frames for frames in reading.frames}
+        self._recent = {}
+
     def add(self, t: float, reading: NetworkReading) -> None:
         """Take a reading that ended ``t`` seconds after the beginning of the run."""
         if reading.first:
             self._end(list(self._open))
-            self._usual = {pair.hosts: pair.delay for pair in reading.pairs if pair.delay is not None}
-            self.frames = {(each.source, each.target): each for each in reading.frames}
-            self._recent = {}
+            self._start(reading)
             return
         self.readings += 1
         self.strangers = reading.strangers
@@ -169,15 +197,23 @@ class NetworkFindings:
                 continue
             if pair not in echoes:
                 self._open.pop(pair, None)
-            else:
-                own = {ends: traffic[ends] for ends in (pair, pair[::-1]) if ends in traffic}
-                self._judge(t, echoes[pair], usual, own)
+                continue
+            directions = (pair, pair[::-1])
+            between = {ends: traffic[ends] for ends in directions if ends in traffic}
+            self._judge(t, echoes[pair], usual, between)
 
-    def _judge(self, t: float, echoes: PairReading, usual: float, traffic: Mapping[Direction, _Traffic]) -> None:
+    def _judge(
+        self,
+        t: float,
+        echoes: PairReading,
+        usual: float,
+        traffic: Mapping[Direction, _Traffic],
+    ) -> None:
         change = 0.0 if echoes.delay is None else echoes.delay - usual
         links = tuple(link for link in self._links[echoes.hosts] if abs(change) > link.tolerance)
-        missing = any(each.too_many for each in traffic.values())
-        if not (links or missing or echoes.delay is None or echoes.lost >= LOST_ECHOES):
+        frames_missing = any(frames.too_many for frames in traffic.values())
+        echoes_missing = echoes.delay is None or echoes.lost >= LOST_ECHOES
+        if not (links or frames_missing or echoes_missing):
             self.furthest = max(self.furthest, abs(change))
             self._end([echoes.hosts])
             return
@@ -188,31 +224,37 @@ class NetworkFindings:
         finding.lost += echoes.lost
         if links:
             fastest = usual if echoes.fastest is None else echoes.fastest
-            finding.empty &= fastest - usual <= min(link.tolerance for link in links)
+            least_tolerance = min(link.tolerance for link in links)
+            finding.empty &= fastest - usual <= least_tolerance
         finding.links = tuple(dict.fromkeys((*finding.links, *links)))
-        if echoes.delay is not None and abs(change) >= abs((finding.delay or usual) - usual):
+        largest_change = abs((finding.delay or usual) - usual)
+        if echoes.delay is not None and abs(change) >= largest_change:
             finding.delay = echoes.delay
-        for ends, each in traffic.items():
+        for ends, frames in traffic.items():
             if ends in finding.missing:
-                finding.sent[ends] += each.sent
-                finding.missing[ends] += each.missing
-            elif each.too_many:
-                finding.sent[ends] = each.sent + each.before
-                finding.missing[ends] = each.missing
+                finding.sent[ends] += frames.sent
+                finding.missing[ends] += frames.missing
+            elif frames.too_many:
+                finding.sent[ends] = frames.sent + frames.before
+                finding.missing[ends] = frames.missing
 
     def _since(self, frames: Sequence[FramesReading]) -> dict[Direction, _Traffic]:
         """The frames of each direction since the reading before."""
-        found = {}
+        traffic = {}
         for now in frames:
-            ends = now.source, now.target
+            ends = (now.source, now.target)
             if pair_of(*ends) not in self._links:
                 continue
             before = self.frames.get(ends, FramesReading(*ends, 0, 0))
             lately = now.sent - before.sent
-            found[ends] = _Traffic(lately, self._recent.get(ends, 0), now.missing - before.missing)
+            traffic[ends] = _Traffic(
+                sent=lately,
+                before=self._recent.get(ends, 0),
+                missing=now.missing - before.missing,
+            )
             self.frames[ends] = now
             self._recent[ends] = lately
-        return found
+        return traffic
 
     def _end(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:

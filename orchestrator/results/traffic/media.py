@@ -50,19 +50,20 @@ def channel_counters(history: History) -> list[ChannelCounters]:
     """Totals of each member of each channel, those with the most bytes first."""
     sums = ", ".join(f"SUM({count})" for count in CHANNEL_COUNTS)
     order = "GROUP BY channel, member ORDER BY channel, SUM(bytes) DESC, member"
-    return [ChannelCounters(*row) for row in history.rows(f"SELECT channel, member, {sums} FROM channel {order}")]
+    rows = history.rows(f"SELECT channel, member, {sums} FROM channel {order}")
+    return [ChannelCounters(*row) for row in rows]
 
 
 def readings(history: History) -> dict[str, list[ChannelReading]]:
     """The readings of each planned channel."""
     planned = profiles(history)
     by_channel: defaultdict[str, dict[float, ChannelReading]] = defaultdict(dict)
-    for t, channel, member, size, seconds, queued in history.rows(
-        "SELECT t, channel, member, bytes, seconds, queued_bytes FROM channel ORDER BY rowid"
-    ):
+    rows = history.rows("SELECT t, channel, member, bytes, seconds, queued_bytes FROM channel ORDER BY rowid")
+    for t, channel, member, size, seconds, queued in rows:
         if channel not in planned:
             continue
-        before = by_channel[channel].get(t, ChannelReading(t, 0.0, 0.0, 0))
+        nothing = ChannelReading(t, 0.0, 0.0, 0)
+        before = by_channel[channel].get(t, nothing)
         needed = 8 * size / planned[channel].rate_of(member)
         by_channel[channel][t] = ChannelReading(
             t=t,
@@ -75,10 +76,15 @@ def readings(history: History) -> dict[str, list[ChannelReading]]:
 
 def sampled(history: History) -> list[float]:
     """The times of all readings of links and channels, in order."""
-    return [t for (t,) in history.rows("SELECT t FROM link_growth UNION SELECT t FROM channel ORDER BY t")]
+    rows = history.rows("SELECT t FROM link_growth UNION SELECT t FROM channel ORDER BY t")
+    return [t for (t,) in rows]
 
 
-def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: float) -> Iterator[tuple[float, float]]:
+def utilisation(
+    occupied: Mapping[float, float],
+    times: Sequence[float],
+    began: float,
+) -> Iterator[tuple[float, float]]:
     """The fraction of its time for which a channel was occupied, as steps: each value begins at its time. ``occupied``:
     the seconds by the time of the reading. ``times``: see `sampled`."""
     last = began
@@ -96,7 +102,11 @@ def utilisation(occupied: Mapping[float, float], times: Sequence[float], began: 
     yield last, 0.0
 
 
-def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str, tuple[float, Window]]:
+def busiest(
+    history: History,
+    lengths: Sequence[int],
+    unsure: float,
+) -> dict[str, tuple[float, Window]]:
     """By channel: its rate, and the window of so many readings (``lengths``) in which it carried most per second for
     certain, as if all its members had its own rate. ``unsure``: possible error (s) of a window's length. Without
     channels that a fault or a schedule changed."""
@@ -107,19 +117,21 @@ def busiest(history: History, lengths: Sequence[int], unsure: float) -> dict[str
         changed.update(medium.get("schedules", ()))
     planned = profiles(history)
     busiest_windows: dict[str, tuple[float, Window]] = {}
-    for name, own in readings(history).items():
+    for name, of_channel in readings(history).items():
         if name in changed:
             continue
         channel = planned[name]
         slowest = min([channel.rate, *channel.rates.values()])
         frame_seconds = 8 * FULL_FRAME / slowest
-        sums = list(accumulate(reading.needed for reading in own))
+        extra_bits = channel.rate * frame_seconds
+        sums = list(accumulate(reading.needed for reading in of_channel))
         least_so_far = 0.0
         for length in lengths:
-            for first in range(len(own) - length):
-                needed = sums[first + length] - sums[first]
-                lasted = own[first + length].t - own[first].t
-                window = Window(channel.rate * needed, lasted, channel.rate * frame_seconds, unsure)
+            for first in range(len(of_channel) - length):
+                last = first + length
+                needed = sums[last] - sums[first]
+                lasted = of_channel[last].t - of_channel[first].t
+                window = Window(channel.rate * needed, lasted, extra_bits, unsure)
                 if window.least_rate > least_so_far:
                     least_so_far = window.least_rate
                     busiest_windows[name] = channel.rate, window

@@ -1,4 +1,4 @@
-"""What was measured between hosts that real links join. Pure; there is no verdict, because nothing was asked."""
+"""Measurements between hosts that real links join. Pure; there is no verdict, because real links have no settings."""
 
 from __future__ import annotations
 
@@ -44,38 +44,51 @@ class RealNetwork:
         """The round trips during the run, in words: the median, and the least and the most."""
         if not self.trips:
             return "–"
-        ends = [text.duration(each) for each in (min(self.trips), max(self.trips))]
-        spread = f" ({ends[0]} to {ends[1]})" if len(set(ends)) == 2 else ""
-        return f"{text.duration(median(self.trips))}{spread}"
+        middle = text.duration(median(self.trips))
+        least = text.duration(min(self.trips))
+        most = text.duration(max(self.trips))
+        if least == most:
+            return middle
+        return f"{middle} ({least} to {most})"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: times in seconds, None if they were not measured."""
+        during = None
         if self.trips:
-            trips = {"median": median(self.trips), "least": min(self.trips), "most": max(self.trips)}
-        else:
-            trips = {}
+            during = {
+                "median": median(self.trips),
+                "least": min(self.trips),
+                "most": max(self.trips),
+            }
         return {
             "hosts": list(self.hosts),
             "links": self.links,
-            "round_trip": {"before": self.before, "during": trips or None},
-            **{name: getattr(self, name) for name in ("echoes", "lost", "sent", "missing")},
+            "round_trip": {"before": self.before, "during": during},
+            "echoes": self.echoes,
+            "lost": self.lost,
+            "sent": self.sent,
+            "missing": self.missing,
         }
 
     def __str__(self) -> str:
+        parts = []
         if self.trips:
-            parts = [f"round trip {self.trip}"]
+            parts.append(f"round trip {self.trip}")
         elif self.echoes:
-            parts = ["no echo came back"]
-        else:
-            parts = []
-        parts += [f"before the run {text.duration(self.before)}"] if self.before is not None else []
-        parts += [f"{self.lost:,} of {self.echoes:,} echoes lost"] if self.echoes else []
-        parts += [f"{self.missing:,} of {text.count(self.sent, 'frame')} did not arrive"] if self.sent else []
-        return f"{self.names}: {', '.join(parts) or 'not measured'}"
+            parts.append("no echo came back")
+        if self.before is not None:
+            parts.append(f"before the run {text.duration(self.before)}")
+        if self.echoes:
+            parts.append(f"{self.lost:,} of {self.echoes:,} echoes lost")
+        if self.sent:
+            frames = text.count(self.sent, "frame")
+            parts.append(f"{self.missing:,} of {frames} did not arrive")
+        figures = ", ".join(parts) or "not measured"
+        return f"{self.names}: {figures}"
 
 
 class RealNetworks:
-    """Takes the readings of a network in the order of time. ``found``: what they tell, by hosts."""
+    """Takes the readings of a network in the order of time. ``found``: the networks, by hosts."""
 
     def __init__(self, links: Iterable[CrossingLink]) -> None:
         self.found: dict[Pair, RealNetwork] = {}
@@ -95,13 +108,16 @@ class RealNetworks:
                 continue
             network.echoes += pair.echoes
             network.lost += pair.lost
-            network.trips += [] if trip is None else [trip]
-        if reading.first:  # a continued run counts anew
-            self._frames = {(each.source, each.target): (each.sent, each.missing) for each in reading.frames}
+            if trip is not None:
+                network.trips.append(trip)
+        if reading.first:  # a continued run restarts its counts
+            self._frames = {}
+            for frames in reading.frames:
+                self._frames[frames.source, frames.target] = (frames.sent, frames.missing)
         for frames in reading.frames:
-            ends = frames.source, frames.target
+            ends = (frames.source, frames.target)
             sent, missing = self._frames.get(ends, (0, 0))
-            self._frames[ends] = frames.sent, frames.missing
+            self._frames[ends] = (frames.sent, frames.missing)
             network = self.found.get(pair_of(*ends))
             if network is not None:
                 network.sent += frames.sent - sent
@@ -109,7 +125,7 @@ class RealNetworks:
 
 
 def notable(before: float | None, now: float | None) -> bool:
-    """Whether a round trip has changed so much that the view tells it. None: no echo came back."""
+    """Whether a round trip has changed so much that the view shows it. None: no echo came back."""
     if before is None or now is None:
         return before is not now
     return abs(now - before) > max(RTT_ABSOLUTE, NOTABLE * before)

@@ -1,6 +1,6 @@
 """What a run has used so far, from the rows of its record: bytes and packets of links, messages, processor time.
 
-SQLite sums up each piece of the record, which takes a tenth of the time that its rows would take here.
+SQLite sums up each piece of the record, which takes a tenth of the time that this module would need.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
 from orchestrator.results.history import History
 
 PIECE = 200_000  # rows of a table that are summed up in one go
+Things = dict[int, tuple[Any, ...]]  # the keys and facts of what is counted, by id
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
 
 
@@ -23,11 +24,18 @@ class GrowingCount:
     __slots__ = ("grown", "last", "rate", "t", "total")
 
     def __init__(self) -> None:
-        self.total = self.last = self.t = self.rate = self.grown = 0.0
+        self.total = 0.0
+        self.last = 0.0  # count
+        self.t = 0.0  # of the reading that `rate` is from
+        self.rate = 0.0
+        self.grown = 0.0  # since `t`
 
     def read(self, t: float, count: float) -> None:
-        """Take a reading at ``t`` of a count that begins again at 0 with its process."""
-        grown = count - self.last if count >= self.last else count
+        """Take a reading at ``t`` of a count that restarts at 0 with its process."""
+        if count >= self.last:
+            grown = count - self.last
+        else:
+            grown = count
         self.last = count
         self.grow(t, grown)
 
@@ -60,8 +68,8 @@ class Usage:
         self.delivered: defaultdict[str, dict[float, int]] = defaultdict(dict)  # bytes by link class, at each reading
         self.occupied: defaultdict[str, dict[float, float]] = defaultdict(dict)  # seconds by channel, at each reading
         self._totals: defaultdict[str, int] = defaultdict(int)  # bytes by link class
-        self._things: dict[str, dict[int, tuple[Any, ...]]] = {each.each: {} for each in COUNTED}  # by id
-        self._read = {each.growth: 0 for each in COUNTED}
+        self._things: dict[str, Things] = {counted.each: {} for counted in COUNTED}
+        self._read = {counted.growth: 0 for counted in COUNTED}
 
     def read(self, history: History) -> bool:
         """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
@@ -70,8 +78,9 @@ class Usage:
         for counted in COUNTED:
             after = self._read[counted.growth]
             last = latest(history, counted)
-            until = self._read[counted.growth] = min(last, after + PIECE)
-            pieces[counted.growth] = after, until
+            until = min(last, after + PIECE)
+            self._read[counted.growth] = until
+            pieces[counted.growth] = (after, until)
             more |= until < last
         for row in of_links(history, *pieces[LINKS.growth]):
             self._add_link(*row)
@@ -84,8 +93,9 @@ class Usage:
 
     def read_names(self, history: History) -> None:
         """Read the names of what is counted, for `add_row`."""
-        for each, things in self._things.items():
-            things.update((id, tuple(thing)) for id, *thing in history.rows(f"SELECT * FROM {each}"))
+        for table, things in self._things.items():
+            for id, *thing in history.rows(f"SELECT * FROM {table}"):
+                things[id] = tuple(thing)
 
     def add_row(self, table: str, row: tuple[Any, ...]) -> None:
         """Take a row of links and flows that has just been recorded."""
@@ -95,7 +105,7 @@ class Usage:
             case "link_growth", (_, t, link, *counts):
                 grown = dict(zip(LINKS.counts, counts, strict=True))
                 source, target, *_ = self._things[LINKS.each][link]
-                dropped = sum(grown[each] for each in ("lost", "overflowed", "cut_dropped"))
+                dropped = grown["lost"] + grown["overflowed"] + grown["cut_dropped"]
                 self._add_link(t, source, target, grown["delivered_bytes"], dropped, grown["delivered"])
             case "flow_growth", (_, t, flow, messages, size):
                 node, _, kind, direction = self._things[FLOWS.each][flow]
@@ -128,7 +138,8 @@ class Usage:
 
     def add_channel(self, t: float, channel: str, seconds: float) -> None:
         """Take a row of the table channel."""
-        self.occupied[channel][t] = self.occupied[channel].get(t, 0.0) + seconds
+        occupied = self.occupied[channel]
+        occupied[t] = occupied.get(t, 0.0) + seconds
 
     def _add_link(
         self,
@@ -162,7 +173,8 @@ class Usage:
 
 def latest(history: History, counted: CounterTable) -> int:
     """The id of the latest row; 0 if there is none."""
-    return int(history.rows(f"SELECT COALESCE(MAX(id), 0) FROM {counted.growth}")[0][0])
+    rows = history.rows(f"SELECT COALESCE(MAX(id), 0) FROM {counted.growth}")
+    return int(rows[0][0])
 
 
 def of_links(history: History, after: int, until: int) -> list[tuple[Any, ...]]:

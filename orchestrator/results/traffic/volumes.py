@@ -24,6 +24,11 @@ from orchestrator.results.history import History
 from orchestrator.results.traffic.windows import Window
 from orchestrator.scenario.sections.drivers import link_kind
 
+Direction = tuple[str, str]  # source, target
+Reading = tuple[float, int, int, int]  # t, bytes and packets delivered, packets that did not arrive
+Count = tuple[int, int]  # samples, packets delivered
+Interval = tuple[str, str, float, float]  # source, target, start, end
+
 
 def link_counters(history: History) -> list[LinkCounters]:
     """Totals of each link direction in training, summed over restarts of the link engine."""
@@ -37,28 +42,31 @@ def link_counters(history: History) -> list[LinkCounters]:
     return counters
 
 
-def _link_ids(history: History) -> dict[tuple[str, str], int]:
+def _link_ids(history: History) -> dict[Direction, int]:
     """The number of each recorded direction of a link."""
-    return {(source, target): id for id, source, target in history.rows("SELECT id, source, target FROM link")}
+    rows = history.rows("SELECT id, source, target FROM link")
+    return {(source, target): id for id, source, target in rows}
 
 
-def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]) -> list[tuple[int, int] | None]:
+def delivered(history: History, windows: Sequence[Interval]) -> list[Count | None]:
     """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
     last sample in [start, end]; None without a sample. The record is read once for all."""
     ids = _link_ids(history)
-    requested = set()
+    times: dict[int, array[float]] = {}  # of the samples of a requested link
+    totals: dict[int, array[int]] = {}  # packets until each sample, after a 0
     for source, target, _, _ in windows:
-        if (source, target) in ids:
-            requested.add(ids[source, target])
-    times: dict[int, array[float]] = {link: array("d") for link in requested}
-    totals: dict[int, array[int]] = {link: array("q", (0,)) for link in requested}
-    if requested:
-        for link, t, packets in history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id"):
-            if link in requested:
+        link = ids.get((source, target))
+        if link is not None:
+            times[link] = array("d")
+            totals[link] = array("q", (0,))
+    if times:
+        rows = history.stream("SELECT link, t, delivered FROM link_growth ORDER BY id")
+        for link, t, packets in rows:
+            if link in times:
                 total = totals[link][-1] + packets
                 times[link].append(t)
                 totals[link].append(total)
-    counts: list[tuple[int, int] | None] = []
+    counts: list[Count | None] = []
     for source, target, start, end in windows:
         link = ids.get((source, target), 0)
         sampled = times.get(link, ())
@@ -67,12 +75,13 @@ def delivered(history: History, windows: Sequence[tuple[str, str, float, float]]
         if first >= last:
             counts.append(None)
             continue
-        packets = totals[link][last] - totals[link][first + 1]
+        at_first = totals[link][first + 1]
+        packets = totals[link][last] - at_first
         counts.append((last - first, packets))
     return counts
 
 
-def readings(history: History, source: str, target: str) -> list[tuple[float, int, int, int]]:
+def readings(history: History, source: str, target: str) -> list[Reading]:
     """The totals of a direction over time: t, bytes and packets delivered, packets that did not arrive."""
     query = (
         "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
@@ -91,13 +100,15 @@ def readings(history: History, source: str, target: str) -> list[tuple[float, in
 
 
 def fastest(
-    history: History, readings: Sequence[int], allowed: Mapping[tuple[str, str], tuple[float, float]]
-) -> dict[tuple[str, str], Window]:
+    history: History,
+    readings: Sequence[int],
+    allowed: Mapping[Direction, tuple[float, float]],
+) -> dict[Direction, Window]:
     """The window of so many ``readings`` in which each direction carried most per second for certain. ``allowed``: by
     direction, the bytes that a window may count too many, and the seconds by which its length may be wrong. A direction
     that may have carried nothing in any window is left out."""
     directions = {link: ends for ends, link in _link_ids(history).items()}
-    windows: dict[tuple[str, str], Window] = {}
+    windows: dict[Direction, Window] = {}
     rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
     for link, grown in groupby(rows, key=itemgetter(0)):
         ends = directions[link]
@@ -113,7 +124,12 @@ def fastest(
             lasted = times[number:] - times[:-number]
             surely_carried = 8 * (carried - extra)
             place = int((surely_carried / (lasted + seconds)).argmax())
-            window = Window(8.0 * carried[place], float(lasted[place]), 8.0 * extra, seconds)
+            window = Window(
+                bits=8.0 * carried[place],
+                seconds=float(lasted[place]),
+                extra_bits=8.0 * extra,
+                unsure_seconds=seconds,
+            )
             least_so_far = windows[ends].least_rate if ends in windows else 0.0
             if window.least_rate > least_so_far:
                 windows[ends] = window
@@ -122,7 +138,8 @@ def fastest(
 
 def traffic(history: History) -> list[PeerTraffic]:
     """Totals by node, peer, kind and direction."""
-    return [PeerTraffic(*row) for row in history.rows(_totals(FLOWS, FLOWS.keys))]
+    rows = history.rows(_totals(FLOWS, FLOWS.keys))
+    return [PeerTraffic(*row) for row in rows]
 
 
 def bytes_by_class(history: History) -> dict[str, int]:
@@ -182,9 +199,13 @@ def messages_by_kind(history: History) -> dict[str, int]:
 def _totals(counted: CounterTable, columns: Sequence[str]) -> str:
     """A query for what was counted altogether, after these columns of the things; the earliest thing comes first."""
     sums = ", ".join(f"SUM({name}) AS {name}" for name in counted.counts)
-    grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"
+    each = counted.each
+    totals = f"{each} AS thing, MIN(t) AS first, {sums}"
+    grown = f"SELECT {totals} FROM {counted.growth} GROUP BY {each}"
     listed = ", ".join((*columns, *counted.counts))
-    return f"SELECT {listed} FROM ({grown}) JOIN {counted.each} ON id = thing ORDER BY first, {', '.join(columns)}"
+    order = ", ".join(("first", *columns))
+    things = f"({grown}) JOIN {each} ON id = thing"
+    return f"SELECT {listed} FROM {things} ORDER BY {order}"
 
 
 _ENDS = ("source", "target", "link_class")
@@ -196,16 +217,24 @@ def real_links(history: History) -> dict[str, Any] | None:
     networks = real_networks(history)
     if not networks:
         return None
-    before: dict[tuple[str, str], dict[str, Any]] = {}
+    before: dict[Direction, dict[str, Any]] = {}
     for probe in history.probes():
         if probe.kind == "real":
             ends = {key: getattr(probe, key) for key in _ENDS}
-            before.setdefault((probe.source, probe.target), ends)[probe.quantity] = probe.measured
-    return {"before": list(before.values()), "networks": [network.to_json() for network in networks]}
+            figures = before.setdefault((probe.source, probe.target), ends)
+            figures[probe.quantity] = probe.measured
+    return {
+        "before": list(before.values()),
+        "networks": [network.to_json() for network in networks],
+    }
 
 
 def sentences(real: Mapping[str, Any]) -> Iterator[str]:
     """The figures of each link before the run. The check "network between hosts" has those during it."""
     for link in real["before"]:
-        figures = (f"{key} {text.quantity(key, value)}" for key, value in link.items() if key not in _ENDS)
-        yield f"{link['source']} → {link['target']}, measured: {', '.join(figures)}"
+        figures = []
+        for key, value in link.items():
+            if key not in _ENDS:
+                figures.append(f"{key} {text.quantity(key, value)}")
+        listed = ", ".join(figures)
+        yield f"{link['source']} → {link['target']}, measured: {listed}"

@@ -245,8 +245,11 @@ def _curve(
         all_x = steps(rows)
     values = [row.value for row in rows]
     kept = thinned(values, MOST_POINTS)
-    x = [all_x[place] for place in kept]
-    y = [values[place] for place in kept]
+    x = []
+    y = []
+    for place in kept:
+        x.append(all_x[place])
+        y.append(values[place])
     points = len(rows) <= 60 and group is None
     return line(label, x, y, colour, width=width, points=points, group=group)
 
@@ -307,9 +310,13 @@ def _band_of_devices(
         x = [round(band.t - began, 3) for band in bands]
     else:
         x = [float(number) for number in by_round]
-    low = [band.low for band in bands]
-    high = [band.high for band in bands]
-    mean = [band.mean for band in bands]
+    low = []
+    high = []
+    mean = []
+    for band in bands:
+        low.append(band.low)
+        high.append(band.high)
+        mean.append(band.mean)
     group = text.count(len(history.many_devices), "device")
     return [
         area(x, low, high, MANY_SERIES, name=f"{group}: range"),
@@ -337,9 +344,13 @@ def _lanes(history: Facts, place: Place) -> list[Mark]:
 def _lane(action: str, periods: Sequence[Period]) -> Mark:
     if len(periods) > EACH:
         periods = _merged(action, sorted(periods))
-    starts = rounded(start for start, _, _ in periods)
-    ends = rounded(end for _, end, _ in periods)
-    notes = [note for _, _, note in periods]
+    starts = []
+    ends = []
+    notes = []
+    for start, end, note in periods:
+        starts.append(round(start, 3))
+        ends.append(round(end, 3))
+        notes.append(note)
     return boxes(action, starts, ends, colour=fault_colour(action), notes=notes)
 
 
@@ -352,19 +363,24 @@ def _merged(action: str, spans: Sequence[Period]) -> list[Period]:
             periods[-1] = (first, max(until, end), number + 1)
         else:
             periods.append((start, end, 1))
-    return [(start, end, f"{action}, {number} times") for start, end, number in periods]
+    merged = []
+    for start, end, number in periods:
+        merged.append((start, end, f"{action}, {number} times"))
+    return merged
 
 
 def _shades(history: Facts, place: Place) -> list[dict[str, Any]]:
     """A shade behind the curves for each fault of an action that happened only a few times."""
-    spans = [span for span in history.faults() if span.start is not None]
-    times = Counter(span.action for span in spans)
+    times: Counter[str] = Counter()
+    for span in history.faults():
+        if span.start is not None:
+            times[span.action] += 1
     last = history.seconds
     shades = []
-    for span in spans:
-        if times[span.action] > FEW:
+    for span in history.faults():
+        if span.start is None or times[span.action] > FEW:
             continue
-        start = round(place(span.start or 0.0), 3)
+        start = round(place(span.start), 3)
         end = last if span.end is None else span.end
         end = round(place(end), 3)
         shades.append({"x0": start, "x1": end, "colour": fault_colour(span.action)})
@@ -389,20 +405,20 @@ def bytes_over_time(story: Story) -> Figure:
 
 def rounds_over_time(story: Story) -> Figure:
     began = story.training_began or 0.0
-    starts = defaultdict[str, list[tuple[float, int]]](list)
+    starts: defaultdict[str, list[float]] = defaultdict(list)
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
     for row in story.rounds():
-        start = (row.start - began, row.edge_round or row.round)
-        starts[row.node].append(start)
+        starts[row.node].append(row.start - began)
+        numbers[row.node].append(row.edge_round or row.round)
     group = f"{len(starts)} coordinators" if len(starts) > 12 else None
     colours = cycle(SERIES)
     marks = []
     for node in story.nodes:
         if node not in starts:
             continue
-        times = [t for t, _ in starts[node]]
-        rounds = [number for _, number in starts[node]]
-        times.append(story.seconds - began)
-        rounds.append(rounds[-1])
+        end = story.seconds - began
+        times = [*starts[node], end]
+        rounds = [*numbers[node], numbers[node][-1]]
         if node in story.leaders:
             colour = GLOBAL
             width = 3.0
@@ -426,8 +442,8 @@ def bars_of_nodes(
     words: Callable[[float], str],
 ) -> Figure:
     """An upright bar for each node. ``words``: a value in words."""
-    bounds_of_tier: dict[str, list[Sequence[float]]] = {tier: [] for tier in TIERS}
-    notes_of_tier: dict[str, list[str]] = {tier: [] for tier in TIERS}
+    bounds_of_tier: defaultdict[str, list[Sequence[float]]] = defaultdict(list)
+    notes_of_tier: defaultdict[str, list[str]] = defaultdict(list)
     for number, (name, node) in enumerate(story.nodes.items()):
         tier = node["tier"]
         if tier not in TIERS:

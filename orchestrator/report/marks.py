@@ -184,10 +184,15 @@ def bars(
     **more: Any,
 ) -> Mark:
     """The same from (x0, x1, y0, y1) of each box."""
-    x0 = [box[0] for box in bounds]
-    x1 = [box[1] for box in bounds]
-    y0 = [box[2] for box in bounds]
-    y1 = [box[3] for box in bounds]
+    x0 = []
+    x1 = []
+    y0 = []
+    y1 = []
+    for left, right, top, bottom in bounds:
+        x0.append(left)
+        x1.append(right)
+        y0.append(top)
+        y1.append(bottom)
     return boxes(name, x0, x1, y0, y1, colour, **more)
 
 

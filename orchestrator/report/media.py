@@ -40,9 +40,13 @@ def media_rows(history: History) -> list[dict[str, str]]:
         carried = sum(row.bytes for row in members)
         dropped = sum(row.overflowed for row in members)
         busy = sum(row.seconds for row in members)
-        queued_bits = [8 * reading.queued_bytes for reading in by_name.get(name, [])]
-        longest = max(queued_bits, default=0) / channel.rate
-        utilisations = [value for _, value in steps.get(name, ())]
+        most_queued = 0
+        for reading in by_name.get(name, []):
+            most_queued = max(most_queued, reading.queued_bytes)
+        longest = 8 * most_queued / channel.rate
+        most = 0.0
+        for _, value in steps.get(name, ()):
+            most = max(most, value)
         shares = []
         for row in members:
             share = row.bytes / max(1, carried)
@@ -53,7 +57,7 @@ def media_rows(history: History) -> list[dict[str, str]]:
             "rate": text.rate(channel.rate),
             "carried": text.size(carried),
             "mean": text.percent(text.share(busy, training)),
-            "most": text.percent(max(utilisations, default=0.0)),
+            "most": text.percent(most),
             "queue": "full" if dropped else text.duration(longest),  # a reading may miss the longest
             "dropped": text.number(dropped),
             "shares": text.some(shares, MEMBERS),
@@ -101,8 +105,11 @@ def _figure(history: Facts, steps: Mapping[str, Sequence[Step]]) -> Figure:
     marks = []
     planned = [name for name in profiles(history) if name in steps]  # in this order in each report
     for name, colour in zip(planned, cycled(len(planned)), strict=True):
-        times = [round(t - began, 3) for t, _ in steps[name]]
-        values = [value for _, value in steps[name]]
+        times = []
+        values = []
+        for t, value in steps[name]:
+            times.append(round(t - began, 3))
+            values.append(value)
         marks.append(line(name, times, values, colour, steps=True))
     x = axis("seconds of training", zero=True)
     y = axis("utilisation", format="percent", range=(0.0, 1.05))

@@ -254,8 +254,10 @@ def _keys(history: History) -> list[tuple[str, str, str]]:
     planned = history.rounds_planned
     rounds = str(history.rounds_done())
     delivered = sum(volumes.bytes_by_class(history).values())
-    sent = [row for row in volumes.traffic(history) if row.direction == "sent"]
-    messages = sum(row.messages for row in sent)
+    messages = 0
+    for row in volumes.traffic(history):
+        if row.direction == "sent":
+            messages += row.messages
     overruns = len(history.events(Overrun.NAME))
     driver = f"driver {history.driver}" if history.driver else ""
     return [
@@ -426,7 +428,10 @@ def _log(history: History) -> list[tuple[str, str, str, int | None, str]]:
     rows += _fault_rows(history.faults())
     rows.sort(key=lambda row: row[0])
     began = history.training_began or 0.0
-    return [(_clock(row[0], began), *row[1:]) for row in rows]
+    log = []
+    for t, node, what, number, detail in rows:
+        log.append((_clock(t, began), node, what, number, detail))
+    return log
 
 
 def _event_rows(history: History) -> Iterable[LogRow]:
@@ -462,7 +467,10 @@ def _plain(value: Any) -> str:
 
 def _environment(history: History) -> list[tuple[str, str]]:
     facts = {"seed": history.plan.get("seed"), **history.meta}
-    return [(key, _fact(key, value)) for key, value in sorted(facts.items())]
+    rows = []
+    for key, value in sorted(facts.items()):
+        rows.append((key, _fact(key, value)))
+    return rows
 
 
 def _fact(key: str, value: Any) -> str:

@@ -30,7 +30,11 @@ def meetings(history: History) -> dict[str, list[Event]]:
     for event in history.events(PeerShares.NAME):
         if event.node is not None:
             rounds[event.node][event.round] = event
-    return {node: list(rounds[node].values()) for node in history.nodes if node in rounds}
+    by_edge = {}
+    for node in history.nodes:
+        if node in rounds:
+            by_edge[node] = list(rounds[node].values())
+    return by_edge
 
 
 def peers(history: History) -> Figure:
@@ -40,7 +44,10 @@ def peers(history: History) -> Figure:
         return _table(by_edge)
     began = history.training_began or 0.0
     end = history.training_ended
-    all_edges = [name for name, node in history.nodes.items() if node.get("tier") == "edge"]
+    all_edges = []
+    for name, node in history.nodes.items():
+        if node.get("tier") == "edge":
+            all_edges.append(name)
     pieces: list[Piece] = []
     for row, events in enumerate(by_edge.values()):
         pieces += _row(row, events, began, end)
@@ -60,8 +67,11 @@ def own_accuracy(history: History) -> Figure:
     curves = []
     for place, (edge, metrics) in enumerate(by_edge.items()):
         if metrics:
-            rounds = [metric.round for metric in metrics]
-            values = [round(metric.value, 4) for metric in metrics]
+            rounds = []
+            values = []
+            for metric in metrics:
+                rounds.append(metric.round)
+                values.append(round(metric.value, 4))
             curves.append(line(edge, rounds, values, _colour(place)))
     if len(curves) > len(COLOURS):
         group = f"{len(curves)} edges"
@@ -113,8 +123,11 @@ def _merged(pieces: Iterable[Piece], edges: Sequence[str]) -> list[Mark]:
     marks = []
     for place, (peer, pieces_of_peer) in enumerate(by_peer.items()):
         if pieces_of_peer:
-            boxes = [box for _, box, _ in pieces_of_peer]
-            notes = [note for _, _, note in pieces_of_peer]
+            boxes = []
+            notes = []
+            for _, box, note in pieces_of_peer:
+                boxes.append(box)
+                notes.append(note)
             marks.append(bars(peer, boxes, _colour(place), notes=notes))
     return marks
 
@@ -140,6 +153,8 @@ def _table(by_edge: dict[str, list[Event]]) -> Figure:
 
 
 def _mean_share(events: Sequence[Event], peer: str) -> float:
-    shares = [event.data.get("shares", {}).get(peer, 0.0) for event in events]
-    total: float = sum(shares)
-    return total / len(events)
+    shares: list[float] = []
+    for event in events:
+        shares_of_meeting = event.data.get("shares", {})
+        shares.append(shares_of_meeting.get(peer, 0.0))
+    return sum(shares) / len(events)

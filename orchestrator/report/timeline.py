@@ -70,9 +70,13 @@ class Bars:
         for group, periods in self._periods.items():
             if not periods:
                 continue
-            boxes = [box for box, _, _ in periods]
-            notes = [hover for _, hover, _ in periods]
-            texts = [text for _, _, text in periods]
+            boxes = []
+            notes = []
+            texts = []
+            for box, hover, label in periods:
+                boxes.append(box)
+                notes.append(hover)
+                texts.append(label)
             if not any(notes):
                 notes = []
             if not any(texts):

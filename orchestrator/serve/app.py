@@ -41,10 +41,13 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 MOST = 200  # runs side by side
+OVER = {"seeds": True, "runs": False}  # whether cases are drawn over seeds, by the parameter "over"
 RETRY = 1000  # ms after which a browser connects again
 
+Json = dict[str, Any]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
-View = Callable[[RunDirectory, Request], dict[str, Any]]
+Maker = Callable[[Request], Json]
+View = Callable[[RunDirectory, Request], Json]
 
 REPORT = {
     "Content-Security-Policy": (
@@ -75,7 +78,8 @@ def make_app(
         *_watching(folder, following),
         *_acting(folder),
     ]
-    return Guard(Starlette(routes=routes), token, port, loopback=loopback, key=key)
+    app = Starlette(routes=routes)
+    return Guard(app, token, port, loopback=loopback, key=key)
 
 
 def _page() -> list[Route]:
@@ -111,13 +115,14 @@ def _all_runs(folder: Path) -> list[Route]:
     listing = Listing(folder)
     lock = threading.Lock()
 
-    def runs(request: Request) -> dict[str, Any]:
+    def runs(request: Request) -> Json:
         with lock:
             return {"folder": str(folder.resolve()), "runs": listing.rows()}
 
-    def compared(request: Request) -> dict[str, Any]:
+    def compared(request: Request) -> Json:
         requested = request.query_params
-        names = list(dict.fromkeys(requested.getlist("run")))
+        selected = requested.getlist("run")
+        names = list(dict.fromkeys(selected))
         named: dict[str, str] = {}
         sweep = requested.get("sweep")
         if sweep:
@@ -127,33 +132,36 @@ def _all_runs(folder: Path) -> list[Route]:
         if not 0 < len(names) <= MOST:
             raise RecordError(f"{len(names)} runs are to be compared: choose one to {MOST}")
         directories = {name: find(folder, name) for name in names}
-        over = {"seeds": True, "runs": False}.get(requested.get("over", ""))
+        over = OVER.get(requested.get("over", ""))
         return several(directories, over_seeds=over, named=named)
 
-    return [Route("/api/runs", _json(runs)), Route("/api/compare", _json(compared))]
+    return [
+        Route("/api/runs", _json(runs)),
+        Route("/api/compare", _json(compared)),
+    ]
 
 
 def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
     """What is known of one run. ``acts``: whether the page can change runs."""
 
-    def plan(directory: RunDirectory, request: Request) -> dict[str, Any]:
+    def plan(directory: RunDirectory, request: Request) -> Json:
         known_plan = following.known_plan(directory)
         with History.open(directory.path, known_plan) as history:
             return {**planned(history), "reads": reads_only(directory, acts=acts)}
 
-    def node(directory: RunDirectory, request: Request) -> dict[str, Any]:
+    def node(directory: RunDirectory, request: Request) -> Json:
         name = request.query_params.get("node", "")
         return node_detail(directory, name)
 
-    def link(directory: RunDirectory, request: Request) -> dict[str, Any]:
+    def link(directory: RunDirectory, request: Request) -> Json:
         source = request.query_params.get("source", "")
         target = request.query_params.get("target", "")
         return link_detail(directory, source, target)
 
-    def fidelity(directory: RunDirectory, request: Request) -> dict[str, Any]:
+    def fidelity(directory: RunDirectory, request: Request) -> Json:
         return fidelity_detail(directory)
 
-    def faults(directory: RunDirectory, request: Request) -> dict[str, Any]:
+    def faults(directory: RunDirectory, request: Request) -> Json:
         with History.open(directory.path) as history:
             return {"yaml": as_rules(history)}
 
@@ -182,7 +190,7 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
 def _view_of_run(folder: Path, view: View) -> Endpoint:
     """The endpoint of a view of the run that the request names."""
 
-    def make(request: Request) -> dict[str, Any]:
+    def make(request: Request) -> Json:
         directory = find(folder, request.path_params["run"])
         return view(directory, request)
 
@@ -230,7 +238,7 @@ def _acting(folder: Path) -> list[Route]:
     return [Route("/api/act/{operation}/{run:path}", act, methods=["POST"])]
 
 
-def _json(make: Callable[[Request], dict[str, Any]]) -> Endpoint:
+def _json(make: Maker) -> Endpoint:
     """An endpoint that answers with JSON, made in a thread. An error is one sentence, with the code 404."""
 
     async def answer(request: Request) -> Response:
@@ -254,7 +262,7 @@ def _error(message: str, code: int) -> Response:
     return JSONResponse({"error": message}, code)
 
 
-async def _object(request: Request) -> dict[str, Any] | None:
+async def _object(request: Request) -> Json | None:
     """The JSON object in the body of a request; None if the body is something else, or too long."""
     body = b""
     async for piece in request.stream():

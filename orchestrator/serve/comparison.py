@@ -23,7 +23,9 @@ LONGEST = 60  # characters of a case's name
 NAMES = ("name",)  # settings that make no case
 SEED = "seed"
 
+Json = dict[str, Any]
 Cases = dict[str, list[str]]  # the runs of each case, by its name
+Figures = dict[str, Figure]
 Curves = Mapping[str, RunCurve]  # by run
 Row = Mapping[str, Any]  # a run of the table
 
@@ -33,7 +35,7 @@ def several(
     *,
     over_seeds: bool | None,
     named: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Runs side by side, by their names: results, settings that differ, and the curves of the global model as figures.
 
     ``over_seeds``: runs that differ in nothing but their seed are one case, which is drawn as their mean over a band
@@ -81,10 +83,10 @@ def _by_given_case(runs: Iterable[str], named: Mapping[str, str]) -> Cases:
     return cases
 
 
-def _figures(cases: Cases, curves: Mapping[str, Curves]) -> dict[str, Figure]:
+def _figures(cases: Cases, curves: Mapping[str, Curves]) -> Figures:
     """The figures of each metric with a curve, or a band, for each case."""
     case_looks = looks([*cases])
-    figures: dict[str, Figure] = {}
+    figures: Figures = {}
     for metric, by_run in curves.items():
         by_case = {}
         for case, names in cases.items():
@@ -93,13 +95,14 @@ def _figures(cases: Cases, curves: Mapping[str, Curves]) -> dict[str, Figure]:
     return figures
 
 
-def _case_rows(cases: Cases, rows: Iterable[Row]) -> list[dict[str, Any]]:
+def _case_rows(cases: Cases, rows: Iterable[Row]) -> list[Json]:
     """The results of each case: their mean and standard deviation over its runs."""
     numbers = {row["run"]: _numbers(row) for row in rows}
     case_rows = []
     for case, runs in cases.items():
         results = {}
-        for name, spread in spreads([numbers[run] for run in runs]).items():
+        of_runs = [numbers[run] for run in runs]
+        for name, spread in spreads(of_runs).items():
             results[name] = [spread.mean, spread.deviation]
         case_rows.append({"case": case, "runs": runs, "results": results})
     return case_rows

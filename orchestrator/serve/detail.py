@@ -19,14 +19,17 @@ LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
 LINES = 400  # of what the record has of a node: the last ones
 READINGS = 600  # of a link's counters or a node's resources, at most, evenly over the run
 ROWS = 30  # links of a figure of probes; a longer one is only in the table
+Json = dict[str, Any]
+Used = list[float | None]  # t, cores, bytes of memory
 SHOWN = ("quantity", "asked", "expected", "measured", "verdict")  # of a probe
 
 
-def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
+def node_detail(directory: RunDirectory, node: str) -> Json:
     """The record of a node as lines, the end of its log, and [t, cores, bytes of memory or None]. RunError without
     it."""
     with History.open(directory.path) as history:
-        lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
+        recorded = "".join(follow_lines(history, node, lambda: False))
+        lines = recorded.splitlines()
         used = _used(history.resources(node))
     path = directory.logs / f"{node}.log"
     log = tail.end_of(path, LOG_TAIL)
@@ -40,7 +43,7 @@ def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
     }
 
 
-def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
+def fidelity_detail(directory: RunDirectory) -> Json:
     """Configured and measured: rows of the probes and the losses in words, and a figure for each probed quantity."""
     with History.open(directory.path) as history:
         drawn = {}
@@ -50,7 +53,7 @@ def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
         return {"probes": probe_rows(history), "looks": look_rows(history), "figures": drawn}
 
 
-def _used(readings: list[Resources]) -> list[list[float | None]]:
+def _used(readings: list[Resources]) -> list[Used]:
     """The cores that a node used between two readings, and its memory at the second. A count that fell restarted."""
     with_memory = []
     for row, memory in zip(readings, _memory(readings), strict=True):
@@ -60,7 +63,7 @@ def _used(readings: list[Resources]) -> list[list[float | None]]:
     for row in with_memory[::step]:
         if not kept or row.t - kept[-1].t >= SHORTEST:
             kept.append(row)
-    used: list[list[float | None]] = []
+    used: list[Used] = []
     for before, now in pairwise(kept):
         grown = max(0.0, now.cpu_seconds - before.cpu_seconds)
         cores = round(grown / (now.t - before.t), 3)
@@ -82,7 +85,7 @@ def _memory(readings: list[Resources]) -> list[int | None]:
     return memory
 
 
-def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:
+def link_detail(directory: RunDirectory, source: str, target: str) -> Json:
     """The probes of a link, and [t, bytes, packets delivered, packets not delivered]. RecordError without it."""
     figures = []
     with History.open(directory.path) as history:

@@ -38,7 +38,8 @@ def faults_of(story: Story) -> dict[str, Any]:
             via[recorded.event.fault] = str(recorded.event.via)
     rows = []
     for span in spans[-LISTED:]:
-        rows.append(_fault(span, via.get(span.id, ""), began))
+        tool = via.get(span.id, "")
+        rows.append(_fault(span, tool, began))
     return {
         "planned": sum(not span.by for span in spans),
         "begun": len(story.begun - story.by_hand.keys()),
@@ -53,7 +54,9 @@ def _fault(span: FaultSpan, via: str, began: float) -> list[str]:
         start = "not possible"
     else:
         start = _at(span.start, began)
-    return [f"{span.action} {span.target}", _origin(span, via), start, _at(span.end, began)]
+    fault = f"{span.action} {span.target}"
+    end = _at(span.end, began)
+    return [fault, _origin(span, via), start, end]
 
 
 def _origin(span: FaultSpan, via: str) -> str:
@@ -97,8 +100,9 @@ def _processor(story: Story) -> Figure | None:
 def _memory(story: Story) -> Figure | None:
     if story.simulated:
         return None
-    title = f"Memory of each node ({story.usage.memory_measure})"
-    return figures.bars_of_nodes(story, title, "bytes", dict(story.usage.memory), text.size)
+    usage = story.usage
+    title = f"Memory of each node ({usage.memory_measure})"
+    return figures.bars_of_nodes(story, title, "bytes", dict(usage.memory), text.size)
 
 
 FIGURES: dict[str, Callable[[Story], Figure | None]] = {

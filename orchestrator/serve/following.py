@@ -32,8 +32,9 @@ GLANCE = 0.5  # s between two looks whether the server is closing
 ALIVE = 15.0  # s after which a watcher receives the message that nothing is new
 KEPT = 8  # runs without watchers that are kept, for watchers that come back
 
+Json = dict[str, Any]
 Clock = Callable[[], float]
-Update = tuple[int, dict[str, Any]]  # how new its parts are, and what is new
+Update = tuple[int, Json]  # how new its parts are, and what is new
 
 
 class Reader:
@@ -42,7 +43,7 @@ class Reader:
     def __init__(self, directory: RunDirectory, clock: Clock = time.monotonic) -> None:
         self.directory = directory
         self.story: Story | None = None  # from the first look on
-        self._latest: tuple[dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._latest: tuple[Json, str | None] | None = None  # the latest look, or an error
         self._parts: dict[str, tuple[int, Any]] = {}  # figures and faults by name, with how new they are
         self._version = 0  # of the newest part
         self._drawn = False  # whether the parts are of the latest look
@@ -57,7 +58,7 @@ class Reader:
         self._clock = clock
 
     @property
-    def plan(self) -> dict[str, Any] | None:
+    def plan(self) -> Json | None:
         """Known from the first look on."""
         return None if self.story is None else self.story.plan
 
@@ -118,7 +119,7 @@ class Reader:
                 newer[id] = part
         return version, {"present": standing, "parts": newer}
 
-    def _look(self, history: History, *, changed: bool) -> dict[str, Any]:
+    def _look(self, history: History, *, changed: bool) -> Json:
         if self.story is None:
             self.story = Story(history.plan)
         story = self.story
@@ -153,14 +154,15 @@ class Reader:
         began = time.thread_time()
         if self._running and not story.behind:
             self._results = checks(story)
-        drawn: dict[str, Any] = {**figures_of(story), "faults": faults_of(story)}
+        drawn: Json = {**figures_of(story), "faults": faults_of(story)}
         changed = {}
         for id, part in drawn.items():
             _, before = self._parts.get(id, (0, None))
             if part != before:
                 changed[id] = part
         if changed:
-            version = max(self._version + 1, int(time.time() * 1000))  # above those of an earlier server
+            now = int(time.time() * 1000)  # ms: above the versions of an earlier server
+            version = max(self._version + 1, now)
             parts = dict(self._parts)
             for id, part in changed.items():
                 parts[id] = (version, part)
@@ -181,7 +183,7 @@ class Following:
         self._news: dict[str, asyncio.Condition] = {}
         self._looks: Counter[str] = Counter()  # that found something new
 
-    def known_plan(self, directory: RunDirectory) -> dict[str, Any] | None:
+    def known_plan(self, directory: RunDirectory) -> Json | None:
         """The plan of a run that is watched already: it may be long. May be called in any thread."""
         reader = self._readers.get(str(directory.path))
         if reader is None:
@@ -230,10 +232,14 @@ class Following:
 
     async def _wait(self, key: str, looks: int) -> bool:
         """Wait for news after so many looks, at most ``ALIVE`` seconds. Returns whether there are any."""
+
+        def has_news() -> bool:
+            return self._looks[key] != looks
+
         for _ in range(round(ALIVE / GLANCE)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GLANCE), self._news[key]:
-                    await self._news[key].wait_for(lambda: self._looks[key] != looks)
+                    await self._news[key].wait_for(has_news)
                     return True
             if self._closing.is_set():
                 return True
@@ -258,6 +264,7 @@ def _recorded_checks(directory: RunDirectory) -> list[Check] | None:
     for row in rows:
         if not isinstance(row, dict) or not Check.__required_keys__ <= row.keys():
             return None
-        check = Check(name=row["name"], verdict=row["verdict"], detail=row["detail"])
+        name = row["name"]
+        check = Check(name=name, verdict=row["verdict"], detail=row["detail"])
         recorded.append(check)
     return recorded

@@ -34,9 +34,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+Parameter = tuple[str, str]  # of a query: name, value
 KEY = "x-edgebed-key"
 NO_TOKEN = "open the address that `serve` printed: it has the token\n"
 NO_KEY = "only the page itself changes a run: open the address that `serve` printed\n"
+OTHER_NAME = "this server does not answer to that name\n"
 READS = "this server is for reading\n"
 
 
@@ -82,9 +84,12 @@ class Guard:
         """The answer to a request that does not get through."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not is_own_host(hosts[0], loopback=self._loopback):
-            return PlainTextResponse("this server does not answer to that name\n", 403)
-        if not is_own_page(headers, hosts[0]):
+        if len(hosts) != 1:
+            return PlainTextResponse(OTHER_NAME, 403)
+        (host,) = hosts
+        if not is_own_host(host, loopback=self._loopback):
+            return PlainTextResponse(OTHER_NAME, 403)
+        if not is_own_page(headers, host):
             return PlainTextResponse("this server does not answer to other pages\n", 403)
         if scope["method"] == "POST" and self._key is not None:
             if self._may_change(headers):
@@ -104,7 +109,7 @@ class Guard:
             return None
         return PlainTextResponse(NO_TOKEN, 403)
 
-    def _first_answer(self, path: str, parameters: list[tuple[str, str]]) -> Response:
+    def _first_answer(self, path: str, parameters: list[Parameter]) -> Response:
         """The answer to a visit with the token: it sets the cookie, and redirects to the address without the token."""
         # A browser takes two slashes for the name of another server.
         location = quote("/" + path.lstrip("/\\"))
@@ -113,7 +118,13 @@ class Guard:
         if self._key is not None:
             location += f"#key={self._key}"
         answer = RedirectResponse(location, 303)
-        answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(
+            self._cookie,
+            self._reads,
+            httponly=True,
+            samesite="strict",
+            path="/",
+        )
         return answer
 
     def _may_change(self, headers: Headers) -> bool:

@@ -27,11 +27,13 @@ COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as c
 SENDS = 1.2  # s since its messages grew, within which a node counts as sending
 BUSY = 0.5  # of a link's rate
 NODE_FACTS = ("name", "tier", "parent", "samples", "host")
+Row = list[Any]  # the figures of a node, a link or a medium, in a fixed order
+Json = dict[str, Any]
 Planned = Mapping[str, Any]  # a part of plan.json
 ENDS = ("planned", "done", "left", "crashed", "failed")  # states that the end of the orchestrator does not change
 
 
-def planned(history: History) -> dict[str, Any]:
+def planned(history: History) -> Json:
     """What does not change while a run goes on: its nodes, links and faults, in the plan's order, and its clock."""
     plan = history.plan
     if plan.get("programs"):
@@ -39,6 +41,8 @@ def planned(history: History) -> dict[str, Any]:
     else:
         algorithm = (plan.get("algorithm") or {}).get("name")
     media = plan.get("media", ())
+    nodes = [_node(node, media) for node in history.nodes.values()]
+    links = [_link(history, link) for link in plan.get("links", [])]
     link_classes = dict.fromkeys(history.link_classes.values())
     return {
         "name": str(plan.get("name") or history.run),
@@ -50,15 +54,15 @@ def planned(history: History) -> dict[str, Any]:
         "clients": history.clients,
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in link_classes},
-        "nodes": [_node(node, media) for node in history.nodes.values()],
-        "links": [_link(history, link) for link in plan.get("links", [])],
+        "nodes": nodes,
+        "links": links,
         "picture": geometry(picture(history)),
     }
 
 
-def geometry(drawn: Picture) -> dict[str, Any]:
+def geometry(drawn: Picture) -> Json:
     """The report's picture of nodes and links, without what the run has made of them."""
-    nodes: list[list[Any]] = []
+    nodes: list[Row] = []
     for dot in drawn.dots:
         node = [
             dot.name,
@@ -70,7 +74,10 @@ def geometry(drawn: Picture) -> dict[str, Any]:
             dot.beside,
         ]
         nodes.append(node)
-    media: list[list[Any]] = []
+    links: list[Row] = []
+    for line in drawn.lines:
+        links.append([*line.ends, line.path, line.colour])
+    media: list[Row] = []
     for mark in drawn.media:
         medium = [
             mark.name,
@@ -84,7 +91,7 @@ def geometry(drawn: Picture) -> dict[str, Any]:
         "width": drawn.width,
         "height": drawn.height,
         "nodes": nodes,
-        "links": [[*line.ends, line.path, line.colour] for line in drawn.lines],
+        "links": links,
         "media": media,
     }
 
@@ -93,7 +100,7 @@ def present(
     story: Story,
     results: Collection[Check],
     rates: Mapping[Ends, float | None],
-) -> dict[str, Any]:
+) -> Json:
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
     ``rates``: see `rates_of`.
 
@@ -147,7 +154,7 @@ def _trained(story: Story, *, in_progress: bool) -> float | None:
     return round(until - began, 3)
 
 
-def _nodes_now(story: Story, *, running: bool) -> list[list[Any]]:
+def _nodes_now(story: Story, *, running: bool) -> list[Row]:
     activities = story.activities()
     nodes = []
     for name in story.nodes:
@@ -185,7 +192,7 @@ def _node_now(
     activity: str,
     *,
     running: bool,
-) -> list[Any]:
+) -> Row:
     """What a node does and uses, as far as the record shows; it has no processor time of a simulated node. When the
     orchestrator is gone, so are the nodes that it did not end."""
     planned_state = State(0.0, name, "planned", "")
@@ -225,7 +232,7 @@ def _flows(
     faults: Iterable[Planned],
     *,
     running: bool,
-) -> list[list[Any]]:
+) -> list[Row]:
     """Each direction of a link in the plan's order."""
     cut: set[Ends] = set()
     changed: set[Ends] = set()
@@ -292,11 +299,12 @@ def _is_fresh(story: Story, flow: GrowingCount) -> bool:
     return story.seconds - flow.t <= FRESH
 
 
-def _node(node: Planned, media: Sequence[Planned]) -> dict[str, Any]:
+def _node(node: Planned, media: Sequence[Planned]) -> Json:
     """``medium``: the one that the node is in, and can be handed over from."""
     facts = {key: node.get(key) for key in NODE_FACTS}
     hardware = node.get("hardware") or {}
-    media_of_node = [medium["name"] for medium in media if node["name"] in medium["members"]]
+    name = node["name"]
+    media_of_node = [medium["name"] for medium in media if name in medium["members"]]
     if len(media_of_node) == 1:
         medium = media_of_node[0]
     else:
@@ -304,7 +312,7 @@ def _node(node: Planned, media: Sequence[Planned]) -> dict[str, Any]:
     return {**facts, "hardware": hardware.get("name"), "medium": medium}
 
 
-def _link(history: History, link: Planned) -> dict[str, Any]:
+def _link(history: History, link: Planned) -> Json:
     source = link["source"]
     target = link["target"]
     return {

@@ -44,7 +44,9 @@ class Server:
         self._socket = _listening(host, port)
         self.host, self.port = self._socket.getsockname()[:2]
         loopback = ipaddress.ip_address(self.host).is_loopback
-        self.key = secrets.token_urlsafe(32) if acts(self.host, faults) else None
+        self.key: str | None = None
+        if acts(self.host, faults):
+            self.key = secrets.token_urlsafe(32)
         app = make_app(
             folder,
             self.token,

@@ -12,6 +12,7 @@ from orchestrator.record.events.nodes import Inversion
 from orchestrator.record.rows import Event
 from orchestrator.results.history import History
 
+Scores = Mapping[str, Any]  # by kind of guess
 GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
 
 
@@ -63,13 +64,15 @@ def inversion(history: History) -> dict[str, Any] | None:
         return None
     samples = sum(result["samples"] for result in results)
     scores = [result["scores"] for result in results]
-    means = {}
+    means: dict[str, dict[str, float]] = {}
     for kind, figures in scores[0].items():
-        means[kind] = {name: _mean(scores, kind, name) for name in figures}
+        means[kind] = {}
+        for name in figures:
+            means[kind][name] = _mean(scores, kind, name)
     return {"samples": samples, **means}
 
 
-def _mean(scores: Sequence[Mapping[str, Any]], kind: str, name: str) -> float:
+def _mean(scores: Sequence[Scores], kind: str, name: str) -> float:
     """The mean of a figure over the clients' scores of a kind of guess."""
     total: float = sum(score[kind][name] for score in scores)
     return total / len(scores)

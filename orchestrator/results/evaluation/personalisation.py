@@ -13,6 +13,7 @@ from netem.units import parse_fraction
 from orchestrator.results.evaluation.targets import accuracy_series, tier
 from orchestrator.results.history import History
 
+Series = Mapping[int, float]  # accuracy by round
 WINDOW = 10  # rounds
 WITHIN = (10, 20, 50, 100, 150, 200)  # N of AccN, in addition to all rounds
 REACHED = (0.0, 0.2, 0.3, 0.5, 0.7, 0.75, 0.8, 0.9)  # M of DropM
@@ -43,13 +44,13 @@ def mean_accuracy(history: History) -> dict[int, float]:
     return by_round
 
 
-def best_within(series: Mapping[int, float], rounds: int) -> float | None:
+def best_within(series: Series, rounds: int) -> float | None:
     """AccN: the highest accuracy of the first ``rounds`` rounds; None if they have none."""
     values = [value for round, value in series.items() if round <= rounds]
     return max(values, default=None)
 
 
-def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
+def largest_drop(series: Series, reached: float) -> float | None:
     """DropM: the largest difference within `WINDOW` rounds, up or down as the paper defines it, from the first round
     with an accuracy of ``reached`` on; None if there is no such round."""
     rounds_reached = [round for round in series if series[round] >= reached]

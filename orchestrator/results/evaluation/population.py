@@ -95,7 +95,8 @@ def population(history: History) -> dict[str, Any] | None:
 def clients_available(history: History) -> Assessment | None:
     """Check that the trace of when clients are available made a difference in the run. None without a trace, training
     or facts on it."""
-    planned = history.plan.get(POPULATION) or history.plan.get("clients") or {}
+    plan = history.plan
+    planned = plan.get(POPULATION) or plan.get("clients") or {}
     trace = planned.get("availability", {})
     began = history.training_began
     if "change" not in trace or began is None:

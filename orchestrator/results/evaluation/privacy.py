@@ -46,10 +46,13 @@ def measured(history: History) -> dict[int, dict[str, float]]:
     """The mean of each metric over the clients, by round, as in `mean_series`."""
     means: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for name in METRICS:
-        reports = [row for row in history.metrics(name, "privacy") if history.counts(row.node)]
-        for row in mean_series(reports):
-            if row.round is not None:
-                means[row.round][name] = row.value
+        reports = []
+        for report in history.metrics(name, "privacy"):
+            if history.counts(report.node):
+                reports.append(report)
+        for mean in mean_series(reports):
+            if mean.round is not None:
+                means[mean.round][name] = mean.value
     return dict(sorted(means.items()))
 
 

@@ -53,8 +53,11 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
     """A metric on own test sets, by round: the mean over these nodes, as in `mean_series`."""
     counted = {node for node in nodes if history.counts(node)}
-    reports = history.metrics(name, "own")
-    return mean_series([report for report in reports if report.node in counted])
+    reports = []
+    for report in history.metrics(name, "own"):
+        if report.node in counted:
+            reports.append(report)
+    return mean_series(reports)
 
 
 def clients(history: History) -> list[str]:
@@ -63,7 +66,12 @@ def clients(history: History) -> list[str]:
 
 
 def tier(history: History, name: str) -> list[str]:
-    return [node for node, facts in history.nodes.items() if facts.get("tier") == name]
+    """The nodes of a tier."""
+    nodes = []
+    for node, facts in history.nodes.items():
+        if facts.get("tier") == name:
+            nodes.append(node)
+    return nodes
 
 
 def first_at(series: Sequence[Metric], accuracy: float) -> Metric | None:

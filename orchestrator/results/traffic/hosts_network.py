@@ -164,7 +164,8 @@ class NetworkFindings:
     @property
     def found(self) -> list[Deviation]:
         """All so far, in the order of their beginnings."""
-        return sorted([*self._closed, *self._open.values()], key=attrgetter("since"))
+        deviations = [*self._closed, *self._open.values()]
+        return sorted(deviations, key=attrgetter("since"))
 
     def cross(self, links: Iterable[CrossingLink]) -> None:
         """From now on these links cross hosts, because nodes have moved. A first reading follows."""
@@ -179,7 +180,9 @@ class NetworkFindings:
         for pair in reading.pairs:
             if pair.delay is not None:
                 self._usual[pair.hosts] = pair.delay
-        self.frames = {(frames.source, frames.target): frames for frames in reading.frames}
+        self.frames = {}
+        for frames in reading.frames:
+            self.frames[frames.source, frames.target] = frames
         self._recent = {}
 
     def add(self, t: float, reading: NetworkReading) -> None:
@@ -210,14 +213,16 @@ class NetworkFindings:
         traffic: Mapping[Direction, _Traffic],
     ) -> None:
         change = 0.0 if echoes.delay is None else echoes.delay - usual
-        links = tuple(link for link in self._links[echoes.hosts] if abs(change) > link.tolerance)
+        crossing = self._links[echoes.hosts]
+        links = tuple(link for link in crossing if abs(change) > link.tolerance)
         frames_missing = any(frames.too_many for frames in traffic.values())
         echoes_missing = echoes.delay is None or echoes.lost >= LOST_ECHOES
         if not (links or frames_missing or echoes_missing):
             self.furthest = max(self.furthest, abs(change))
             self._end([echoes.hosts])
             return
-        finding = self._open.setdefault(echoes.hosts, Deviation(echoes.hosts, t, t, usual))
+        started = Deviation(echoes.hosts, since=t, until=t, usual=usual)
+        finding = self._open.setdefault(echoes.hosts, started)
         finding.until = t
         finding.readings += 1
         finding.echoes += echoes.echoes
@@ -245,7 +250,8 @@ class NetworkFindings:
             ends = (now.source, now.target)
             if pair_of(*ends) not in self._links:
                 continue
-            before = self.frames.get(ends, FramesReading(*ends, 0, 0))
+            nothing = FramesReading(*ends, sent=0, missing=0)
+            before = self.frames.get(ends, nothing)
             lately = now.sent - before.sent
             traffic[ends] = _Traffic(
                 sent=lately,

@@ -71,7 +71,10 @@ def readings(history: History) -> dict[str, list[ChannelReading]]:
             needed=before.needed + needed,
             queued_bytes=before.queued_bytes + queued,
         )
-    return {channel: list(by_time.values()) for channel, by_time in by_channel.items()}
+    channel_readings = {}
+    for channel, by_time in by_channel.items():
+        channel_readings[channel] = list(by_time.values())
+    return channel_readings
 
 
 def sampled(history: History) -> list[float]:

@@ -95,7 +95,8 @@ class RealNetworks:
         self._frames: dict[Direction, tuple[int, int]] = {}  # sent and missing so far
         for link in links:
             if link.real:
-                self.found.setdefault(link.hosts, RealNetwork(link.hosts)).links += 1
+                network = self.found.setdefault(link.hosts, RealNetwork(link.hosts))
+                network.links += 1
 
     def add(self, reading: NetworkReading) -> None:
         for pair in reading.pairs:

@@ -14,7 +14,9 @@ from orchestrator.record.schema import COUNTED, FLOWS, LINKS, CounterTable
 from orchestrator.results.history import History
 
 PIECE = 200_000  # rows of a table that are summed up in one go
-Things = dict[int, tuple[Any, ...]]  # the keys and facts of what is counted, by id
+Values = tuple[Any, ...]  # of a row
+Rows = list[Values]
+Things = dict[int, Values]  # the keys and facts of what is counted, by id
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
 
 
@@ -82,12 +84,14 @@ class Usage:
             self._read[counted.growth] = until
             pieces[counted.growth] = (after, until)
             more |= until < last
-        for row in of_links(history, *pieces[LINKS.growth]):
+        after, until = pieces[LINKS.growth]
+        for row in of_links(history, after, until):
             self._add_link(*row)
-        for t, link_class, size in of_classes(history, *pieces[LINKS.growth]):
+        for t, link_class, size in of_classes(history, after, until):
             self._totals[link_class] += size
             self.delivered[link_class][t] = self._totals[link_class]
-        for row in of_sent(history, *pieces[FLOWS.growth]):
+        after, until = pieces[FLOWS.growth]
+        for row in of_sent(history, after, until):
             self._add_sent(*row)
         return more
 
@@ -97,7 +101,7 @@ class Usage:
             for id, *thing in history.rows(f"SELECT * FROM {table}"):
                 things[id] = tuple(thing)
 
-    def add_row(self, table: str, row: tuple[Any, ...]) -> None:
+    def add_row(self, table: str, row: Values) -> None:
         """Take a row of links and flows that has just been recorded."""
         match table, row:
             case (("link" | "flow"), (id, *thing)):
@@ -105,8 +109,10 @@ class Usage:
             case "link_growth", (_, t, link, *counts):
                 grown = dict(zip(LINKS.counts, counts, strict=True))
                 source, target, *_ = self._things[LINKS.each][link]
+                size = grown["delivered_bytes"]
+                delivered = grown["delivered"]
                 dropped = grown["lost"] + grown["overflowed"] + grown["cut_dropped"]
-                self._add_link(t, source, target, grown["delivered_bytes"], dropped, grown["delivered"])
+                self._add_link(t, source, target, size, dropped, delivered)
             case "flow_growth", (_, t, flow, messages, size):
                 node, _, kind, direction = self._things[FLOWS.each][flow]
                 if direction == "sent":
@@ -177,7 +183,7 @@ def latest(history: History, counted: CounterTable) -> int:
     return int(rows[0][0])
 
 
-def of_links(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+def of_links(history: History, after: int, until: int) -> Rows:
     """What each direction added until ``t``, in rows with ids in (after, until]: t, source, target, bytes delivered,
     packets lost, packets delivered."""
     counts = (
@@ -189,14 +195,14 @@ def of_links(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
     return history.rows(f"SELECT {columns} FROM ({summed}) JOIN link ON link.id = of", after, until)
 
 
-def of_classes(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+def of_classes(history: History, after: int, until: int) -> Rows:
     """What each class of links added at each reading, in rows with ids in (after, until]: t, class, bytes delivered."""
     columns = "t, link_class, SUM(delivered_bytes)"
     where = "WHERE link_growth.id > ? AND link_growth.id <= ? GROUP BY t, link_class ORDER BY MAX(link_growth.id)"
     return history.rows(f"SELECT {columns} FROM {LINKS.named} {where}", after, until)
 
 
-def of_sent(history: History, after: int, until: int) -> list[tuple[Any, ...]]:
+def of_sent(history: History, after: int, until: int) -> Rows:
     """What each node sent more of each kind until ``t``, in rows with ids in (after, until]: t, node, kind, messages,
     bytes."""
     columns = "MAX(flow_growth.id), t, node, kind, SUM(messages), SUM(bytes)"  # t is that of the last row

@@ -26,6 +26,7 @@ from orchestrator.scenario.sections.drivers import link_kind
 
 Direction = tuple[str, str]  # source, target
 Reading = tuple[float, int, int, int]  # t, bytes and packets delivered, packets that did not arrive
+Course = tuple[list[float], list[int]]  # times, bytes until each
 Count = tuple[int, int]  # samples, packets delivered
 Interval = tuple[str, str, float, float]  # source, target, start, end
 
@@ -35,7 +36,8 @@ def link_counters(history: History) -> list[LinkCounters]:
     usual = link_kind(history.driver, real=False)
     kinds = history.link_kinds
     counters = []
-    for row in history.rows(_totals(LINKS, ("source", "target", "link_class"))):
+    columns = ("source", "target", "link_class")
+    for row in history.rows(_totals(LINKS, columns)):
         source, target, *_ = row
         kind = kinds.get((source, target), usual)
         counters.append(LinkCounters._make((*row, kind)))
@@ -107,7 +109,8 @@ def fastest(
     """The window of so many ``readings`` in which each direction carried most per second for certain. ``allowed``: by
     direction, the bytes that a window may count too many, and the seconds by which its length may be wrong. A direction
     that may have carried nothing in any window is left out."""
-    directions = {link: ends for ends, link in _link_ids(history).items()}
+    ids = _link_ids(history)
+    directions = {link: ends for ends, link in ids.items()}
     windows: dict[Direction, Window] = {}
     rows = history.stream("SELECT link, t, delivered_bytes FROM link_growth ORDER BY link, id")
     for link, grown in groupby(rows, key=itemgetter(0)):
@@ -115,7 +118,8 @@ def fastest(
         if ends not in allowed:
             continue
         extra, seconds = allowed[ends]
-        times, counts = np.array([row[1:] for row in grown]).T
+        samples = np.array([(t, size) for _, t, size in grown])
+        times, counts = samples.T
         total = counts.cumsum()
         for number in readings:
             if number >= len(times):
@@ -153,8 +157,10 @@ def bytes_by_class(history: History) -> dict[str, int]:
 def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
     """By device, the bytes that its links delivered in training, headers included: ``sent`` by it and ``received``. A
     population is one device."""
-    devices = [name for name, node in history.nodes.items() if node.get("tier") == "device"]
-    totals = {name: {"sent": 0, "received": 0} for name in devices}
+    totals = {}
+    for name, node in history.nodes.items():
+        if node.get("tier") == "device":
+            totals[name] = {"sent": 0, "received": 0}
     for link in link_counters(history):
         if link.source in totals:
             totals[link.source]["sent"] += link.delivered_bytes
@@ -171,7 +177,7 @@ def probed_bytes_by_class(history: History) -> dict[str, int]:
     return dict(totals)
 
 
-def delivered_bytes(history: History) -> dict[str, tuple[list[float], list[int]]]:
+def delivered_bytes(history: History) -> dict[str, Course]:
     """By link class: the times at which counters were read, and the bytes that its links had delivered by then."""
     rows = history.rows(
         f"SELECT t, link_class, SUM(delivered_bytes) FROM {LINKS.named} GROUP BY t, link_class ORDER BY t"

@@ -22,8 +22,11 @@ class Window(NamedTuple):
     @property
     def least_rate(self) -> float:
         """The bit/s that were carried at least."""
-        return (self.bits - self.extra_bits) / (self.seconds + self.unsure_seconds)
+        longest = self.seconds + self.unsure_seconds
+        return (self.bits - self.extra_bits) / longest
 
     def largest_rate(self, limit: float) -> float:
         """The measured bit/s up to which a link may have carried no more than ``limit``."""
-        return (limit * (self.seconds + self.unsure_seconds) + self.extra_bits) / self.seconds
+        longest = self.seconds + self.unsure_seconds
+        most_bits = limit * longest + self.extra_bits
+        return most_bits / self.seconds

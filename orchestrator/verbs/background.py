@@ -22,6 +22,10 @@ OUTPUT = Path("logs/up.log")
 """The output of a run in the background, in its folder."""
 
 
+Result = tuple[RunDirectory | None, str | None, int]
+"""The run, or why it could not be started; and its exit code."""
+
+
 class Launcher:
     """The process that starts a run in the background, and waits until the run's nodes can be started."""
 
@@ -29,7 +33,7 @@ class Launcher:
         self._child = child
         self._messages = messages
 
-    def wait(self) -> tuple[RunDirectory | None, str | None, int]:
+    def wait(self) -> Result:
         """The run, or why it could not be started, and its exit code: 0 if it runs. A child that ends before the run
         has a folder prints the reason itself. Ctrl-C ends the child."""
         try:
@@ -37,22 +41,31 @@ class Launcher:
         except KeyboardInterrupt:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGTERM)
-            return None, None, self._end()[1]
+            _, code = self._end()
+            return None, None, code
 
-    def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
+    def _wait(self) -> Result:
         with open(self._messages, "rb") as messages:
             line = messages.readline()
             if not line:
-                return None, *self._end()
-            directory = RunDirectory(Path(json.loads(line)["run"]))
+                killed, code = self._end()
+                return None, killed, code
+            message = json.loads(line)
+            directory = RunDirectory(Path(message["run"]))
             while not _is_under_way(directory):
-                if select.select([messages], [], [], LOOK_EVERY)[0]:
-                    error = json.loads(messages.readline() or "{}").get("error")
-                    killed, code = self._end()
-                    if _is_under_way(directory):
-                        return (directory, None, 0)
-                    return (None, error or killed, code)
+                readable, _, _ = select.select([messages], [], [], LOOK_EVERY)
+                if readable:
+                    return self._result(directory, messages.readline())
         return directory, None, 0
+
+    def _result(self, directory: RunDirectory, line: bytes) -> Result:
+        """The result of a child that has sent its last ``line``, or none, and ends."""
+        message = json.loads(line or "{}")
+        error = message.get("error")
+        killed, code = self._end()
+        if _is_under_way(directory):
+            return directory, None, 0
+        return None, error or killed, code
 
     def _end(self) -> tuple[str | None, int]:
         """The signal that ended the child, which could not print that, and its exit code."""
@@ -67,15 +80,19 @@ class Background:
     """The process of a run in the background. ``outputs``: the descriptors that it prints to."""
 
     def __init__(self, messages: int, outputs: Iterable[int]) -> None:
-        self._messages, self._outputs, self._has_folder = messages, set(outputs), False
+        self._messages = messages
+        self._outputs = set(outputs)
+        self._has_folder = False
 
     def announce(self, directory: RunDirectory) -> None:
         """Leave the terminal: print to the run's log from now on. Send the run to the launcher."""
-        log = os.open(directory.path / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        to_append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        log = os.open(directory.path / OUTPUT, to_append, 0o644)
         for output in self._outputs:
             os.dup2(log, output, inheritable=output < 3)
         os.close(log)
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        to_read = os.O_RDONLY | os.O_CLOEXEC
+        nothing = os.open(os.devnull, to_read)
         os.dup2(nothing, 0)  # the scenario, which may come from there, has been read
         os.close(nothing)
         self._has_folder = True
@@ -92,8 +109,9 @@ class Background:
             raise
 
     def _send(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message).encode() + b"\n"
         with contextlib.suppress(OSError):  # the launcher has ended
-            os.write(self._messages, json.dumps(message).encode() + b"\n")
+            os.write(self._messages, line)
 
 
 def split(outputs: Iterable[int]) -> Launcher | Background:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.layout import write, write_entries, write_table
+from orchestrator.layout import Cell, write, write_entries, write_table
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.rows import link_in_words
 from orchestrator.results.checks.verdicts import STYLES, Verdict
@@ -22,25 +22,51 @@ from orchestrator.results.history import History
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:
     """The probes of a run as plain data. Times are in seconds, rates in bit/s."""
     with History.open(directory.path) as history:
-        return [probe._asdict() for probe in history.probes()]
+        probes = history.probes()
+        return [probe._asdict() for probe in probes]
 
 
-def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
+def print_measured(
+    rows: list[dict[str, Any]],
+    verdict: Verdict,
+    report: Path,
+    console: Console,
+) -> None:
     """Print a table for each direction of a link, then the overall verdict."""
     headings = ("quantity", "configured", "expected", "measured", "accepted", "", "how")
-    for (link_class, *ends), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
-        rows_of = list(group)
-        cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in rows_of]
-        kinds = " and ".join(dict.fromkeys(row["kind"] for row in rows_of))
-        write_table(console, headings, cells, title=f"{link_class}: {link_in_words(link_class, *ends)} ({kinds})")
+    direction = itemgetter("link_class", "source", "target")
+    for (link_class, source, target), group in itertools.groupby(rows, direction):
+        cells = []
+        kinds = []
+        for row in group:
+            mark = _mark(row["verdict"])
+            cells.append([row["quantity"], *_figures(row), mark, row["detail"]])
+            kinds.append(row["kind"])
+        link = link_in_words(link_class, source, target)
+        how = " and ".join(dict.fromkeys(kinds))
+        write_table(console, headings, cells, title=f"{link_class}: {link} ({how})")
         write(console, "")
-    write_entries(console, [("verdict", _mark(verdict)), ("report", str(report))])
+    entries: list[tuple[Cell, Cell]] = []
+    entries.append(("verdict", _mark(verdict)))
+    entries.append(("report", str(report)))
+    write_entries(console, entries)
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
-    names = ("asked", "expected", "measured", "low", "high")
-    *found, low, high = (text.quantity(row["quantity"], row[name]) for name in names)
-    return *found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
+    figures = []
+    for name in ("asked", "expected", "measured"):
+        value = row[name]
+        figures.append(text.quantity(row["quantity"], value))
+    return *figures, _accepted(row)
+
+
+def _accepted(row: Mapping[str, Any]) -> str:
+    """The range in which the measured value is accepted."""
+    if row["low"] is None and row["high"] is None:
+        return "–"
+    low = text.quantity(row["quantity"], row["low"])
+    high = text.quantity(row["quantity"], row["high"])
+    return f"{low} … {high}"
 
 
 def _mark(verdict: str) -> Text:

@@ -33,21 +33,23 @@ def entries(kind: str) -> list[Entry]:
 
 
 def _algorithms() -> list[Entry]:
-    return [
-        {
-            "name": name,
-            "tiers": _tiers(algorithm),
-            "summary": algorithm.summary,
-            "parameters": _parameters(algorithm.params, LocalTraining),
-        }
-        for name, algorithm in ALGORITHMS.items()
-    ]
+    entries = []
+    for name, algorithm in ALGORITHMS.items():
+        entries.append(
+            {
+                "name": name,
+                "tiers": _tiers(algorithm),
+                "summary": algorithm.summary,
+                "parameters": _parameters(algorithm.params, LocalTraining),
+            }
+        )
+    return entries
 
 
 def _baselines() -> list[Entry]:
     """The algorithms of edgebed's plug-ins, and the plug-in of each. HostError if PyTorch is missing."""
     package = import_module(BASELINES)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for module in pkgutil.iter_modules(package.__path__, f"{BASELINES}."):
         try:
             plugin = getattr(import_module(module.name), "PLUGIN", None)
@@ -57,7 +59,7 @@ def _baselines() -> list[Entry]:
                 raise
             raise HostError(f"the list of baselines {reason}") from None
         for algorithm in plugin.algorithms if plugin else ():
-            found.append(
+            entries.append(
                 {
                     "name": algorithm.name,
                     "plugins": module.name,
@@ -66,81 +68,121 @@ def _baselines() -> list[Entry]:
                     "parameters": _parameters(algorithm.params, LocalTraining),
                 }
             )
-    return found
+    return entries
 
 
 def _tiers(algorithm: Algorithm) -> str:
     """The tiers that an algorithm needs, and in brackets those that it also supports."""
-    needs = {"cloud": algorithm.cloud, "edges": algorithm.edges, "devices": algorithm.devices}
-    return ", ".join(f"({tier})" if need == "optional" else tier for tier, need in needs.items() if need != "none")
+    tiers = []
+    for tier in ("cloud", "edges", "devices"):
+        need = getattr(algorithm, tier)
+        if need == "optional":
+            tiers.append(f"({tier})")
+        elif need != "none":
+            tiers.append(tier)
+    return ", ".join(tiers)
 
 
 def _models() -> list[Entry]:
     models: list[ModelEntry | ModelGroup] = [*MODELS.values(), *MODEL_GROUPS.values()]
-    return [
-        {"name": each.name, "summary": each.summary, "parameters": _parameters(each.params, Parameters)}
-        for each in models
-    ]
+    entries = []
+    for model in models:
+        parameters = _parameters(model.params, Parameters)
+        entries.append({"name": model.name, "summary": model.summary, "parameters": parameters})
+    return entries
 
 
 def _parameters(kind: type[Parameters], shared: type[Parameters]) -> Entry:
     """The defaults of the parameters that are not in ``shared``."""
-    usual = {entry.name for entry in fields(shared)}
-    return {entry.name: entry.default for entry in fields(kind) if entry.name not in usual}
+    usual = {field.name for field in fields(shared)}
+    defaults = {}
+    for field in fields(kind):
+        if field.name not in usual:
+            defaults[field.name] = field.default
+    return defaults
 
 
 def _datasets() -> list[Entry]:
-    named: list[Entry] = [
-        {"name": name, "sample": "x".join(map(str, each.shape)), "classes": each.classes, "summary": each.summary}
-        for name, each in DATASETS.items()
-    ]
-    forms = [text.partition(", ") for text in DATASET_PATHS.values()]
-    return named + [{"name": form, "sample": None, "classes": None, "summary": text} for form, _, text in forms]
+    entries: list[Entry] = []
+    for name, dataset in DATASETS.items():
+        sample = "x".join(str(size) for size in dataset.shape)
+        entries.append(
+            {
+                "name": name,
+                "sample": sample,
+                "classes": dataset.classes,
+                "summary": dataset.summary,
+            }
+        )
+    for description in DATASET_PATHS.values():
+        form, _, summary = description.partition(", ")
+        entries.append(
+            {
+                "name": form,
+                "sample": None,
+                "classes": None,
+                "summary": summary,
+            }
+        )
+    return entries
 
 
 def _profiles() -> list[Entry]:
-    keys = ("latency", "jitter", "rate")
-    return [
-        {
-            "name": name,
-            **{key: written.get(key) for key in keys},
-            "source": library.SOURCES.get(name.removesuffix("-up"), ""),
-        }
-        for name, profile in library.PROFILES.items()
-        for written in [profile.to_mapping()]
-    ]
+    entries = []
+    for name, profile in library.PROFILES.items():
+        written = profile.to_mapping()
+        base = name.removesuffix("-up")
+        entries.append(
+            {
+                "name": name,
+                "latency": written.get("latency"),
+                "jitter": written.get("jitter"),
+                "rate": written.get("rate"),
+                "source": library.SOURCES.get(base, ""),
+            }
+        )
+    return entries
 
 
 def _media() -> list[Entry]:
     keys = ("rate", "up", "down", "duplex", "share", "buffer")
-    return [
-        {"name": name, **{key: written.get(key) for key in keys}, "source": media.SOURCES[name]}
-        for name, written in media.MEDIA.items()
-    ]
+    entries = []
+    for name, written in media.MEDIA.items():
+        settings = {key: written.get(key) for key in keys}
+        entries.append({"name": name, **settings, "source": media.SOURCES[name]})
+    return entries
 
 
 def _hardware() -> list[Entry]:
-    return [
-        {
-            "name": name,
-            "speed": each.speed,
-            "cores": each.cores,
-            "memory": None if each.memory is None else format_size(each.memory),
-            "source": hardware.SOURCES[name],
-        }
-        for name, each in hardware.HARDWARE.items()
-    ]
+    entries = []
+    for name, board in hardware.HARDWARE.items():
+        memory = None if board.memory is None else format_size(board.memory)
+        entries.append(
+            {
+                "name": name,
+                "speed": board.speed,
+                "cores": board.cores,
+                "memory": memory,
+                "source": hardware.SOURCES[name],
+            }
+        )
+    return entries
 
 
 def _checks() -> list[Entry]:
     from orchestrator.results.checks.registry import CHECKS
 
-    return [{"name": name, "summary": _first_sentence(check)} for name, check in CHECKS.items()]
+    entries = []
+    for name, check in CHECKS.items():
+        entries.append({"name": name, "summary": _first_sentence(check)})
+    return entries
 
 
 def _first_sentence(check: Callable[..., object]) -> str:
     """The first statement of a docstring, in one line."""
-    return re.split(r"[.;](?: |$)", " ".join((check.__doc__ or "").split()))[0] + "."
+    words = (check.__doc__ or "").split()
+    statements = re.split(r"[.;](?: |$)", " ".join(words))
+    return statements[0] + "."
 
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {

@@ -16,10 +16,17 @@ from orchestrator.scenario.language.strict import unknown
 def data_sets() -> list[dict[str, Any]]:
     """The data sets with a name: where each was found (None: nowhere) and how to get it."""
     cache = cache_directory()
-    return [
-        {"name": name, "summary": each.summary, "found": locate(name, cache), "get": each.where}
-        for name, each in DATASETS.items()
-    ]
+    rows = []
+    for name, dataset in DATASETS.items():
+        rows.append(
+            {
+                "name": name,
+                "summary": dataset.summary,
+                "found": locate(name, cache),
+                "get": dataset.where,
+            }
+        )
+    return rows
 
 
 def searched() -> list[Path]:

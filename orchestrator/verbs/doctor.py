@@ -1,4 +1,4 @@
-"""Tests what this host can do for edgebed, and says what to install or allow for the rest."""
+"""Tests what this host can do for edgebed, and reports what to install or allow for the rest."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ LOOK = 1.0  # s, at the load of the processors
 SHAPED = "the drivers namespaces and docker"
 IFB = ("ifb", "`shared` with the link engine `kernel`")
 MODPROBE = ("modprobe -a ifb act_mirred act_skbedit",)
+MARKS = {
+    True: ("ok", "green"),
+    None: ("–", "yellow"),
+    False: ("no", "red"),
+}
+"""A word and its colour, by ``ok`` of a trial."""
 
 
 @dataclass(frozen=True)
@@ -58,33 +64,47 @@ class Trial:
     commands: tuple[str, ...] = ()
 
     @classmethod
-    def missing(cls, name: str, used_by: str, error: HostError, *, ok: bool | None = False) -> Trial:
+    def missing(
+        cls,
+        name: str,
+        used_by: str,
+        error: HostError,
+        *,
+        ok: bool | None = False,
+    ) -> Trial:
         """The finding that an error describes."""
         return cls(name, used_by, ok, error.what, error.remedy, error.commands)
 
 
 async def examine() -> list[Trial]:
-    """Run all tests, in the order of the report. None runs in a thread, which no signal would end."""
+    """Run all tests, in the order of the report. None runs in a thread, because a signal could not end it."""
     python = Trial("Python", "everything", True, platform.python_version())  # an older one cannot import this
     pip = f"{sys.executable} -m pip install {{}}"
     packages = _installed("Python packages", "everything", PACKAGES, False, "install what is missing", pip)
-    findings = [python, _system(), await _load(), packages, _learning(), _commands(), _namespaces()]
-    findings += await _links(all(finding.ok for finding in findings[-2:]))
-    findings += [_cgroups(), _curve(), _accelerator(), *_docker(), *_plugins()]
+    findings = [python, _system(), await _load(), packages, _learning()]
+    commands = _commands()
+    namespaces = _namespaces()
+    findings += [commands, namespaces]
+    findings += await _links(bool(commands.ok and namespaces.ok))
+    findings += [_cgroups(), _curve(), _accelerator()]
+    findings += _docker()
+    findings += _plugins()
     job = os.environ.get("SLURM_JOB_ID", "")
-    if job:
-        return [_job(job), _hosts(), *map(_on_a_cluster, findings)]
-    return findings
+    if not job:
+        return findings
+    on_cluster = [_on_a_cluster(finding) for finding in findings]
+    return [_job(job), _hosts(), *on_cluster]
 
 
 def print_findings(findings: Sequence[Trial], console: Console) -> None:
     """Write each finding with the parts that use it. Its remedy and commands follow, one command on a line."""
-    marks = {True: ("ok", "green"), None: ("–", "yellow"), False: ("no", "red")}
-    names = max(len(finding.name) for finding in findings)
+    width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        word, style = marks[finding.ok]
-        label = Text.assemble((f"{word:2}", style), f"  {finding.name:{names}}")
-        write_entries(console, [(label, Text.assemble(finding.detail, (f" · for {finding.used_by}", "dim")))])
+        word, style = MARKS[finding.ok]
+        label = Text.assemble((f"{word:2}", style), f"  {finding.name:{width}}")
+        used_by = (f" · for {finding.used_by}", "dim")
+        detail = Text.assemble(finding.detail, used_by)
+        write_entries(console, [(label, detail)])
         if finding.remedy:
             write_entries(console, [("to do:", finding.remedy)], indent=4)
             for command in finding.commands:
@@ -94,8 +114,8 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
 def _job(job: str) -> Trial:
     """The Slurm job of this process, from the variables of sbatch(1)."""
     node = os.environ.get("SLURMD_NODENAME", platform.node())
-    of = os.cpu_count()
-    detail = f"job {job} on {node}: {processors()} of {of} processors, temporary files in {tempfile.gettempdir()}"
+    total = os.cpu_count()
+    detail = f"job {job} on {node}: {processors()} of {total} processors, temporary files in {tempfile.gettempdir()}"
     return Trial("Slurm job", "everything", True, detail)
 
 
@@ -106,10 +126,11 @@ def _hosts() -> Trial:
     name = "its hosts"
     used_by = "the driver slurm"
     try:
-        found = hosts(memory=1)
+        of_job = hosts(memory=1)
     except HostError as error:
         return Trial.missing(name, used_by, error, ok=None)
-    return Trial(name, used_by, True, ", ".join(f"{each.name} ({each.address}, {each.cores:g})" for each in found))
+    described = [f"{host.name} ({host.address}, {host.cores:g})" for host in of_job]
+    return Trial(name, used_by, True, ", ".join(described))
 
 
 def _on_a_cluster(finding: Trial) -> Trial:
@@ -128,11 +149,15 @@ def _system() -> Trial:
 
 
 async def _load() -> Trial:
+    name = "load"
+    used_by = "runs with real nodes"
     others = Others()
     await asyncio.sleep(LOOK)
     busy = others.busy()
-    remedy = "close other programs, or use `--driver sim`, which only computes for longer" if busy else ""
-    return Trial("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
+    if not busy:
+        return Trial(name, used_by, True, "the processors are free")
+    remedy = "close other programs, or use `--driver sim`, which only computes for longer"
+    return Trial(name, used_by, None, busy, remedy)
 
 
 def _installed(
@@ -144,12 +169,18 @@ def _installed(
     command: str,
 ) -> Trial:
     """Whether these packages are installed. ``command`` installs the missing ones, in the place of {}."""
-    found = {each: installed_version(each) for each in packages}
-    missing = [each for each, version in found.items() if version is None]
+    installed = []
+    missing = []
+    for package in packages:
+        version = installed_version(package)
+        if version is None:
+            missing.append(package)
+        else:
+            installed.append(f"{package} {version}")
     if missing:
         commands = (command.format(" ".join(missing)),)
         return Trial(name, used_by, ok, f"missing: {', '.join(missing)}", remedy, commands)
-    return Trial(name, used_by, True, ", ".join(f"{each} {version}" for each, version in found.items()))
+    return Trial(name, used_by, True, ", ".join(installed))
 
 
 def _learning() -> Trial:
@@ -159,11 +190,15 @@ def _learning() -> Trial:
 
 def _commands() -> Trial:
     errors = absent()
-    if errors:
-        commands = tuple(dict.fromkeys(command for error in errors for command in error.commands))
-        detail = "; ".join(error.what for error in errors)
-        return Trial("commands", SHAPED, False, detail, "install the package, as root", commands)
-    return Trial("commands", SHAPED, True, ", ".join(str(shutil.which(command)) for command in COMMANDS))
+    if not errors:
+        paths = [str(shutil.which(command)) for command in COMMANDS]
+        return Trial("commands", SHAPED, True, ", ".join(paths))
+    commands: list[str] = []
+    for error in errors:
+        commands += error.commands
+    distinct = tuple(dict.fromkeys(commands))
+    detail = "; ".join(error.what for error in errors)
+    return Trial("commands", SHAPED, False, detail, "install the package, as root", distinct)
 
 
 def _namespaces() -> Trial:
@@ -183,28 +218,38 @@ async def _links(possible: bool) -> list[Trial]:
     netem = ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
-        return [Trial(*veth, False, reason), Trial(*netem, None, reason), Trial(*IFB, None, reason)]
+        optional = [Trial(*part, None, reason) for part in (netem, IFB)]
+        return [Trial(*veth, False, reason), *optional]
     with tempfile.TemporaryDirectory() as folder:
         hub = await Hub.open("doctor", Path(folder))
         try:
-            return [*await _tried(hub, veth, netem), await _media(hub), await _tcp(hub)]
+            trials = await _tried(hub, veth, netem)
+            trials.append(await _media(hub))
+            trials.append(await _tcp(hub))
+            return trials
         finally:
             await hub.close()
 
 
-async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> list[Trial]:
+async def _tried(
+    hub: Hub,
+    veth: tuple[str, str],
+    netem: tuple[str, str],
+) -> list[Trial]:
     """Make a pair of veth interfaces in the hub, and try netem there."""
     try:
         await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
-        made = Trial(*veth, True, "made a pair")
+        pair = Trial(*veth, True, "made a pair")
     except OrchestratorError as error:
-        made = Trial(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
-    tried = json.loads(await hub.run(python.module("orchestrator.fabric.tc.probe_kernel")))
-    if tried["netem"]:
-        return [made, Trial(*netem, True, "works")]
-    detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
+        pair = Trial(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
+    output = await hub.run(python.module("orchestrator.fabric.tc.probe_kernel"))
+    probe = json.loads(output)
+    if probe["netem"]:
+        return [pair, Trial(*netem, True, "works")]
+    detail = f"{probe['reason']}; the link engine `userspace` shapes the links instead"
     remedy = "load the kernel module, as root, or use a kernel that has it"
-    return [made, Trial(*netem, None, detail, remedy, ("modprobe -a sch_netem act_police",))]
+    commands = ("modprobe -a sch_netem act_police",)
+    return [pair, Trial(*netem, None, detail, remedy, commands)]
 
 
 async def _media(hub: Hub) -> Trial:
@@ -222,7 +267,8 @@ async def _tcp(hub: Hub) -> Trial:
     refused = tcp.notes(settings)
     if refused:
         return Trial("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
-    return Trial("TCP", SHAPED, True, f"congestion control {settings.get(tcp.CONGESTION, 'unknown')}")
+    algorithm = settings.get(tcp.CONGESTION, "unknown")
+    return Trial("TCP", SHAPED, True, f"congestion control {algorithm}")
 
 
 def _cgroups() -> Trial:
@@ -231,8 +277,10 @@ def _cgroups() -> Trial:
     if not hierarchies:
         detail = "not writable: limits of CPU and memory are not enforced, speed still is"
         return Trial("cgroups", used_by, None, detail, "run as root, or let root delegate them to this user")
-    names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
-    return Trial("cgroups", used_by, True, names)
+    controllers = []
+    for hierarchy in hierarchies:
+        controllers += [f"{name} (v{hierarchy.version})" for name in hierarchy.controllers]
+    return Trial("cgroups", used_by, True, ", ".join(controllers))
 
 
 def _curve() -> Trial:
@@ -249,14 +297,14 @@ def _curve() -> Trial:
 def _accelerator() -> Trial:
     """Try whether torch can train on an accelerator of this host. Few hosts have one, so nothing is to be done then."""
     used_by = "`compute: {device: cuda}`"
-    there = ", ".join(accelerators())
-    found = tried_here("cuda")
-    if "name" in found:
-        return Trial("accelerator", used_by, True, found["name"])
-    if not there:
-        return Trial("accelerator", used_by, None, f"this host shows none; {found['problem']}")
+    devices = ", ".join(accelerators())
+    result = tried_here("cuda")
+    if "name" in result:
+        return Trial("accelerator", used_by, True, result["name"])
+    if not devices:
+        return Trial("accelerator", used_by, None, f"this host shows none; {result['problem']}")
     remedy = "install its driver and torch's build for CUDA (`edgebed docs accelerators`)"
-    return Trial("accelerator", used_by, None, f"{there}, and {found['problem']}", remedy)
+    return Trial("accelerator", used_by, None, f"{devices}, and {result['problem']}", remedy)
 
 
 def _docker() -> list[Trial]:
@@ -268,27 +316,31 @@ def _docker() -> list[Trial]:
 
     used_by = "the driver docker"
     name = node_image.image_name()
-    client = without_client() if os.geteuid() != 0 else None
-    if client is None:
-        findings = []
-    else:
-        findings = [Trial.missing("docker command", used_by, client, ok=None)]
+    findings = []
+    no_client = without_client() if os.geteuid() != 0 else None
+    if no_client is not None:
+        findings.append(Trial.missing("docker command", used_by, no_client, ok=None))
     try:
         engine = Engine.connect()
     except HostError as error:
-        return [*findings, Trial.missing("Docker Engine", used_by, error, ok=None)]
+        findings.append(Trial.missing("Docker Engine", used_by, error, ok=None))
+        return findings
     with contextlib.closing(engine):
         facts = engine.facts()
         image = engine.image(name)
     refused = unfit(facts, platform.release())
     if refused is not None:
-        return [*findings, Trial.missing("Docker Engine", used_by, refused, ok=None)]
+        findings.append(Trial.missing("Docker Engine", used_by, refused, ok=None))
+        return findings
     limits = Limits.of(facts).notes()
-    findings.append(Trial("Docker Engine", used_by, True, "; ".join([product(facts), *limits])))
-    lacking = node_image.problem(name, image, facts["Architecture"])
-    if lacking is not None:
-        return [*findings, Trial.missing("image of nodes", used_by, lacking, ok=None)]
-    return [*findings, Trial("image of nodes", used_by, True, name)]
+    detail = "; ".join([product(facts), *limits])
+    findings.append(Trial("Docker Engine", used_by, True, detail))
+    problem = node_image.problem(name, image, facts["Architecture"])
+    if problem is None:
+        findings.append(Trial("image of nodes", used_by, True, name))
+    else:
+        findings.append(Trial.missing("image of nodes", used_by, problem, ok=None))
+    return findings
 
 
 def _plugins() -> list[Trial]:
@@ -299,11 +351,12 @@ def _plugins() -> list[Trial]:
         used_by = f"scenarios with `plugins: [{plugin}]`"
         try:
             use([find(plugin, Path())])
-            detail = f"of {package}: {', '.join(added()) or 'adds nothing'}"
-            findings.append(Trial(name, used_by, True, detail))
+            additions = ", ".join(added()) or "adds nothing"
+            findings.append(Trial(name, used_by, True, f"of {package}: {additions}"))
         except PluginError as error:
+            detail = f"of {package}, cannot be used: {error}"
             remedy = "update its package, or remove it"
             commands = (f"{sys.executable} -m pip uninstall {package}",)
-            findings.append(Trial(name, used_by, None, f"of {package}, cannot be used: {error}", remedy, commands))
+            findings.append(Trial(name, used_by, None, detail, remedy, commands))
     use([])
     return findings

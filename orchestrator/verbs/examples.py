@@ -23,7 +23,8 @@ PROGRAMS = {"mosquitto": "Mosquitto", "flower-superlink": "Flower (flwr)"}
 
 _UNITS = {"s": 1, "min": 60, "h": 3600}
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SCENARIO, _SWEEP = (re.compile(rf"^(?:{keys}) *:", re.MULTILINE) for keys in ("algorithm|programs", "scenario"))
+_SCENARIO = re.compile(r"^(?:algorithm|programs) *:", re.MULTILINE)
+_SWEEP = re.compile(r"^(?:scenario) *:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,35 @@ def described(text: str) -> tuple[str, str, float | None, str]:
     """The question, the time in words and in seconds, and the driver in the head comment of an example. ValueError if
     the comment has no question, or no line like ``# 8 s on two cores, namespaces``."""
     question, mark, _ = first_comment(text).partition("?")
-    found = next(filter(None, map(TIME.fullmatch, head_comment(text))), None)
-    if not mark or found is None:
+    measured = _line_of_time(text)
+    if not mark or measured is None:
         raise ValueError("its head comment needs a question, and a line like '# 8 s on two cores, namespaces'")
-    number, _, unit = found["time"].partition(" ")
-    return question + mark, found["time"], float(number) * _UNITS[unit] if unit in _UNITS else None, found["driver"]
+    time = measured["time"]
+    number, _, unit = time.partition(" ")
+    seconds = None
+    if unit in _UNITS:
+        seconds = float(number) * _UNITS[unit]
+    return question + mark, time, seconds, measured["driver"]
+
+
+def _line_of_time(text: str) -> re.Match[str] | None:
+    """The first line of the head comment that has the time and the driver."""
+    for line in head_comment(text):
+        match = TIME.fullmatch(line)
+        if match is not None:
+            return match
+    return None
 
 
 def names() -> list[str]:
     """The names of all examples, scenarios first: their paths below the folder, without ``.yaml``."""
-    files = [
-        file for place in (".", "papers", "sweeps", "papers/sweeps") for file in sorted(FOLDER.glob(f"{place}/*.yaml"))
-    ]
-    return [file.relative_to(FOLDER).with_suffix("").as_posix() for file in files]
+    found = []
+    for place in (".", "papers", "sweeps", "papers/sweeps"):
+        files = FOLDER.glob(f"{place}/*.yaml")
+        for file in sorted(files):
+            relative = file.relative_to(FOLDER)
+            found.append(relative.with_suffix("").as_posix())
+    return found
 
 
 def examples() -> list[Example]:
@@ -66,9 +83,14 @@ def examples() -> list[Example]:
 def find(name: str, *, sweep: bool = False) -> Path | None:
     """The file of an example. Its folders may be left out. Where a scenario and a sweep have the same name, it is the
     scenario, or with ``sweep`` the sweep."""
-    found = [each for each in names() if each == name or each.endswith(f"/{name}")]
-    found.sort(key=lambda each: ("sweeps" in each.split("/")) is not sweep)
-    return FOLDER / f"{found[0]}.yaml" if found and name else None
+    ending = f"/{name}"
+    matches = [example for example in names() if f"/{example}".endswith(ending)]
+    if not matches or not name:
+        return None
+    for match in matches:
+        if ("sweeps" in match.split("/")) is sweep:
+            return FOLDER / f"{match}.yaml"
+    return FOLDER / f"{matches[0]}.yaml"
 
 
 def chosen(given: str | None, *, sweep: bool = False) -> Path:
@@ -108,31 +130,37 @@ def copy(name: str, target: Path) -> list[Path]:
     if renamed and file.parent != FOLDER:  # it names others by paths relative to its folder
         raise PlaceError(f"{target}: {name} is copied with its folder: name a folder, not a file")
     folder = target.parent if renamed else target
-    copies = {each: folder / each.relative_to(FOLDER) for each in dict.fromkeys(_with_files(file))}
+    copies = {source: folder / source.relative_to(FOLDER) for source in _with_files(file)}
     if renamed:
         copies[file] = target
     try:
-        for source, place in copies.items():
-            if place.exists() and place.read_bytes() != source.read_bytes():
-                raise PlaceError(f"{place} exists with another content: choose another name")
-        for source, place in copies.items():
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, place)
+        _copy_files(copies)
     except OSError as error:
         raise PlaceError(f"{name} cannot be copied to {folder}: {error.strerror}") from None
     return list(copies.values())
 
 
+def _copy_files(copies: Mapping[Path, Path]) -> None:
+    """Copy each file to its place. PlaceError, before anything is copied, if a place has another content."""
+    for source, place in copies.items():
+        if place.exists() and place.read_bytes() != source.read_bytes():
+            raise PlaceError(f"{place} exists with another content: choose another name")
+    for source, place in copies.items():
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+
+
 def print_examples(found: Iterable[Example], console: Console) -> None:
     """Print the scenarios and then the sweeps, each with its question."""
+    headings = ("name", "question", "time on two cores", "requires")
     for sweep, command in ((False, "up"), (True, "sweep")):
-        rows = [
-            (each.name, each.question, f"{each.time}, {each.driver}", ", ".join(each.requires))
-            for each in found
-            if each.sweep is sweep
-        ]
-        headings = ("name", "question", "time on two cores", "requires")
+        rows = []
+        for example in found:
+            if example.sweep is sweep:
+                time = f"{example.time}, {example.driver}"
+                requires = ", ".join(example.requires)
+                rows.append((example.name, example.question, time, requires))
         write_table(console, headings, rows, title=f"edgebed {command} NAME")
         write(console, "")
     write(console, "Copy one to change it: edgebed new NAME. Times under sim are those with --driver sim.")
@@ -142,35 +170,50 @@ def _read(name: str) -> Example:
     file = FOLDER / f"{name}.yaml"
     text = file.read_text(encoding="utf-8")
     data = _data(file)
-    if "scenario" in data:
-        base = _data(file.parent / data["scenario"])
-    else:
-        base = {}
-    return Example(name, "scenario" in data, *described(text), tuple(_required(data, base)))
+    sweep = "scenario" in data
+    base = _data(file.parent / data["scenario"]) if sweep else {}
+    question, time, seconds, driver = described(text)
+    required = tuple(_required(data, base))
+    return Example(name, sweep, question, time, seconds, driver, required)
 
 
 def _data(file: Path) -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(file.read_text(encoding="utf-8"), str(file))[0]
+    text = file.read_text(encoding="utf-8")
+    document = read_yaml(text, str(file))
+    data: dict[str, Any] = document[0]
     return data
 
 
-def _required(data: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
+def _required(
+    data: Mapping[str, Any],
+    base: Mapping[str, Any],
+) -> Iterator[str]:
     """What the example requires. ``base``: the scenario of a sweep; data sets in the sweep replace its own."""
     for program in data.get("programs", {}).values():
-        needed = PROGRAMS.get(program["command"].split()[0])
+        first_word = program["command"].split()[0]
+        needed = PROGRAMS.get(first_word)
         if needed is not None:
             yield needed
-    varied = [[each] for each in data.get("vary", {}).get("data.dataset", [])]
-    found = [*_datasets({**data, "vary": {}}), *varied] or list(_datasets(base))
-    for name in dict.fromkeys(each[-1] for each in found):  # the last of a list is there for those without the others
+    alternatives = list(_datasets({**data, "vary": {}}))
+    vary = data.get("vary", {})
+    for varied in vary.get("data.dataset", []):
+        alternatives.append([varied])
+    if not alternatives:
+        alternatives = list(_datasets(base))
+    # The last of the alternatives is for hosts that have none of the others.
+    last_ones = dict.fromkeys(datasets[-1] for datasets in alternatives)
+    for name in last_ones:
         if name != "digits" and not name.startswith("text:"):  # they are examples' own
             yield f"data set {name}"
 
 
 def _datasets(value: Any) -> Iterator[list[str]]:
     """The lists of data sets anywhere below a value, each in the order of preference."""
-    for key, inner in value.items() if isinstance(value, dict) else ():
-        if str(key).split(".")[-1] == "dataset":
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        last_part = str(key).split(".")[-1]
+        if last_part == "dataset":
             yield inner if isinstance(inner, list) else [inner]
         else:
             yield from _datasets(inner)
@@ -180,20 +223,30 @@ def _with_files(file: Path) -> Iterator[Path]:
     """The file of an example and all files that it names, in values or in words of commands, also in its base."""
     yield file
     for word in _words(_data(file)):
-        named = Path(file.parent, word.removeprefix("text:")).resolve()
-        if FOLDER in named.parents and named.suffix == ".yaml":
+        path = word.removeprefix("text:")
+        named = Path(file.parent, path).resolve()
+        if FOLDER not in named.parents:
+            continue
+        if named.suffix == ".yaml":
             yield from _with_files(named)
-        elif FOLDER in named.parents:
-            inside = [named, *sorted(named.rglob("*"))]
-            yield from (each for each in inside if each.is_file() and "__pycache__" not in each.parts)
+            continue
+        below = sorted(named.rglob("*"))
+        for inner in [named, *below]:
+            if inner.is_file() and "__pycache__" not in inner.parts:
+                yield inner
 
 
 def _words(value: Any) -> Iterator[str]:
     """The words of all texts below a value."""
     if isinstance(value, str):
-        yield from (word for word in re.split(r"[\s'\"]+", value) if word)
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
+        for word in re.split(r"[\s'\"]+", value):
+            if word:
+                yield word
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _words(inner)
+    elif isinstance(value, list):
+        for inner in value:
             yield from _words(inner)
 
 
@@ -204,13 +257,22 @@ def is_sweep(file: Path) -> bool:
 
 def _only(sweep: bool) -> Path:
     """The only scenario or sweep in the current folder. Other YAML files do not count."""
-    kind, key, example = ("sweep", _SWEEP, "fedfeat") if sweep else ("scenario", _SCENARIO, "hello")
-    files = sorted([*Path().glob("*.yaml"), *Path().glob("*.yml")])
-    found = [str(each) for each in files if key.search(_peek(each))]
-    if len(found) == 1:
-        return Path(found[0])
-    what = f"name one of the {kind}s in this folder: {', '.join(found)}"
-    if not found:
+    if sweep:
+        kind = "sweep"
+        key = _SWEEP
+        example = "fedfeat"
+    else:
+        kind = "scenario"
+        key = _SCENARIO
+        example = "hello"
+    here = Path()
+    files = sorted([*here.glob("*.yaml"), *here.glob("*.yml")])
+    candidates = [str(file) for file in files if key.search(_peek(file))]
+    if len(candidates) == 1:
+        return Path(candidates[0])
+    if candidates:
+        what = f"name one of the {kind}s in this folder: {', '.join(candidates)}"
+    else:
         what = f"there is no {kind} in this folder: name a file, or an example like {example} (see `edgebed examples`)"
     raise ScenarioError([Problem("", "", what)])
 
@@ -224,6 +286,8 @@ def _peek(file: Path) -> str:
 
 def _remedies(name: str) -> str:
     """What to do about an unknown name."""
-    near = difflib.get_close_matches(PurePosixPath(name).stem, [PurePosixPath(each).name for each in names()], n=1)
-    said = f"; did you mean '{near[0]}'?" if near else ""
-    return f"check the path, or choose a name from `edgebed examples`{said}"
+    known = [PurePosixPath(example).name for example in names()]
+    stem = PurePosixPath(name).stem
+    close = difflib.get_close_matches(stem, known, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return f"check the path, or choose a name from `edgebed examples`{hint}"

@@ -23,6 +23,9 @@ from orchestrator.verbs.live.inject import command, fault_of, require_running
 from orchestrator.verbs.runs import RUNS, Run, destinations, execute
 from orchestrator.verbs.sources import Given, Overrides, Source
 
+Begun = Callable[[RunDirectory], object]
+"""Called with the directory of a run when its record has started."""
+
 
 class Handle:
     """A run that continues in the background. `start` makes it.
@@ -42,7 +45,8 @@ class Handle:
         self._trained = threading.Event()  # the training has started, or the run has ended
 
     def __repr__(self) -> str:
-        return f"<{'running' if self.running else 'ended'}: {self.run!r}>"
+        state = "running" if self.running else "ended"
+        return f"<{state}: {self.run!r}>"
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_()
@@ -52,7 +56,12 @@ class Handle:
         """Whether the run continues."""
         return not self._ended.done()
 
-    def inject(self, action: str, *targets: str, **keys: object) -> list[dict[str, Any]]:
+    def inject(
+        self,
+        action: str,
+        *targets: str,
+        **keys: object,
+    ) -> list[dict[str, Any]]:
         """Make a fault now, like the command `inject`. If the training has not started yet, wait for its start.
 
         ``action``, ``targets`` and ``keys`` are those of the command: ``inject("crash", "device-0-1", for_="5s")``,
@@ -61,12 +70,15 @@ class Handle:
         training), t (s of the run), round. ValueError if the targets do not fit the action. RunError if the run has
         ended or refuses the fault.
         """
-        reply = self._command("inject", {"fault": fault_of(action, targets, keys), "via": "Python"})
-        if reply["refused"]:
-            reasons = [f"{each['action']} {each['target']}: {each['reason']}" for each in reply["refused"]]
+        fault = fault_of(action, targets, keys)
+        reply = self._command("inject", {"fault": fault, "via": "Python"})
+        reasons = []
+        for refusal in reply["refused"]:
+            reasons.append(f"{refusal['action']} {refusal['target']}: {refusal['reason']}")
+        if reasons:
             raise RunError("\n".join(reasons))
-        made: list[dict[str, Any]] = reply["faults"]
-        return made
+        faults: list[dict[str, Any]] = reply["faults"]
+        return faults
 
     def pace(self, pace: str) -> dict[str, Any]:
         """Set the pace of a simulation, like the command `pace`: "10x", "pause", "step" (to the next round) or "free".
@@ -119,14 +131,16 @@ class Handle:
 
     def _command(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
         self._trained.wait()
-        return command(require_running(RunDirectory(self.run.path)), op, arguments)
+        directory = require_running(RunDirectory(self.run.path))
+        return command(directory, op, arguments)
 
-    def _start(self, work: Callable[[Callable[[RunDirectory], object]], Run]) -> None:
-        """Run ``work``, which calls its argument when the record has begun, in a thread, and return at that moment."""
+    def _start(self, work: Callable[[Begun], Run]) -> None:
+        """Run ``work`` in a thread. It calls its argument when the record has started, and then this returns."""
 
         def carry_out() -> None:
             try:
-                self._ended.set_result(ended_by(self._interruption, lambda: work(begun)))
+                run = ended_by(self._interruption, lambda: work(begun))
+                self._ended.set_result(run)
             except KeyboardInterrupt:
                 self._ended.set_result(self.run)
             except BaseException as error:
@@ -148,15 +162,15 @@ class Handle:
         if not self._begun.done():
             self._ended.result()
 
-    def _leave(self) -> None:
-        self._interruption.end()
-        wait([self._ended])
-
-    def _hear(self, event: Event, on_event: Callable[[Event], object] | None) -> None:
+    def _receive(self, event: Event, on_event: Callable[[Event], object] | None) -> None:
         if event.name == Training.NAME:
             self._trained.set()
         if on_event is not None:
             on_event(event)
+
+    def _leave(self) -> None:
+        self._interruption.end()
+        wait([self._ended])
 
 
 def start(
@@ -176,9 +190,13 @@ def start(
     `Handle.pace`. A simulation may end within a second, so give it a pace to follow it.
     """
     handle = Handle()
-    listener = Listener(lambda event: handle._hear(event, on_event))
+    listener = Listener(lambda event: handle._receive(event, on_event))
     source = Source.of(scenario, overrides, driver)
     options = RunOptions(workers, listener=listener, track=destinations(track), pace=pace)
     extend_path()
-    handle._start(lambda begun: execute(source, Path(runs), replace(options, begun=begun)))
+
+    def work(begun: Begun) -> Run:
+        return execute(source, Path(runs), replace(options, begun=begun))
+
+    handle._start(work)
     return handle

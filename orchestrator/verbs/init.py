@@ -1,5 +1,5 @@
-"""New folders: `init`, a small project with an algorithm of its own, which runs at once; and `image`, from which a
-Docker Engine builds the images of nodes and agents, where there is no checkout."""
+"""New folders: `init` writes a small project with an algorithm of its own, which can be run immediately. `image` writes
+a folder from which a Docker Engine builds the images of nodes and agents without a checkout."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ SCHEMA = "edgebed.schema.json"
 
 def make_project(folder: Path) -> list[Path]:
     """Write the project into a folder that is new or empty. Returns its files. PlaceError if it cannot be written."""
-    texts = {place: (TEMPLATE / name).read_text(encoding="utf-8") for name, place in FILES.items()}
+    texts = {}
+    for name, place in FILES.items():
+        texts[place] = (TEMPLATE / name).read_text(encoding="utf-8")
     version = importlib.metadata.version("edgebed")
-    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{edgebed}", requirement(LEARNING, version))
+    own_requirement = requirement(LEARNING, version)
+    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{edgebed}", own_requirement)
     texts[SCHEMA] = json.dumps(json_schema(), indent=2) + "\n"
     try:
         check_new(folder)
@@ -50,8 +53,10 @@ def make_project(folder: Path) -> list[Path]:
 
 
 def check_new(folder: Path) -> None:
-    """PlaceError if the folder is there and is not empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    """PlaceError if the folder exists and is not empty."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
         raise PlaceError(f"{folder} is there already and is not empty: name a new folder")
 
 

@@ -12,16 +12,21 @@ FOLDER = (Path(__file__).parent / "docs").resolve()  # in a checkout, a link to 
 
 def pages() -> dict[str, Path]:
     """Every page by its topic: its file's name, with the folder where two pages have the same name."""
-    found: dict[str, Path] = {}
-    for file in [*sorted(FOLDER.glob("*.md")), *sorted(FOLDER.glob("*/*.md"))]:
-        name = file.relative_to(FOLDER).with_suffix("")
-        if name.name != "README":
-            found[name.as_posix() if name.name in found else name.name] = file
-    return found
+    by_topic: dict[str, Path] = {}
+    in_folder = sorted(FOLDER.glob("*.md"))
+    below = sorted(FOLDER.glob("*/*.md"))
+    for file in [*in_folder, *below]:
+        path = file.relative_to(FOLDER).with_suffix("")
+        if path.name == "README":
+            continue
+        topic = path.as_posix() if path.name in by_topic else path.name
+        by_topic[topic] = file
+    return by_topic
 
 
 def title(page: Path) -> str:
-    return page.read_text().partition("\n")[0].removeprefix("# ")
+    first_line, _, _ = page.read_text().partition("\n")
+    return first_line.removeprefix("# ")
 
 
 def is_page(topic: str) -> bool:

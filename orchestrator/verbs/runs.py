@@ -59,8 +59,11 @@ class Run:
         object.__setattr__(self, "path", Path(self.path))  # callers without type checks pass strings
 
     def __repr__(self) -> str:
-        below = self.path.is_relative_to(here := Path.cwd())
-        return f"Run({str(self.path.relative_to(here) if below else self.path)!r})"
+        here = Path.cwd()
+        shown = self.path
+        if shown.is_relative_to(here):
+            shown = shown.relative_to(here)
+        return f"Run({str(shown)!r})"
 
     @property
     def id(self) -> str:
@@ -97,8 +100,9 @@ class Run:
         """The log of a node. For a simulated node, its lines in the record. RunError if there is no such node."""
         with self.history() as history:
             if history.simulated:
-                return "".join(follow_record(history, node, lambda: False))
-        return "".join(follow_file(log_of(RunDirectory(self.path), node), lambda: False))
+                return "".join(follow_record(history, node, _stop))
+        log = log_of(RunDirectory(self.path), node)
+        return "".join(follow_file(log, _stop))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -170,7 +174,8 @@ class Run:
         if kind not in TABLES:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
         with self.history() as history:
-            return [row._asdict() for row in TABLES[kind].read(history)]
+            rows = TABLES[kind].read(history)
+            return [row._asdict() for row in rows]
 
     def history(self) -> History:
         """The reader of the record, for a ``with`` statement. Its methods may change between versions."""
@@ -227,7 +232,8 @@ def up(
     """
     listener = None if on_event is None else Listener(on_event)
     source = Source.of(scenario, overrides, driver)
-    options = RunOptions(workers, listener=listener, track=destinations(track))
+    places = destinations(track)
+    options = RunOptions(workers, listener=listener, track=places)
     return carried_out(lambda: execute(source, Path(runs), options))
 
 
@@ -239,23 +245,22 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
     check_folder(runs, "choose another folder for runs")
     for place in options.track:
         place.check()
-    read = source.read()
-    options.check(read.driver)
-    with kept(read.plugins):
+    scenario = source.read()
+    options.check(scenario.driver)
+    with kept(scenario.plugins):
         with source.placed():
-            plan = prepared_plan(read, source.file)
+            plan = prepared_plan(scenario, source.file)
         # While a run is in the background, the terminal belongs to the program.
         if options.begun is None:
             console = None
         else:
             console = Console(file=io.StringIO())
-        outcome, directory = launch(
-            plan,
-            Origin(read, source.file, source.overrides, source.text),
-            runs,
-            lambda _: Glimpse(plan.name, console),
-            options,
-        )
+        origin = Origin(scenario, source.file, source.overrides, source.text)
+
+        def view(_virtual: bool) -> Glimpse:
+            return Glimpse(plan.name, console)
+
+        outcome, directory = launch(plan, origin, runs, view, options)
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     if options.listener is not None and options.listener.error is not None:
@@ -263,49 +268,67 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
     return Run(directory.path)
 
 
-def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[str] = RUNS) -> Run:
+def load(
+    run: str | os.PathLike[str] | None = None,
+    *,
+    runs: str | os.PathLike[str] = RUNS,
+) -> Run:
     """The run in the directory ``run``, or with the id ``run`` below ``runs``. By default the latest run there.
 
     RunError if there is no such run.
     """
-    return Run(find_run(None if run is None else os.fspath(run), Path(runs)).path)
+    name = None if run is None else os.fspath(run)
+    directory = find_run(name, Path(runs))
+    return Run(directory.path)
 
 
 def runs(folder: str | os.PathLike[str] = RUNS) -> list[Run]:
     """The runs in a folder, oldest first. `compare` makes a table of them. A sweep has its runs in its own folder."""
-    return [Run(each.path) for each in known_runs(Path(folder))]
+    return [Run(directory.path) for directory in known_runs(Path(folder))]
 
 
 def destinations(track: str | Iterable[str]) -> list[Destination]:
     """The places that ``track`` names."""
-    return [Destination.parse(each) for each in ([track] if isinstance(track, str) else track)]
+    places = [track] if isinstance(track, str) else track
+    return [Destination.parse(place) for place in places]
 
 
 def carried_out(work: Callable[[], T]) -> T:
-    """The result of ``work``, which carries out runs for a program that goes on. KeyboardInterrupt if a signal came. In
-    a running event loop the work has a thread of its own."""
+    """The result of ``work``, which executes runs for a program that continues afterwards. KeyboardInterrupt after a
+    signal. In a running event loop the work has a thread of its own."""
     extend_path()
     with answered():
-        return in_thread(work) if _in_event_loop() else work()
+        if _in_event_loop():
+            return in_thread(work)
+        return work()
 
 
 def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
     """A table of runs, one row each: scenario, algorithm, driver, seed, verdict, rounds, seconds, the accuracies of the
     last round, and the bytes of each class of links."""
     rows = []
-    for each in runs:
-        run = each if isinstance(each, Run) else load(each)
-        with run.history() as history:
+    for run in runs:
+        loaded = run if isinstance(run, Run) else load(run)
+        with loaded.history() as history:
             rows.append(overview(history))
     return frame(rows)
 
 
-def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> DataFrame:
+def frame(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Iterable[str] = (),
+) -> DataFrame:
     """A table of rows, with the named columns first if there is no row."""
     from pandas import DataFrame  # takes half a second
 
-    found = list(rows)
-    return DataFrame(found, columns=None if found else list(columns))
+    values = list(rows)
+    names = None if values else list(columns)
+    return DataFrame(values, columns=names)
+
+
+def _stop() -> bool:
+    """Do not follow a log: read what it has now."""
+    return False
 
 
 def _in_event_loop() -> bool:

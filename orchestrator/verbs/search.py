@@ -45,16 +45,27 @@ def search(words: Sequence[str]) -> list[Match]:
     """The sections that have all these words, the best first. PlaceError if there are none.
 
     A word also matches longer words that start with it, in upper or lower case."""
-    patterns = [re.compile(rf"\b{re.escape(word)}" if word[:1].isalnum() else re.escape(word), re.I) for word in words]
-    found = []
+    patterns = [_pattern(word) for word in words]
+    matches = []
     for topic, file in pages().items():
         for section in sections(file.read_text()):
             match = _match(topic, file, section, patterns)
             if match is not None:
-                found.append(match)
-    if not found:
+                matches.append(match)
+    if not matches:
         raise PlaceError(_nothing(words))
-    return sorted(found, key=lambda match: (-match.score, match.topic, match.line))
+    return sorted(matches, key=_best_first)
+
+
+def _best_first(match: Match) -> tuple[float, str, int]:
+    return -match.score, match.topic, match.line
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    escaped = re.escape(word)
+    if word[:1].isalnum():
+        escaped = rf"\b{escaped}"
+    return re.compile(escaped, re.IGNORECASE)
 
 
 def sections(page: str) -> Iterator[Section]:
@@ -65,33 +76,49 @@ def sections(page: str) -> Iterator[Section]:
     for number, line in enumerate(page.splitlines(), 1):
         if line.startswith(FENCES):
             in_code = not in_code
-        found = None if in_code else HEADING.fullmatch(line)
-        if found is None:
+        match = None if in_code else HEADING.fullmatch(line)
+        if match is None:
             lines.append((number, line))
             continue
         if lines:
             yield Section(heading, lines)
-        heading = found[1]
-        lines = [(number, found[1])]
+        heading = match[1]
+        lines = [(number, heading)]
     yield Section(heading, lines)
 
 
-def _match(topic: str, file: Path, section: Section, patterns: Sequence[re.Pattern[str]]) -> Match | None:
-    counts = [sum(len(pattern.findall(line)) for _, line in section.lines) for pattern in patterns]
+def _match(
+    topic: str,
+    file: Path,
+    section: Section,
+    patterns: Sequence[re.Pattern[str]],
+) -> Match | None:
+    counts = [_occurrences(pattern, section) for pattern in patterns]
     if not all(counts):
         return None
     score = float(sum(min(count, COUNTED) for count in counts))
     score += IN_HEADING * _number_in(patterns, section.heading)
     score += IN_TITLE * _number_in(patterns, f"{topic} {title(file)}")
-    if len(section.lines) > 1:
-        body = section.lines[1:]
-    else:
-        body = section.lines
-    number, line = max(body, key=lambda each: _number_in(patterns, each[1]))
+    body = section.lines
+    if len(body) > 1:
+        body = body[1:]
+
+    def words_in(numbered: tuple[int, str]) -> int:
+        return _number_in(patterns, numbered[1])
+
+    number, line = max(body, key=words_in)
     if not _number_in(patterns, line):
         number, line = section.lines[0]
     weight = WEIGHTS.get(file.parent.name, 1.0)
-    return Match(topic, file, section.heading, number, _excerpt(line, patterns), score * weight)
+    excerpt = _excerpt(line, patterns)
+    return Match(topic, file, section.heading, number, excerpt, score * weight)
+
+
+def _occurrences(pattern: re.Pattern[str], section: Section) -> int:
+    count = 0
+    for _, line in section.lines:
+        count += len(pattern.findall(line))
+    return count
 
 
 def _number_in(patterns: Iterable[re.Pattern[str]], line: str) -> int:
@@ -104,19 +131,25 @@ def _excerpt(line: str, patterns: Iterable[re.Pattern[str]]) -> str:
     line = line.strip()
     if len(line) <= EXCERPT:
         return line
-    places = [match.start() for pattern in patterns if (match := pattern.search(line))]
+    places = []
+    for pattern in patterns:
+        match = pattern.search(line)
+        if match is not None:
+            places.append(match.start())
     start = max(0, min(places) - EXCERPT // 3)
-    shown = line[start : start + EXCERPT].strip()
+    end = start + EXCERPT
+    shown = line[start:end].strip()
     before = "…" if start else ""
-    after = "…" if start + EXCERPT < len(line) else ""
+    after = "…" if end < len(line) else ""
     return f"{before}{shown}{after}"
 
 
 def _nothing(words: Sequence[str]) -> str:
-    """An error for words that no section has, with the page whose name is close to them."""
+    """An error for words that no section has, with the page that has a similar name."""
     close = difflib.get_close_matches(" ".join(words), pages(), n=1)
     if close:
         remedy = f"did you mean `edgebed docs {close[0]}`?"
     else:
         remedy = "search for other or fewer words; `edgebed docs` lists all pages"
-    return f"the documentation has no page and no section with {' and '.join(map(repr, words))}: {remedy}"
+    quoted = " and ".join(repr(word) for word in words)
+    return f"the documentation has no page and no section with {quoted}: {remedy}"

@@ -42,7 +42,12 @@ class Source:
     overrides: list[str]
 
     @classmethod
-    def of(cls, scenario: Given, overrides: Overrides, driver: str | None) -> Source:
+    def of(
+        cls,
+        scenario: Given,
+        overrides: Overrides,
+        driver: str | None,
+    ) -> Source:
         """ScenarioError if YAML has no form for the mapping, or if there is neither a file nor an example."""
         changes = written(overrides, driver)
         if isinstance(scenario, Mapping):
@@ -60,47 +65,67 @@ class Source:
         return reading.placed(self.file, self.overrides, self.text)
 
 
-def validate(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> None:
+def validate(
+    scenario: Given,
+    overrides: Overrides = (),
+    *,
+    driver: str | None = None,
+) -> None:
     """Check a scenario, its data and its partition, like the command `validate`. Nothing is written or downloaded.
 
     The arguments are those of `up`. ScenarioError lists every mistake with its place. InventoryError and RunError if
     this host cannot run it.
     """
-    planned(Source.of(scenario, overrides, driver))
+    source = Source.of(scenario, overrides, driver)
+    planned(source)
 
 
-def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> dict[str, Any]:
+def plan(
+    scenario: Given,
+    overrides: Overrides = (),
+    *,
+    driver: str | None = None,
+) -> dict[str, Any]:
     """What `up` would do, as the command `plan --json` prints it: nodes, links, data, faults. Nothing is written.
 
     The arguments are those of `up`, the errors those of `validate`.
     """
-    return plan_json(planned(Source.of(scenario, overrides, driver)))
+    source = Source.of(scenario, overrides, driver)
+    return plan_json(planned(source))
 
 
 def planned(source: Source, hosts: Path | None = None) -> Plan:
     """The plan of a scenario on the data that this host has, and on the ``hosts`` of a file. Writes nothing."""
-    read = source.read()
+    scenario = source.read()
     folder = source.file.parent
-    if hosts is not None and not kind_of(read.driver).several_hosts:
-        raise MistakeError(one_host(read.driver, "--hosts"))
+    several_hosts = kind_of(scenario.driver).several_hosts
+    if hosts is not None and not several_hosts:
+        raise MistakeError(one_host(scenario.driver, "--hosts"))
     inventory = None if hosts is None else read_inventory(hosts)
     with contextlib.ExitStack() as stack:
         stack.enter_context(source.placed())
-        data = None
-        if read.algorithm is not None:
-            data = PreparedLabels.read(stack.enter_context(looked_up(read.data, folder)))
-        found = make_plan(read, data, str(folder.absolute()), inventory)
-    if not kind_of(read.driver).several_hosts:
-        require_room(found)
-    return found
+        labels = None
+        if scenario.algorithm is not None:
+            shards = stack.enter_context(looked_up(scenario.data, folder))
+            labels = PreparedLabels.read(shards)
+        place = str(folder.absolute())
+        made_plan = make_plan(scenario, labels, place, inventory)
+    if not several_hosts:
+        require_room(made_plan)
+    return made_plan
 
 
 def written(overrides: Overrides, driver: str | None) -> list[str]:
     """The overrides, and the driver if one is given, as `--set` takes them: JSON is YAML, too."""
-    own = [] if driver is None else [f"driver={driver}"]
-    if not isinstance(overrides, Mapping):
-        return [*overrides, *own]
-    return [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in overrides.items()] + own
+    if isinstance(overrides, Mapping):
+        settings = []
+        for path, value in overrides.items():
+            settings.append(f"{path}={json.dumps(value, ensure_ascii=False)}")
+    else:
+        settings = list(overrides)
+    if driver is not None:
+        settings.append(f"driver={driver}")
+    return settings
 
 
 def as_yaml(mapping: Mapping[str, Any]) -> str:
@@ -108,7 +133,8 @@ def as_yaml(mapping: Mapping[str, Any]) -> str:
     try:
         return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
-        raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
+        problem = Problem("the mapping", "", f"cannot be written as YAML: {error}")
+        raise ScenarioError([problem]) from None
 
 
 LONGEST = 16_000_000  # characters; the underlay between 300 hosts takes about 10 million
@@ -117,7 +143,8 @@ LONGEST = 16_000_000  # characters; the underlay between 300 hosts takes about 1
 def read_inventory(file: Path) -> Inventory:
     """Read the inventory. Raises InventoryError: what is wrong in which file, where, and what would be right."""
     try:
-        return Inventory.from_json(json.loads(text_of(file, LONGEST, f"it has more than {LONGEST:,} characters")))
+        content = text_of(file, LONGEST, f"it has more than {LONGEST:,} characters")
+        return Inventory.from_json(json.loads(content))
     except InventoryError as error:
         raise InventoryError(f"{file}: {error}") from None
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,12 @@ LEARNING_PACKAGES = ("torch", "torchvision")
 
 def versions() -> dict[str, str]:
     """The versions of edgebed, Python, the system and the packages that edgebed is built on. ``-``: not installed."""
-    found = {name: installed_version(name) or "-" for name in ("edgebed", *PACKAGES, *LEARNING_PACKAGES)}
-    system = {"python": f"{platform.python_version()} ({sys.executable})", "system": platform.platform()}
-    return {"edgebed": found["edgebed"]} | system | found
+    python = f"{platform.python_version()} ({sys.executable})"
+    listed = {"edgebed": _version("edgebed"), "python": python, "system": platform.platform()}
+    for package in (*PACKAGES, *LEARNING_PACKAGES):
+        listed[package] = _version(package)
+    return listed
+
+
+def _version(package: str) -> str:
+    return installed_version(package) or "-"

@@ -30,17 +30,35 @@ def offered() -> tuple[list[SwarmHost], dict[str, str] | None]:
         hosts = cluster.members()
         if standing(cluster) is None:
             return hosts, None
-        return hosts, {host: each.error or each.state for host, each in cluster.agents(NAME).items()}
+        states = {}
+        for host, agent in cluster.agents(NAME).items():
+            states[host] = agent.error or agent.state
+        return hosts, states
 
 
 def described(host: SwarmHost) -> dict[str, Any]:
     """A host for JSON: ``memory`` in bytes; the other fields as in Member."""
-    return {field: getattr(host, field) for field in FIELDS} | {"labels": dict(host.labels)}
+    fields = {}
+    for name in FIELDS:
+        fields[name] = getattr(host, name)
+    fields["labels"] = dict(host.labels)
+    return fields
 
 
-def print_hosts(hosts: Sequence[SwarmHost], agents: Mapping[str, str] | None, console: Console) -> None:
-    headings = HEADINGS if agents is None else (*HEADINGS, AGENT)
-    rows = [(*_row(host), *([] if agents is None else [agents.get(host.name, "none")])) for host in hosts]
+def print_hosts(
+    hosts: Sequence[SwarmHost],
+    agents: Mapping[str, str] | None,
+    console: Console,
+) -> None:
+    headings: tuple[str, ...] = HEADINGS
+    if agents is not None:
+        headings = (*HEADINGS, AGENT)
+    rows = []
+    for host in hosts:
+        row = _row(host)
+        if agents is not None:
+            row = (*row, agents.get(host.name, "none"))
+        rows.append(row)
     write_table(console, headings, rows, right={3, 4})
 
 
@@ -57,16 +75,36 @@ async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interru
 
 
 def _row(host: SwarmHost) -> tuple[str, ...]:
-    states = [host.state, "manager" if host.manager else "", "" if host.availability == "active" else host.availability]
-    labels = [f"{key}={value}" if value else key for key, value in sorted(host.labels.items()) if key != HARDWARE_LABEL]
     return (
         host.name,
-        ", ".join(filter(None, states)),
+        ", ".join(_states(host)),
         host.architecture,
         f"{host.cores:g}",
         text.size(host.memory),
         host.labels.get(HARDWARE_LABEL, ""),
-        ", ".join(labels),
+        ", ".join(_other_labels(host)),
         host.engine,
         host.address,
     )
+
+
+def _states(host: SwarmHost) -> list[str]:
+    states = [host.state]
+    if host.manager:
+        states.append("manager")
+    if host.availability != "active":
+        states.append(host.availability)
+    return [state for state in states if state]
+
+
+def _other_labels(host: SwarmHost) -> list[str]:
+    """The labels of a host, except the one that names its hardware."""
+    labels = []
+    for key, value in sorted(host.labels.items()):
+        if key == HARDWARE_LABEL:
+            continue
+        if value:
+            labels.append(f"{key}={value}")
+        else:
+            labels.append(key)
+    return labels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,19 +30,33 @@ from orchestrator.planning.hosts.inventory import UNUSABLE, Underlay
 from orchestrator.verbs.hosting.hosts import described, unless_interrupted
 
 HEADINGS = (
-    *("host", "Engine", "kernel", "cgroup", "free", "data sets", "netem", "clock", "TCP", "temperature"),
+    "host",
+    "Engine",
+    "kernel",
+    "cgroup",
+    "free",
+    "data sets",
+    "netem",
+    "clock",
+    "TCP",
+    "temperature",
     "accelerators",
 )
 BETWEEN = ("from", "to", "delay", "rate", "rate back", "MTU")
+UNKNOWN = "–"
 MARKS = {"unusable": ("no  ", "red"), "look": ("look", "yellow")}
 
 
+Pair = tuple[str, str]
+"""The names of two hosts."""
+
+
 class UnknownHostError(ValueError):
-    """A host that was asked for is not in the swarm."""
+    """A requested host is not in the swarm."""
 
 
 def usable(findings: Iterable[HostFinding]) -> bool:
-    return not any(each.severity == UNUSABLE for each in findings)
+    return not any(finding.severity == UNUSABLE for finding in findings)
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,8 @@ class HostReport:
             facts = None
         else:
             facts = asdict(self.facts)
-        return described(self.host) | {"facts": facts, "findings": [each.to_json() for each in self.findings]}
+        findings = [finding.to_json() for finding in self.findings]
+        return described(self.host) | {"facts": facts, "findings": findings}
 
 
 @dataclass(frozen=True)
@@ -70,144 +85,216 @@ class Report:
     """``underlay`` by the names of two hosts, in both orders. ``busy``: runs that kept its rate from being measured."""
 
     hosts: tuple[HostReport, ...]
-    underlay: Mapping[tuple[str, str], Underlay]
+    underlay: Mapping[Pair, Underlay]
     busy: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:
-        return all(each.usable for each in self.hosts)
+        return all(host.usable for host in self.hosts)
 
     def to_json(self) -> dict[str, Any]:
         """An inventory as `plan --hosts` reads it, with ``facts`` and ``findings`` of each host."""
-        between = [
-            {"source": pair[0], "target": pair[1], **asdict(each)} for pair, each in sorted(self.underlay.items())
-        ]
-        return {"hosts": [each.to_json() for each in self.hosts], "underlay": between}
+        between = []
+        for (source, target), underlay in sorted(self.underlay.items()):
+            between.append({"source": source, "target": target, **asdict(underlay)})
+        hosts = [host.to_json() for host in self.hosts]
+        return {"hosts": hosts, "underlay": between}
 
 
 def examine_swarm(names: Sequence[str], tell: Callable[[str], object]) -> Report:
-    """Ask the hosts of these names, by default all hosts of the swarm. ``tell`` prints the progress.
+    """Examine the hosts of these names, by default all hosts of the swarm. ``tell`` prints the progress.
     UnknownHostError for a host that is not in the swarm. HostError if this host manages no swarm. KeyboardInterrupt
-    after a signal, when the agents are gone."""
+    after a signal, once the agents have ended."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
         members = cluster.members()
         chosen = choose(members, names)
-        here = cluster.here()[0]
-        own = next((each.architecture for each in members if each.name == here), "")
-        version = importlib.metadata.version("edgebed")
-        image = node_image.image_name()
-        sources = _sources(image, {each.architecture for each in members})
-        wanted = Wanted(version, own, image, agent_image.image_name(), sources)
+        wanted = _wanted(cluster, members)
         agents = image_of_agents()
-        requested = [each for each in chosen if each.usable and findings.has_ipv4(each)]
-        examined = asyncio.run(
-            unless_interrupted(examine(cluster, requested, agents, wanted.image, tell), interruption)
-        )
+        requested = [host for host in chosen if host.usable and findings.has_ipv4(host)]
+        examination = examine(cluster, requested, agents, wanted.image, tell)
+        examined = asyncio.run(unless_interrupted(examination, interruption))
     if examined is None:
         raise KeyboardInterrupt
     return report(chosen, examined, wanted)
 
 
+def _wanted(cluster: Cluster, members: Sequence[SwarmHost]) -> Wanted:
+    """What each host needs for runs."""
+    own_architecture = ""
+    here = cluster.here()[0]
+    for host in members:
+        if host.name == here:
+            own_architecture = host.architecture
+            break
+    version = importlib.metadata.version("edgebed")
+    image = node_image.image_name()
+    sources = _sources(image, {host.architecture for host in members})
+    return Wanted(version, own_architecture, image, agent_image.image_name(), sources)
+
+
 def _sources(image: str, architectures: Iterable[str]) -> dict[str, Source]:
     """From where hosts of each architecture get the image of nodes."""
     with closing(Engine.connect()) as engine:
+        images = {(image, architecture) for architecture in architectures}
         try:
-            found = find_sources(engine, {(image, each) for each in architectures}, ())
+            sources = find_sources(engine, images, ())
         except HostError as error:
             return dict.fromkeys(architectures, error)
-    return {architecture: source for (_, architecture), source in found.items()}
+    return {architecture: source for (_, architecture), source in sources.items()}
 
 
 def choose(members: Sequence[SwarmHost], names: Sequence[str]) -> list[SwarmHost]:
     """The hosts of these names, or all. UnknownHostError for a name that no host has."""
-    known = {each.name: each for each in members}
+    known = dict.fromkeys(host.name for host in members)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UnknownHostError(f"the swarm has no host {', '.join(unknown)}; its hosts are {', '.join(known)}")
-    return [each for each in members if each.name in names or not names]
+    if not names:
+        return list(members)
+    return [host for host in members if host.name in names]
 
 
 def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) -> Report:
     """The findings on each host, from what was examined."""
-    by_name = {each.name: each for each in hosts}
+    by_name = {host.name: host for host in hosts}
     reports = []
     for host in hosts:
-        found = findings.of_member(host)
+        of_host = findings.of_member(host)
         facts = examined.facts.get(host.name)
         silence = examined.silent.get(host.name)
         if facts is not None:
-            found += findings.of_facts(host, facts, wanted)
+            of_host += findings.of_facts(host, facts, wanted)
         if silence is not None:
-            found += findings.of_silence(host, silence, wanted)
-        for judge, pairs in ((findings.of_silent_pair, examined.unmeasured), (findings.of_cut_trunk, examined.cut)):
-            for pair, said in pairs.items():
-                if host.name in pair:
-                    if host.name == pair[1]:
-                        other = pair[0]
-                    else:
-                        other = pair[1]
-                    found.append(judge(by_name[other], said))
-        found.sort(key=lambda each: each.severity != UNUSABLE)
-        reports.append(HostReport(host, facts, tuple(found)))
+            of_host += findings.of_silence(host, silence, wanted)
+        for peer, reason in _peers(host.name, examined.unmeasured):
+            of_host.append(findings.of_silent_pair(by_name[peer], reason))
+        for peer, reason in _peers(host.name, examined.cut):
+            of_host.append(findings.of_cut_trunk(by_name[peer], reason))
+        of_host.sort(key=lambda finding: finding.severity != UNUSABLE)
+        reports.append(HostReport(host, facts, tuple(of_host)))
     return Report(tuple(reports), examined.underlay, examined.busy)
+
+
+def _peers(
+    name: str,
+    pairs: Mapping[Pair, str],
+) -> Iterator[tuple[str, str]]:
+    """The other host of each pair that this host belongs to, with the value of the pair."""
+    for (source, target), value in pairs.items():
+        if name == target:
+            yield source, value
+        elif name == source:
+            yield target, value
 
 
 def print_report(found: Report, console: Console) -> None:
     """Write a table of the facts, the findings of each host, and the network between the hosts."""
-    rows = [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]
+    rows = []
+    hosts_with: dict[tuple[HostFinding, ...], list[str]] = {}
+    for host in found.hosts:
+        hosts_with.setdefault(host.findings, []).append(host.host.name)
+        if host.facts is not None:
+            rows.append(_row(host.host, host.facts))
     if rows:
         write_table(console, HEADINGS, rows, right={4, 5, 9})
         write(console, "")
-    alike: defaultdict[tuple[HostFinding, ...], list[str]] = defaultdict(list)
-    for host in found.hosts:
-        alike[host.findings].append(host.host.name)
-    for said, names in alike.items():
-        _write_findings(names, said, console)
+    for same, names in hosts_with.items():
+        _write_findings(names, same, console)
     if found.underlay:
-        pairs = [
-            (*pair, text.duration(each.delay), _rate(each), _rate(found.underlay[pair[::-1]]), str(each.mtu))
-            for pair, each in sorted(found.underlay.items())
-            if pair[0] < pair[1]
-        ]
         write(console, "")
-        write_table(console, BETWEEN, pairs, right={2, 3, 4, 5})
+        between = _rows_between(found.underlay)
+        write_table(console, BETWEEN, between, right={2, 3, 4, 5})
     if found.busy:
         which = text.count(len(found.busy), "run")
         write(console, f"the rates were not measured, because the swarm has {which} ({text.some(found.busy)})")
 
 
+def _rows_between(underlay: Mapping[Pair, Underlay]) -> list[list[str]]:
+    """A row for each pair of hosts, with the rates of both directions."""
+    rows = []
+    for pair, forth in sorted(underlay.items()):
+        source, target = pair
+        if source >= target:
+            continue
+        back = underlay[target, source]
+        delay = text.duration(forth.delay)
+        rates = [_rate(forth), _rate(back)]
+        rows.append([*pair, delay, *rates, str(forth.mtu)])
+    return rows
+
+
 def _rate(underlay: Underlay) -> str:
     if underlay.rate is None:
-        return "–"
+        return UNKNOWN
     return text.rate(underlay.rate)
 
 
 def _write_findings(hosts: Sequence[str], findings: Sequence[HostFinding], console: Console) -> None:
     """Write the findings of hosts that have the same."""
     verdict = "ready for runs" if usable(findings) else "cannot be used by runs"
-    write(console, Text.assemble((", ".join(hosts), "bold"), f": {verdict}"))
-    for each in findings:
-        write_entries(console, [(Text.assemble(MARKS[each.severity]), each.what)], indent=2)
-        if each.remedy:
-            write_entries(console, [("to do:", each.remedy)], indent=8)
-        for command in each.commands:
+    names = (", ".join(hosts), "bold")
+    write(console, Text.assemble(names, f": {verdict}"))
+    for finding in findings:
+        mark = Text.assemble(MARKS[finding.severity])
+        write_entries(console, [(mark, finding.what)], indent=2)
+        if finding.remedy:
+            write_entries(console, [("to do:", finding.remedy)], indent=8)
+        for command in finding.commands:
             write_line(console, Text(f"            {command}", style="bold"))
 
 
 def _row(host: SwarmHost, facts: HostState) -> tuple[str, ...]:
     engine = facts.engine or {}
-    clock = facts.clock
-    accelerators = Counter(facts.accelerators)
+    datasets = [f"{dataset.name} ({text.size(dataset.size)})" for dataset in facts.datasets]
     return (
         host.name,
-        str(engine.get("ServerVersion", "–")),
+        str(engine.get("ServerVersion", UNKNOWN)),
         facts.kernel,
-        f"v{version}" if (version := engine.get("CgroupVersion")) else "–",
+        _cgroup(engine),
         text.size(facts.disk_free),
-        ", ".join(f"{each.name} ({text.size(each.size)})" for each in facts.datasets) or "–",
-        "–" if facts.netem is None else "no" if facts.netem else "works",
-        "–" if clock is None else f"within {text.duration(clock.error)}" if clock.synchronised else "not synchronised",
-        facts.congestion_control or "–",
-        "–" if facts.temperature is None else f"{facts.temperature:.0f} °C",
-        ", ".join(name if many == 1 else f"{many} × {name}" for name, many in accelerators.items()) or "–",
+        ", ".join(datasets) or UNKNOWN,
+        _netem(facts),
+        _clock(facts),
+        facts.congestion_control or UNKNOWN,
+        _temperature(facts),
+        _accelerators(facts),
     )
+
+
+def _cgroup(engine: Mapping[str, Any]) -> str:
+    version = engine.get("CgroupVersion")
+    if not version:
+        return UNKNOWN
+    return f"v{version}"
+
+
+def _netem(facts: HostState) -> str:
+    if facts.netem is None:
+        return UNKNOWN
+    return "no" if facts.netem else "works"
+
+
+def _clock(facts: HostState) -> str:
+    clock = facts.clock
+    if clock is None:
+        return UNKNOWN
+    if not clock.synchronised:
+        return "not synchronised"
+    return f"within {text.duration(clock.error)}"
+
+
+def _temperature(facts: HostState) -> str:
+    if facts.temperature is None:
+        return UNKNOWN
+    return f"{facts.temperature:.0f} °C"
+
+
+def _accelerators(facts: HostState) -> str:
+    counts = Counter(facts.accelerators)
+    kinds = []
+    for name, count in counts.items():
+        if count == 1:
+            kinds.append(name)
+        else:
+            kinds.append(f"{count} × {name}")
+    return ", ".join(kinds) or UNKNOWN

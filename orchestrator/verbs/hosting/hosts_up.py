@@ -29,7 +29,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True)
 class LeftRunning:
-    """The ``hosts`` that runs can use at once, and why others cannot, by name."""
+    """The ``hosts`` that are ready for runs, and why others are not, by name."""
 
     hosts: tuple[str, ...]
     refused: Mapping[str, str]
@@ -37,8 +37,8 @@ class LeftRunning:
 
 @dataclass
 class Ended:
-    """``agents``: whether there were any. ``data``: whether the data sets went too. ``left``: hosts that may have
-    more."""
+    """``agents``: whether there were any. ``data``: whether the data sets were removed too. ``left``: hosts on which
+    something may be left, with the reason."""
 
     agents: bool
     data: bool
@@ -46,11 +46,13 @@ class Ended:
 
     def describe(self) -> str:
         what = "the agents are ended" if self.agents else "no agents were left running"
-        what += " and the data sets are removed" if self.data else ""
-        if self.left:
-            named = "; ".join(f"{host} ({reason})" for host, reason in sorted(self.left.items()))
-            return f"{what}, but something may be left on {named}: do this again when they are back"
-        return f"{what}; nothing is left on the hosts"
+        if self.data:
+            what += " and the data sets are removed"
+        if not self.left:
+            return f"{what}; nothing is left on the hosts"
+        reasons = [f"{host} ({reason})" for host, reason in sorted(self.left.items())]
+        named = "; ".join(reasons)
+        return f"{what}, but something may be left on {named}: do this again when they are back"
 
 
 def up(tell: Tell) -> LeftRunning:
@@ -58,33 +60,39 @@ def up(tell: Tell) -> LeftRunning:
     ``tell`` prints the progress. HostError if no agents can be started, or if those that run
     cannot be used. KeyboardInterrupt after a signal; then agents that did not run before are removed."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
-        found = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
-    if found is None:
+        left_running = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
+    if left_running is None:
         raise KeyboardInterrupt
-    return found
+    return left_running
 
 
 async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
     image = await asyncio.to_thread(image_of_agents)
     identity = await asyncio.to_thread(_fitting, image)
-    hosts = [each for each in await asyncio.to_thread(cluster.members) if each.usable]
+    members = await asyncio.to_thread(cluster.members)
+    hosts = [host for host in members if host.usable]
     async with AsyncExitStack() as stack:
         holding = stack.enter_context(ExitStack())
         undo = await stack.enter_async_context(AsyncExitStack())
-        there = await asyncio.to_thread(standing.standing, cluster)
-        access = await asyncio.to_thread(_access, cluster, there, identity, holding)
+        running = await asyncio.to_thread(standing.standing, cluster)
+        access = await asyncio.to_thread(_access, cluster, running, identity, holding)
         agents = Agents(access.server, access.agents.public, LEASE)
         stack.push_async_callback(agents.close)
-        if there is None:
-            undo.push_async_callback(asyncio.to_thread, _undo, cluster, access.server.public)
-            labels = Standing(access.server.public, standing.own_version(), identity, standing.keys_folder()).labels()
+        if running is None:
+            server = access.server.public
+            undo.push_async_callback(asyncio.to_thread, _undo, cluster, server)
+            folder = standing.keys_folder()
+            labels = Standing(server, standing.own_version(), identity, folder).labels()
             tell(f"starting agents on {count(len(hosts), 'host')}")
-            await leave_agents(cluster, agents, standing.keys_folder(), image, access, labels)
+            await leave_agents(cluster, agents, folder, image, access, labels)
         else:
-            agents.listen((await asyncio.to_thread(cluster.here))[1], PORT)
-        refused = await wait_for_each(cluster, agents, NAME, [each.name for each in hosts])
-        refused |= await _provide([each for each in hosts if each.name not in refused], agents, tell)
-        usable = tuple(each.name for each in hosts if each.name not in refused)
+            _, address = await asyncio.to_thread(cluster.here)
+            agents.listen(address, PORT)
+        names = [host.name for host in hosts]
+        refused = await wait_for_each(cluster, agents, NAME, names)
+        answering = [host for host in hosts if host.name not in refused]
+        refused |= await _provide(answering, agents, tell)
+        usable = tuple(name for name in names if name not in refused)
         if usable:
             undo.pop_all()
         await dismiss(agents)
@@ -96,41 +104,54 @@ def _fitting(image: str) -> str:
     with closing(Engine.connect()) as engine:
         identity = standing.identity_of(engine, image)
         machine = engine.facts()["Architecture"]
-        if identity != image and (error := agent_image.problem(image, engine.image(image), machine)) is not None:
-            raise error
+        if identity != image:
+            error = agent_image.problem(image, engine.image(image), machine)
+            if error is not None:
+                raise error
     return identity
 
 
-def _access(cluster: Cluster, there: Standing | None, identity: str, holding: ExitStack) -> Access:
-    """The keys of the agents, which nobody else uses until ``holding`` closes. HostError if that cannot be."""
+def _access(
+    cluster: Cluster,
+    running: Standing | None,
+    identity: str,
+    holding: ExitStack,
+) -> Access:
+    """The keys of the agents, locked for this process until ``holding`` closes. HostError if they cannot be used."""
     swarm = cluster.id()
-    if there is None:
+    if running is None:
         access = Access(keypair(), keypair(), NAME)
         standing.write_keys(swarm, access)
         return access
-    error = standing.outdated(there, identity)
+    error = standing.outdated(running, identity)
     if error is not None:
         raise error
-    found = standing.taken(swarm, there.server, holding)
-    if found is None:
-        raise _unavailable(cluster, there)
-    return found
+    taken = standing.taken(swarm, running.server, holding)
+    if taken is None:
+        raise _unavailable(cluster, running)
+    return taken
 
 
-def _unavailable(cluster: Cluster, there: Standing) -> HostError:
+def _unavailable(cluster: Cluster, running: Standing) -> HostError:
     """Why this user cannot have the agents."""
-    if not standing.is_ours(cluster.id(), there.server):
-        what = f"the keys of the agents that are left running here are another user's, or lost ({there.folder})"
+    if not standing.is_ours(cluster.id(), running.server):
+        what = f"the keys of the agents that are left running here are another user's, or lost ({running.folder})"
         return HostError(what, "runs of this user start agents of their own; `hosts down` as that user ends those")
     runs = ", ".join(sorted(cluster.runs())) or "another command"
     return HostError(f"the agents that are left running are in use ({runs})", "wait for its end, or `down` it")
 
 
-async def _provide(hosts: list[SwarmHost], agents: Agents, tell: Tell) -> dict[str, str]:
+async def _provide(
+    hosts: list[SwarmHost],
+    agents: Agents,
+    tell: Tell,
+) -> dict[str, str]:
     """Copy the image of nodes to the hosts. Returns why it cannot be copied, by host."""
     refused: dict[str, str] = {}
-    for architecture in sorted({each.architecture for each in hosts}):
-        alike = {each.name: architecture for each in hosts if each.architecture == architecture}
+    architectures = {host.architecture for host in hosts}
+    for architecture in sorted(architectures):
+        names = [host.name for host in hosts if host.architecture == architecture]
+        alike = dict.fromkeys(names, architecture)
         wanted = {name: {node_image.image_name()} for name in alike}
         try:
             await copy_images(wanted, alike, agents, tell)
@@ -140,8 +161,8 @@ async def _provide(hosts: list[SwarmHost], agents: Agents, tell: Tell) -> dict[s
 
 
 def _undo(cluster: Cluster, server: str) -> None:
-    there = standing.standing(cluster)
-    if there is None or there.server == server:  # otherwise somebody else was first
+    running = standing.standing(cluster)
+    if running is None or running.server == server:  # otherwise another process has started agents first
         cluster.stop_agents(NAME)
         standing.forget_keys(cluster.id())
 
@@ -150,16 +171,25 @@ def down(*, data: bool) -> Ended:
     """End the agents that were left running, and remove what they may have left. ``data``: also remove the data sets
     that the hosts keep. HostError if a run uses them, or if they belong to another user."""
     with closing(Cluster.connect()) as cluster, ExitStack() as holding:
-        there = standing.standing(cluster)
-        names = [each.name for each in cluster.members()]
-        result = Ended(there is not None, data)
-        if there is not None:
-            ours = standing.is_ours(cluster.id(), there.server)
-            foreign = there.folder.exists() and not RunDirectory(there.folder).is_ours
-            if foreign or (ours and standing.taken(cluster.id(), there.server, holding) is None):
-                raise _unavailable(cluster, there)
-            result.left |= dict.fromkeys(cluster.stop_agents(NAME), "its agent does not answer")
+        running = standing.standing(cluster)
+        names = [host.name for host in cluster.members()]
+        result = Ended(running is not None, data)
+        if running is not None:
+            _require_available(cluster, running, holding)
+            silent = cluster.stop_agents(NAME)
+            result.left |= dict.fromkeys(silent, "its agent does not answer")
             standing.forget_keys(cluster.id())
-    if data or there is None:
-        result.left |= leftovers.sweep(NAME, Path(), [each for each in names if each not in result.left], data=data)
+    if data or running is None:
+        reachable = [name for name in names if name not in result.left]
+        result.left |= leftovers.sweep(NAME, Path(), reachable, data=data)
     return result
+
+
+def _require_available(cluster: Cluster, running: Standing, holding: ExitStack) -> None:
+    """HostError if the agents that were left running are another user's or in use. ``holding`` locks their keys."""
+    ours = standing.is_ours(cluster.id(), running.server)
+    foreign = running.folder.exists() and not RunDirectory(running.folder).is_ours
+    if foreign:
+        raise _unavailable(cluster, running)
+    if ours and standing.taken(cluster.id(), running.server, holding) is None:
+        raise _unavailable(cluster, running)

@@ -1,4 +1,4 @@
-"""Commands to a running orchestrator: which run is meant, what is asked, and what its orchestrator answers."""
+"""Commands to a running orchestrator: the choice of the run, the request, and the reply of its orchestrator."""
 
 from __future__ import annotations
 
@@ -15,38 +15,53 @@ GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
 
 
-def fault_of(action: str, targets: Sequence[str], keys: Mapping[str, object]) -> dict[str, Any]:
+def fault_of(
+    action: str,
+    targets: Sequence[str],
+    keys: Mapping[str, object],
+) -> dict[str, Any]:
     """The fault as a scenario writes it, without a time. ValueError if the targets do not fit the action. ``keys`` are
     its other ones; that of ``for`` is ``for_``."""
-    if "medium" in keys and not targets:
-        whom = {}
-    else:
-        whom = _target(action, targets)
-    return {"action": action, **whom, **{key.rstrip("_"): value for key, value in keys.items()}}
+    fault: dict[str, Any] = {"action": action}
+    if targets or "medium" not in keys:
+        fault |= _target(action, targets)
+    for key, value in keys.items():
+        fault[key.rstrip("_")] = value
+    return fault
 
 
 def _target(action: str, targets: Sequence[str]) -> dict[str, Any]:
     if action == "partition" or (action == "degrade" and len(targets) == 2):
         if len(targets) != 2:
             raise ValueError("partition: name both sides, like edge-0 cloud; commas join the nodes of one side")
-        return {"between": [side.split(",") if "," in side else side for side in targets]}
+        return {"between": [_side(target) for target in targets]}
     if not targets:
         raise ValueError(f"{action}: name a node, several nodes, or devices or edges with --count")
-    if len(targets) == 1:
-        return {"of" if targets[0] in GROUPS else "node": targets[0]}
-    return {"nodes": list(targets)}
+    if len(targets) > 1:
+        return {"nodes": list(targets)}
+    if targets[0] in GROUPS:
+        return {"of": targets[0]}
+    return {"node": targets[0]}
+
+
+def _side(target: str) -> str | list[str]:
+    """The node, or the nodes joined by commas, on one side of a partition."""
+    if "," in target:
+        return target.split(",")
+    return target
 
 
 def chosen(name: str | None, runs: Path) -> RunDirectory:
     """The run of this name, which must be this user's and running; without a name, the only running one."""
     if name is not None:
         return require_running(find_run(name, runs))
-    found = running(runs)
-    if not found:
+    directories = running(runs)
+    if not directories:
         raise RunError(f"no run of yours is running in {runs}: start one with `up SCENARIO`, or name a run with --run")
-    if len(found) > 1:
-        raise RunError(f"several runs are running, name one with --run: {', '.join(each.run for each in found)}")
-    return found[0]
+    if len(directories) > 1:
+        names = ", ".join(directory.run for directory in directories)
+        raise RunError(f"several runs are running, name one with --run: {names}")
+    return directories[0]
 
 
 def require_running(directory: RunDirectory) -> RunDirectory:
@@ -60,11 +75,19 @@ def require_running(directory: RunDirectory) -> RunDirectory:
 
 def running(runs: Path) -> list[RunDirectory]:
     """This user's runs below ``runs`` that are running. Others are meant by name only."""
-    return [each for each in known_runs(runs) if each.is_ours and each.holder()]
+    directories = []
+    for directory in known_runs(runs):
+        if directory.is_ours and directory.holder():
+            directories.append(directory)
+    return directories
 
 
-def command(directory: RunDirectory, op: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The orchestrator's reply. MistakeError if the command makes no sense, RunError if nobody replies."""
+def command(
+    directory: RunDirectory,
+    op: str,
+    arguments: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The orchestrator's reply. MistakeError if the command makes no sense, RunError if there is no reply."""
     try:
         reply = user_socket.ask(directory.commands, {"op": op, **arguments})
     except PermissionError:
@@ -76,17 +99,24 @@ def command(directory: RunDirectory, op: str, arguments: Mapping[str, Any]) -> d
     if reply is None:
         raise RunError(f"{directory.run} ended before it answered")
     if "error" in reply:
-        raise MistakeError(str(reply["error"]).removeprefix(f"{op}: "))
-    return {"run": directory.run, **{key: value for key, value in reply.items() if key != "ok"}}
+        reason = str(reply["error"])
+        raise MistakeError(reason.removeprefix(f"{op}: "))
+    details = {key: value for key, value in reply.items() if key != "ok"}
+    return {"run": directory.run, **details}
 
 
 def in_words(reply: Mapping[str, Any]) -> list[str]:
     """What took effect and when, and what did not and why."""
-    lines = []
-    for each in reply["faults"]:
-        round = f", round {each['round']}" if each["round"] else ""
-        lasts = f", for {format_duration(each['for'])}" if each["for"] else ""
-        what = f"fault {each['fault']}: {each['action']} {each['target']}"
-        lines.append(f"{what} took effect at {each['at']:g} s of training{round}{lasts}")
+    lines = [_fault_in_words(fault) for fault in reply["faults"]]
     lines += [f"note: {note}" for note in reply["notes"]]
     return lines
+
+
+def _fault_in_words(fault: Mapping[str, Any]) -> str:
+    what = f"fault {fault['fault']}: {fault['action']} {fault['target']}"
+    when = f"{fault['at']:g} s of training"
+    if fault["round"]:
+        when += f", round {fault['round']}"
+    if fault["for"]:
+        when += f", for {format_duration(fault['for'])}"
+    return f"{what} took effect at {when}"

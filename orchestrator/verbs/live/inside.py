@@ -26,7 +26,12 @@ HOME = "/"
 """The home of a command in a node that sees its own files: no file that a node can write is then read by a shell."""
 
 
-def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tuple[list[str], dict[str, str]]:
+def entry(
+    directory: RunDirectory,
+    node: str,
+    *,
+    terminal: bool = False,
+) -> tuple[list[str], dict[str, str]]:
     """The argv prefix that runs a command inside a node of a running run, and the variables that the command needs.
     ``terminal``: the command gets a terminal. RunError if the node cannot be entered, with the reason."""
     with History.open(directory.path) as history:
@@ -34,38 +39,61 @@ def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tupl
         planned = history.nodes
         programs = bool(history.plan.get("programs"))
         states = history.current_states()
+    run = directory.run
     if node not in planned:
-        raise RunError(f"run {directory.run}: {unknown_node(node, planned)}")
-    if kind_of(driver).simulated:
+        raise RunError(f"run {run}: {unknown_node(node, planned)}")
+    kind = kind_of(driver)
+    if kind.simulated:
         raise RunError(
             f"{node} is simulated: it has no network and no processes of its own; use --driver namespaces or docker"
         )
     if directory.holder() is None:
-        raise RunError(f"run {directory.run} is over: only the nodes of a running run can be entered")
-    if kind_of(driver).images:
-        return container_entry(directory.run, node, planned[node], terminal=terminal), {}
+        raise RunError(f"run {run} is over: only the nodes of a running run can be entered")
+    if kind.images:
+        prefix = container_entry(run, node, planned[node], terminal=terminal)
+        return prefix, {}
     if not directory.is_ours:
-        raise RunError(f"run {directory.run} belongs to another user: only that user can enter its nodes")
-    prefix = namespace_entry(directory.run, node)
-    if prefix is None:
-        raise RunError(f"{node} has no process (it is {states[node].state if node in states else 'not started'})")
-    return prefix, {} if programs else {"HOME": HOME}
+        raise RunError(f"run {run} belongs to another user: only that user can enter its nodes")
+    entered = namespace_entry(run, node)
+    if entered is None:
+        state = states[node].state if node in states else "not started"
+        raise RunError(f"{node} has no process (it is {state})")
+    if programs:
+        return entered, {}
+    return entered, {"HOME": HOME}
 
 
-def namespace_entry(run: str, node: str, kinds: Sequence[str] = ALL) -> list[str] | None:
+def namespace_entry(
+    run: str,
+    node: str,
+    kinds: Sequence[str] = ALL,
+) -> list[str] | None:
     """The argv prefix that enters the namespaces of a node. None if it has no process."""
-    found = processes.run_processes(run)
-    pids = [each.pid for each in found if each.part == "node" and each.command == node[:15]]  # see name_process
-    hubs = [each.pid for each in found if each.part == "hub"]
-    if not pids or not hubs:
+    command = node[:15]  # the kernel keeps 15 characters of a process's name, see name_process
+    nodes = []
+    hubs = []
+    for process in processes.run_processes(run):
+        if process.part == "node" and process.command == command:
+            nodes.append(process.pid)
+        elif process.part == "hub":
+            hubs.append(process.pid)
+    if not nodes or not hubs:
         return None
-    return namespaces.entry(min(pids), kinds, None if os.geteuid() == 0 else hubs[0])
+    hub = None if os.geteuid() == 0 else hubs[0]
+    return namespaces.entry(min(nodes), kinds, hub)
 
 
-def container_entry(run: str, node: str, planned: Mapping[str, object], *, terminal: bool) -> list[str]:
+def container_entry(
+    run: str,
+    node: str,
+    planned: Mapping[str, object],
+    *,
+    terminal: bool,
+) -> list[str]:
     """The argv prefix that enters a node's container. RunError without it, HostError without `docker`."""
-    found = [each for each in leftovers.listed(run) if each.node == node and each.pid is not None]
-    if not found:
+    running = [container for container in leftovers.listed(run) if container.pid is not None]
+    containers = [container for container in running if container.node == node]
+    if not containers:
         host = planned.get("host")
         if host is not None:
             marks = f"--filter label={RUN}={run} --filter label={NODE}={node}"
@@ -80,4 +108,7 @@ def container_entry(run: str, node: str, planned: Mapping[str, object], *, termi
             "install the package docker.io (Debian 13 and later: docker-cli)",
             ["apt-get install docker.io"],
         )
-    return ["docker", "--host", address(), "exec", "--interactive", *(["--tty"] if terminal else []), found[0].id]
+    prefix = ["docker", "--host", address(), "exec", "--interactive"]
+    if terminal:
+        prefix.append("--tty")
+    return [*prefix, containers[0].id]

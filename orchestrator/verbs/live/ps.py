@@ -18,7 +18,8 @@ def running_runs(runs: Path) -> list[dict[str, Any]]:
     """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes`` with
     their proportional set size ``pss`` in bytes. A node of an orphaned run that has no process is "gone", whatever
     the record says last."""
-    return [_describe(run, directory) for run, directory in sorted(traces(runs).items())]
+    directories = sorted(traces(runs).items())
+    return [_describe(run, directory) for run, directory in directories]
 
 
 def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
@@ -29,28 +30,34 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
         phase = "orphaned"
     states = _states(directory)
     if not states:
-        states = {name: "unknown" for name in pids}
-    if phase == "orphaned":
-        states = {name: state if name in pids else "gone" for name, state in states.items()}
-    nodes = [
-        {
-            "node": name,
-            "state": state,
-            "pid": pid,
-            "pss": None if pid is None else proportional_bytes(Path(f"/proc/{pid}")),
-        }
-        for name, state, pid in ((name, state, pids.get(name)) for name, state in states.items())
-    ]
-    return {"run": run, "directory": str(directory.path) if directory else None, "phase": phase, "nodes": nodes}
+        states = dict.fromkeys(pids, "unknown")
+    nodes = []
+    for name, state in states.items():
+        pid = pids.get(name)
+        if phase == "orphaned" and pid is None:
+            state = "gone"
+        pss = None if pid is None else proportional_bytes(Path(f"/proc/{pid}"))
+        nodes.append({"node": name, "state": state, "pid": pid, "pss": pss})
+    return {
+        "run": run,
+        "directory": str(directory.path) if directory else None,
+        "phase": phase,
+        "nodes": nodes,
+    }
 
 
 def _processes(run: str) -> dict[str, int]:
-    """The process id of each node that has a process. The Engine knows a container's process, whose name is its
-    program's. Other processes have the names of their nodes."""
-    boxed = leftovers.listed(run)
-    inside = {each.node: each.pid for each in boxed if each.pid is not None}
-    found = {each.command: each.pid for each in processes.run_processes(run) if each.part == "node"}
-    return inside or found
+    """The process id of each node that has a process. The Engine reports a container's process, which has the name of
+    its program. Other processes have the names of their nodes."""
+    of_containers = {}
+    for container in leftovers.listed(run):
+        if container.pid is not None:
+            of_containers[container.node] = container.pid
+    of_nodes = {}
+    for process in processes.run_processes(run):
+        if process.part == "node":
+            of_nodes[process.command] = process.pid
+    return of_containers or of_nodes
 
 
 def _states(directory: RunDirectory | None) -> dict[str, str]:
@@ -58,6 +65,7 @@ def _states(directory: RunDirectory | None) -> dict[str, str]:
         return {}
     try:
         with History.open(directory.path) as history:
-            return {name: state.state for name, state in history.current_states().items()}
+            states = history.current_states()
+            return {name: state.state for name, state in states.items()}
     except RecordError:
         return {}

@@ -204,8 +204,11 @@ def steps(rows: Sequence[SensorReading], end: float) -> Steps:
     W. A gap (None) is a time in which the sensor could not be read."""
     if rows[0].quantity == "energy":
         return _steps_of_power(rows)
-    times: list[float] = [row.t for row in rows]
-    values: list[float | None] = [row.value for row in rows]
+    times: list[float] = []
+    values: list[float | None] = []
+    for row in rows:
+        times.append(row.t)
+        values.append(row.value)
     times.append(max(end, times[-1]))
     values.append(values[-1])
     return times, values

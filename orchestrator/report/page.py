@@ -96,7 +96,10 @@ def figures_of(history: History) -> dict[str, Figure]:
 
 def _used_colours(history: History) -> dict[str, str]:
     """The colours of the faults that took effect, by action."""
-    actions = {span.action for span in history.faults() if span.start is not None}
+    actions = set()
+    for span in history.faults():
+        if span.start is not None:
+            actions.add(span.action)
     return {action: colour for action, colour in figures.FAULTS.items() if action in actions}
 
 
@@ -296,10 +299,16 @@ def _trained(history: History) -> str:
 
 def _count_of_faults(history: History) -> tuple[str, str, str]:
     spans = history.faults()
-    planned = [span for span in spans if not span.by]
-    took_effect = sum(1 for span in planned if span.start is not None)
-    note = f"of {len(planned)} planned" if planned else "none planned"
-    manual = len(spans) - len(planned)
+    planned = 0
+    took_effect = 0
+    for span in spans:
+        if span.by:
+            continue
+        planned += 1
+        if span.start is not None:
+            took_effect += 1
+    note = f"of {planned} planned" if planned else "none planned"
+    manual = len(spans) - planned
     if manual:
         note += f", {manual} manual"
     return "faults", str(took_effect), note

@@ -235,8 +235,11 @@ def _blocks(
 def _pitch(blocks: Sequence[Block], *, leaves: bool) -> float:
     """The distance of neighbours at which the fullest block has at most about four rows. A tier with children spreads
     over the whole width, so that each node is above its own children."""
-    width = min(width for _, width, _ in blocks)
-    fullest = max(len(names) for _, _, names in blocks)
+    width = math.inf
+    fullest = 0
+    for _, block_width, names in blocks:
+        width = min(width, block_width)
+        fullest = max(fullest, len(names))
     if leaves and fullest * 60 > width:
         columns = max(1, math.ceil(fullest / 4))
     else:
@@ -370,9 +373,12 @@ def _between(history: History, places: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def _mean(points: Sequence[Place]) -> Place:
-    x = fmean(x for x, _ in points)
-    y = fmean(y for _, y in points)
-    return x, y
+    x = []
+    y = []
+    for point in points:
+        x.append(point[0])
+        y.append(point[1])
+    return fmean(x), fmean(y)
 
 
 def _media_in_rows(centres: Mapping[str, Place]) -> list[dict[str, Place]]:
@@ -456,7 +462,9 @@ def _lines(
     between: Mapping[str, Place],
     usual: Mapping[str, Facts],
 ) -> list[LinkLine]:
-    totals = {(row.source, row.target): row for row in volumes.link_counters(history)}
+    totals = {}
+    for row in volumes.link_counters(history):
+        totals[row.source, row.target] = row
     pairs: dict[Ends, list[Facts]] = {}
     for link in history.plan.get("links", []):
         first, second = sorted((link["source"], link["target"]))

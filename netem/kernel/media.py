@@ -7,7 +7,7 @@ A channel is an IFB device. Its HTB has the channel's rate, and a queue for each
                                       └─ class 10:3 ── bfifo      the second member
 
 Where the packets of a node come to the hub, filters by their target make the class the packet's priority and redirect
-it to the device. Packets that leave the device go on to the bridge and to their link (`netem.kernel.tc`). Decisions:
+it to the device. Packets that leave the device continue to the bridge and to their link (`netem.kernel.tc`). Decisions:
 
 - **Members only borrow.** Their classes have next to no rate of their own and no limit but the channel's, so HTB serves
   those with packets by deficit round robin with a quantum of one full frame (tc-htb(8)). A change of the rate is then a

@@ -52,7 +52,7 @@ SUM_RELATIVE = 0.02
 SHARE_RELATIVE = 0.05
 LEAST_FAIRNESS = 0.98
 ISOLATION = 0.0005  # s
-LATE = 0.05  # s after which a sender begins too late for the others
+LATE = 0.05  # s after which a sender starts too late for the others
 
 Channels = Mapping[str, ChannelProfile]
 

@@ -95,7 +95,7 @@ class Flood:
     def result(self) -> dict[str, float | None]:
         """rate (bit/s), and loaded: the same until the last datagram was sent, without what came from queues later;
         queue_delay: delay of the slowest datagram minus that of the fastest. What arrived: bytes of frames, and when it
-        began and ended (first, last)."""
+        started and ended (first, last)."""
         frame = self.size + UDP_HEADERS
         result: dict[str, float | None] = {
             "rate": arrival_rate(self._times, frame * 8),

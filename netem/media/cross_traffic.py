@@ -37,7 +37,7 @@ def arrivals(traffic: CrossTraffic, seed: int, since: float = 0.0) -> Iterator[f
 
 
 def mean_rates(traffic: CrossTraffic, begin: float, end: float) -> Iterator[Row]:
-    """(seconds, mean bit/s) of the time from begin to end: one pair, for ``trace`` one for each row in it."""
+    """(seconds, mean bit/s) of the time from ``begin`` to ``end``: one pair, for ``trace`` one for each row in it."""
     rows: Sequence[Row] = ((0.0, 0.0), *traffic.rows)
     if traffic.kind != "trace":
         rows = ((0.0, traffic.mean_rate()),)

@@ -21,7 +21,7 @@ def read_rows(
     """The line and the cells of each row; the first row names the columns.
 
     The separator is the semicolon or the tab if the first row has one, or else the comma. Blanks around cells are
-    removed. A byte order mark, rows of empty cells, and lines that begin with ``#`` are left out. ``decimal_comma``:
+    removed. A byte order mark, rows of empty cells, and lines that start with ``#`` are left out. ``decimal_comma``:
     where no comma separates cells, the comma of a number is a decimal point. ScheduleError, which is a ValueError, if
     there is no row, or if a row does not have as many cells as the first. ``example``: a first row, for the message.
     """

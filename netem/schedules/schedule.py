@@ -88,8 +88,8 @@ class Step:
 
     settings      merged into the profile, in the written form (`LinkProfile.merged`)
     over          duration of a ramp in seconds: numeric settings change in equal steps, one every ``pace`` seconds;
-                  buffers and non-numeric settings change at its beginning
-    start         the settings at a ramp's beginning, merged first; default: the current profile
+                  buffers and non-numeric settings change at its start
+    start         the settings at a ramp's start, merged first; default: the current profile
     interruption  a handover: seconds without any delivery before the settings apply
     """
 

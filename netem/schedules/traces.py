@@ -1,7 +1,7 @@
 """Schedules from files: packet-delivery traces of Mahimahi, and tables of link settings.
 
 `Trace.read` and `Table.read` take a file's text, and its name for messages; they open no file. On malformed text they
-raise a ScheduleError that begins with ``name:line:``.
+raise a ScheduleError that starts with ``name:line:``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Trace:
     """The rate of a link from a packet-delivery trace of Mahimahi (mm-link(1); Netravali et al., "Mahimahi: accurate
     record-and-replay for HTTP", USENIX ATC 2015).
 
-    Each line of the file is a whole number of milliseconds from the beginning: one packet of 1500 bytes may cross at
+    Each line of the file is a whole number of milliseconds from the start: one packet of 1500 bytes may cross at
     that time (an opportunity). The trace ends at its last line and then repeats. A line 0 therefore coincides with the
-    end of the previous cycle and is counted there. Blank lines and lines that begin with # are left out.
+    end of the previous cycle and is counted there. Blank lines and lines that start with # are left out.
 
     The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on. The rate in a window with
     n opportunities is that of n full frames: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. In a
@@ -252,7 +252,7 @@ class TraceTable:
     The first line names the columns: ``t``, and any of latency, rate, loss and jitter; `TableForm` can name others.
     They are separated by commas, semicolons or tabs. A cell is a quantity with its unit (20ms, 5mbit, 1%), or a plain
     number if the column's name has the unit: ``latency_ms`` or ``latency [ms]``. An empty cell keeps the base's
-    setting; a rate of 0 cuts the link. Blank lines and lines that begin with # are left out. Where no comma separates
+    setting; a rate of 0 cuts the link. Blank lines and lines that start with # are left out. Where no comma separates
     cells, a comma is a decimal point. The last row holds for ever, unless the table repeats after ``repeat`` seconds.
     """
 

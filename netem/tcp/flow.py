@@ -5,7 +5,7 @@ A `Flow` moves *rounds*: the packets that the window allows in one round trip (C
 Once the window fills a link without loss, the rest of a message is one round. The model sends nothing and never waits;
 the same seed gives the same times.
 
-**The link** is that of `netem.impair`, headers included. A round released at t begins to leave at b = max(t, end of the
+**The link** is that of `netem.impair`, headers included. A round released at t starts to leave at b = max(t, end of the
 queue) and has left at b + n s, where s is the time of a full frame at the rate. Its packets arrive the latency and a
 jitter later, in order, so that a burst waits for the largest of its jitters. The first acknowledgement, which releases
 the next round, arrives at b + s + both latencies. With jitter, the model follows each packet and each acknowledgement:

@@ -61,7 +61,7 @@ class Sender:
         self.window = float(INITIAL_WINDOW)
         self.threshold = math.inf  # of slow start
         self.peak = 0.0  # the window before the last loss
-        self.epoch = -math.inf  # when CUBIC's curve began; minus infinity: it restarts
+        self.epoch = -math.inf  # when CUBIC's curve started; minus infinity: it restarts
         self.origin = 0.0  # the curve's W_max
         self.inflection = 0.0  # the curve's K
         self.reno = 0.0  # window of Reno in the same situation
@@ -78,7 +78,7 @@ class Sender:
         self.clock: tuple[float, ...] = ()  # arrival times of those acknowledgements, if delays vary
         self.acks: tuple[float, ...] = ()  # the same for this round's
         self.back = -math.inf  # latest acknowledgement, if delays vary
-        self.pressed = False  # whether more packets were waiting when this round began
+        self.pressed = False  # whether more packets were waiting when this round started
         self.lossy = False
         self.recovering = False
         self.probing = False

@@ -146,7 +146,7 @@ class Flight:
         return flight[0][0]
 
     def _cross(self, now: float) -> None:
-        """The packets that have left the last channel of their link go on to the propagation."""
+        """The packets that have left the last channel of their link continue to the propagation."""
         for at, packet in self.media.run(now):
             self._crossing -= 1
             link = packet.link

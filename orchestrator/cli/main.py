@@ -77,7 +77,7 @@ Exit codes:
 
 
 def carry_out() -> int:
-    """Run the command line and return the exit code. KeyboardInterrupt if interrupted before a run began."""
+    """Run the command line and return the exit code. KeyboardInterrupt if interrupted before a run started."""
     try:
         os.getcwd()
     except OSError as error:

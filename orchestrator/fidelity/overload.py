@@ -29,7 +29,7 @@ LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is no
 
 
 class LoadReading(NamedTuple):
-    """The counters of the engine and the host at ``t`` seconds since the run began."""
+    """The counters of the engine and the host at ``t`` seconds since the run started."""
 
     t: float
     counted: Counted

@@ -274,7 +274,7 @@ def _locked(descriptor: int, kind: int) -> bool:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is that of a run that has begun, and this user may look into it."""
+    """Whether a directory is that of a run that has started, and this user may look into it."""
     return os.path.isfile(path / DATABASE)
 
 

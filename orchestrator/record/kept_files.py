@@ -1,6 +1,6 @@
 """The files of a scenario that a run's directory keeps: their folder and names.
 
-They are in a separate folder, and their names begin with their hash, so that they overwrite neither each other nor the
+They are in a separate folder, and their names start with their hash, so that they overwrite neither each other nor the
 run's own files.
 """
 

@@ -47,7 +47,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # of a URL, such as that of `--t
 
 
 class Record:
-    """The writer of one run. Every ``t`` is in seconds since the run began.
+    """The writer of one run. Every ``t`` is in seconds since the run started.
 
     States, faults and the outcome are durable immediately, everything else with the next ``flush``. The first write
     that fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
@@ -223,7 +223,7 @@ class Record:
         rss: int,
         pss: int | None = None,
     ) -> None:
-        """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
+        """Record the usage of a node's process: CPU since it started, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 
     def sensors(self, t: float, host: str, readings: Iterable[HostReading]) -> None:

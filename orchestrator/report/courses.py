@@ -35,7 +35,7 @@ _QUANTITIES: tuple[Quantity, ...] = (
 
 
 def course_figures(history: History) -> dict[str, Figure]:
-    """A figure for each course, by its id on the page; empty before training has begun."""
+    """A figure for each course, by its id on the page; empty before training has started."""
     if history.training_began is None:
         return {}
     seconds = history.training_ended - history.training_began

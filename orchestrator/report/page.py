@@ -344,7 +344,7 @@ def _whose(history: History) -> str:
 
 
 def _ended_programs(history: History) -> defaultdict[str, list[str]]:
-    """By the label of a program: when and how it ended before the run was asked to end."""
+    """By the label of a program: when and how it ended before the run was stopped."""
     began = history.training_began or 0.0
     ends = defaultdict(list)
     for program in ended_programs(history):

@@ -342,7 +342,7 @@ _DRAWERS: dict[str, Callable[[Axes, Mark], None]] = {
 
 
 def _draw_lanes(axes: Axes, lanes: Sequence[Mark]) -> None:
-    """Lanes as rows, at the x of the axes below, whose limits are set."""
+    """Lanes as rows, at the x of the axes below. The limits of these are set."""
     for row, lane in enumerate(lanes):
         boxes = len(lane["x0"])
         heights = {"y0": [row - 0.35] * boxes, "y1": [row + 0.35] * boxes}

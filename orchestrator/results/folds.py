@@ -47,7 +47,7 @@ class Rounds:
             self.all[index] = self.all[index]._replace(**changed)
 
     def latest(self, node: str) -> Round | None:
-        """The latest round that a coordinator has begun."""
+        """The latest round that a coordinator has started."""
         index = self._latest.get(node)
         if index is None:
             return None

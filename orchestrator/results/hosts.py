@@ -43,7 +43,7 @@ METERS = (
     MeterKind("power", re.compile("PMIC rails")),
     MeterKind("energy", re.compile(r"package-\d+(-die-\d+)?( dram)?"), added=True),  # core and uncore are parts of it
 )
-"""The first of these that can be read tells the energy of a host, so that nothing is counted twice."""
+"""The first of these that can be read reports the energy of a host, so that nothing is counted twice."""
 
 
 class Meter(NamedTuple):
@@ -63,7 +63,7 @@ class Meter(NamedTuple):
 
 
 class Throttling(NamedTuple):
-    """A period in which a host was throttled, in seconds since the run began, and the reasons."""
+    """A period in which a host was throttled, in seconds since the run started, and the reasons."""
 
     start: float
     end: float
@@ -75,7 +75,7 @@ def hosts(history: History) -> list[dict[str, Any]] | None:
 
     host; energy {joules, source, scope, rounds {round: J}}, over the training; node_energy_estimate {node: J}: the
     host's energy, shared out by the processor seconds of its nodes; temperature {highest, source, scope, at};
-    throttled [{from, until, why}], None if nothing tells; not_readable [{quantity, source, scope, reason}]. None for
+    throttled [{from, until, why}], None if nothing reports; not_readable [{quantity, source, scope, reason}]. None for
     what is not known. Times are in seconds of training, temperatures in °C.
     """
     found = by_host(history)
@@ -254,7 +254,7 @@ def _counted(rows: Sequence[SensorReading]) -> Iterable[tuple[float, float]]:
 
 
 def rounds(history: History) -> dict[int, tuple[float, float]]:
-    """When each finished round of the leading nodes began and ended; all of them together, if there are several."""
+    """When each finished round of the leading nodes started and ended; all of them together, if there are several."""
     spans: dict[int, tuple[float, float]] = {}
     for led in history.rounds():
         if led.node not in history.leaders or led.end is None:

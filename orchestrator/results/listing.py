@@ -112,7 +112,7 @@ def _plain(row: Row) -> Row:
 
 
 def _from_record(directory: RunDirectory) -> Row:
-    """The facts of a run that goes on, was cut short, or has no summary. Checks are made of an ended run only."""
+    """The facts of a run that continues, was cut short, or has no summary. Checks are made of an ended run only."""
     # Loaded only here, since most runs have a summary: a list of these is shown much sooner.
     from orchestrator.results.checks.registry import checks, overall
     from orchestrator.results.evaluation.targets import accuracy_series

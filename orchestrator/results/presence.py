@@ -14,7 +14,7 @@ NAMED = 24  # parts of a sentence about a lost host; most parts are nodes that m
 
 
 class Stay(NamedTuple):
-    """A period in which a host was "there", "lost" or "unusable", in seconds since the run began, and the reason."""
+    """A period in which a host was "there", "lost" or "unusable", in seconds since the run started, and the reason."""
 
     host: str
     state: str

@@ -82,7 +82,7 @@ class Story(Facts):
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
-        self.round = 0  # the latest that a coordinator began
+        self.round = 0  # the latest that a coordinator started
         self.latest_states: dict[str, State] = {}  # by node
         self.usage = Usage()
         self.in_force: dict[int, float] = {}  # by fault, since when
@@ -208,7 +208,7 @@ class Story(Facts):
         return sorted((scope, name) for name, scope in self._reports)
 
     def latest_round(self, node: str) -> Round | None:
-        """The latest round that a coordinator has begun."""
+        """The latest round that a coordinator has started."""
         return self._rounds.latest(node)
 
     def _no_reports(self) -> Reports:
@@ -217,7 +217,7 @@ class Story(Facts):
     # The answers
 
     def faults_in_force(self) -> list[dict[str, Any]]:
-        """The faults that have begun and are not over, each as in plan.json."""
+        """The faults that have started and are not over, each as in plan.json."""
         known = [fault for fault in self.in_force if fault in self._planned]
         return [self._planned[fault] | {"id": fault} for fault in known]
 

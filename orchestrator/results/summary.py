@@ -144,7 +144,7 @@ def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | None:
-    """The programs that ended before the run was asked to end; None for runs without programs."""
+    """The programs that ended before the run was stopped; None for runs without programs."""
     if not history.plan.get("programs"):
         return None
     rows = []

@@ -20,7 +20,7 @@ from orchestrator.scenario.sections.drivers import kind_of
 
 
 class RunClock:
-    """Seconds since the run began. In a continued run the clock is paused during setup, so the record has no gap."""
+    """Seconds since the run started. In a continued run the clock is paused during setup, so the record has no gap."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
         self._loop = loop
@@ -68,5 +68,5 @@ class RunContext:
         self.record.add_event(self.clock(), event)
 
     def note(self, sentence: str) -> None:
-        """Record a sentence for whoever reads the results."""
+        """Record a sentence for anyone who reads the results."""
         self.record_event(Note(sentence))

@@ -40,7 +40,7 @@ from orchestrator.scenario.sections.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 STOP_GRACE_EACH = 0.03  # s more for each node: a thousand on two cores need 20 s
-LAST_STEPS = 2.0  # s for a node whose programs were killed when their grace was over
+LAST_STEPS = 2.0  # s for a node after its programs were killed at the end of their grace
 INTERRUPTION = Ending("interrupted")
 T = TypeVar("T")
 
@@ -259,7 +259,7 @@ async def _unless(
     task = asyncio.ensure_future(work)
     await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
-        task.cancel()  # an error it raised meanwhile is a consequence of the end: ignored
+        task.cancel()  # an error it raised is a consequence of the end: ignored
         await asyncio.gather(task, return_exceptions=True)
         return None
     return task.result()

@@ -1,6 +1,6 @@
 """The monitor of a run that trains: it records the links' counters, and gives the view a snapshot.
 
-The counters also show whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
+The counters also show whether the link engine and this host are on time (`orchestrator.fidelity.overload`), and whether
 links lose as many packets as they should (`orchestrator.fidelity.loss_audit`). Simulated links are computed, so only
 
 """
@@ -84,7 +84,7 @@ class Monitor:
         self._record = run.record
         self._clock = run.clock
         self._view = run.view
-        self._began = run.clock() - run.past.training  # when training began
+        self._began = run.clock() - run.past.training  # when training started
         self._classes: dict[Ends, str] = {}
         self._kinds: dict[Ends, LinkKind] = {}
         for planned in run.plan.links:
@@ -102,9 +102,9 @@ class Monitor:
         self._delivered = dict.fromkeys(groups, 0)  # bytes since then
         self._load = load
         self._first: tuple[LoadReading, float] | None = None  # at the start of training; processor time of this process
-        self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
+        self._before: dict[Ends, LinkRow] = {}  # each link's counters when training started
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
-        self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
+        self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training started
         self._channels: Sequence[ChannelRow] = ()  # those with drops that are not among the links'
         self._read: dict[Ends, LinkRow] = {}  # as the engine reported them
         self._rates: dict[tuple[LinkKind, str], float] = {}
@@ -113,14 +113,14 @@ class Monitor:
         self._story = run.story
         self._checks: list[Check] = []
         self._rest = -math.inf  # until when no checks are made, on the host's clock
-        self._here = time.monotonic()  # when training began, on the host's clock
+        self._here = time.monotonic()  # when training started, on the host's clock
         self._resumed_at = run.past.training
         self._sampled = -math.inf  # when `glance` last sampled
         self._shown_round = 0  # the round that `glance` last showed,
         self._shown_at = -math.inf  # and when, on the host's clock
 
     async def begin(self) -> None:
-        """Count the traffic on the links from now on, when training begins. Record the probes' bytes separately."""
+        """Count the traffic on the links from now on, when training starts. Record the probes' bytes separately."""
         probed: Counter[str] = Counter()
         counted = await self._fabric.counters()
         if self._load is not None:
@@ -182,7 +182,7 @@ class Monitor:
             await asyncio.sleep(SHOW_EVERY)
 
     async def sample(self, *, last: bool = False) -> None:
-        """Record the counters, and whether the engine does not keep up or links lose more or less than they should."""
+        """Record the counters, and whether the engine is late or links lose more or less than they should."""
         counted = await self._fabric.counters()
         t = self._clock()
         self._record_links(t, counted)
@@ -211,7 +211,7 @@ class Monitor:
             self._channels = rows
 
     def _record_totals(self, t: float, counted: Counted) -> None:
-        """Record the packets to groups and the load of this host since training began."""
+        """Record the packets to groups and the load of this host since training started."""
         if counted.to_groups:
             note = _to_groups(counted.to_groups)
             self._record.add_event(t, Note(note))
@@ -352,7 +352,7 @@ class Monitor:
         first: LoadReading,
         own: float,
     ) -> None:
-        """Record the seconds of work of this host's processors since training began, and those of this process and of
+        """Record the seconds of work of this host's processors since training started, and those of this process and of
         the link engine. The nodes' are in the table resources."""
         load = first.host
         if self._load is not None:

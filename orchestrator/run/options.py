@@ -39,7 +39,7 @@ class RunOptions:
     listener   receives the events of the run; its error ends the run and is left to the caller
     track      destinations that follow the run
     pace       of a simulation, see `orchestrator.run.control.pace`
-    begun      called once, when the record exists
+    started      called once, when the record exists
     """
 
     workers: int | None = None

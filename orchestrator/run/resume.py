@@ -25,7 +25,7 @@ class Past:
     """The past of a run.
 
     ``seconds`` is how long the run has lasted, ``training`` how long it has trained. ``round`` is the last round that a
-    leading node has begun. ``kept`` has the round after which each leading node continues. ``ended``: how the run
+    leading node has started. ``kept`` has the round after which each leading node continues. ``ended``: how the run
     ended. ``device_bytes``: that all devices together have sent and received in training.
     """
 

@@ -42,7 +42,7 @@ def set_pace(directory: RunDirectory, requested: Requested, client: str) -> Repl
 
 
 def reads_only(directory: RunDirectory, *, acts: bool) -> str | None:
-    """Why the page can only read this run; None if it can act on the run while it goes on."""
+    """Why the page can only read this run; None if it can act on the run while it continues."""
     if not acts:
         return "this page is for reading: `serve --faults` makes one that can make faults"
     if directory.is_ours:

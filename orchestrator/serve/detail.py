@@ -34,7 +34,7 @@ def node_detail(directory: RunDirectory, node: str) -> Json:
     path = directory.logs / f"{node}.log"
     log = tail.end_of(path, LOG_TAIL)
     if tail.size(path) > LOG_TAIL:
-        log = log.partition("\n")[2]  # from the beginning of a line on
+        log = log.partition("\n")[2]  # from the start of a line on
     return {
         "lines": lines[-LINES:],
         "left_out": max(0, len(lines) - LINES),

@@ -55,7 +55,7 @@ def read_curve(run: Path, judged: Judged | Sequence[str]) -> RunCurve:
 
 
 def curve_of(series: Sequence[Metric], began: float) -> RunCurve:
-    """The finite values of a series of a run that began training at ``began`` seconds."""
+    """The finite values of a series of a run that started training at ``began`` seconds."""
     by_round: dict[float, float] = {}
     by_seconds = []
     in_time = sorted(series, key=lambda metric: metric.t)
@@ -71,7 +71,7 @@ def band(curves: Sequence[Points]) -> CurveBand | None:
     """The mean and the range over curves of points (x, value) in ascending order; None if no curve has a point.
 
     Between two points a curve is interpolated linearly. A run that ended early counts with its last value until the end
-    of the longest. The band begins where every curve has a value.
+    of the longest. The band starts where every curve has a value.
     """
     drawn = [np.array(curve) for curve in curves if curve]
     if not drawn:

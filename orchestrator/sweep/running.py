@@ -131,7 +131,7 @@ def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]
     if not sweeper.interrupted:
         return collect(sweeper)
     if not sweeper.again:
-        for number in to_do:  # some have ended meanwhile
+        for number in to_do:  # some have ended
             take(number)
     complete = [result for result in _in_order(results) if not result.failed]
     return _finished(sweeper, complete)

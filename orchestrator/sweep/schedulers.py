@@ -19,7 +19,7 @@ RETRIES = 2  # of each task by Swarm, and of each on average by Kubernetes
 
 @dataclass(frozen=True)
 class Job:
-    """The tasks of a sweep as a job, whose ``name`` no other job has. ``arguments`` are those of edgebed, without the
+    """The tasks of a sweep as a job. No other job has its ``name``. ``arguments`` are those of edgebed, without the
     number of the task. ``python`` starts edgebed on this host. A task uses ``cores``. ``place`` is the working
     directory, and ``folder`` that of the sweep. ``image`` is that of containers. ``resumes``: a task that was
     interrupted continues when it starts again."""
@@ -49,7 +49,7 @@ class TaskStates:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """``describe`` writes the description, whose file has the name ``file``. ``submit``, ``list`` and ``cancel`` are
+    """``describe`` writes the description, a file with the name ``file``. ``submit``, ``list`` and ``cancel`` are
     commands, in which FILE stands for the path of the file and JOB for the name of the job. ``parse`` reads what
     ``list`` prints. ``contained``: its tasks run in containers."""
 

@@ -128,7 +128,7 @@ def split(outputs: Iterable[int]) -> Launcher | Background:
 
 
 def _is_under_way(directory: RunDirectory) -> bool:
-    """Whether the run's links have an engine. Before, this host may still refuse the run, whose folder then goes."""
+    """Whether the run's links have an engine. Before, this host may still refuse the run, and its folder is removed."""
     try:
         with History.open(directory.path) as history:
             return "engine" in history.meta or history.outcome is not None

@@ -31,7 +31,7 @@ Departures:
 - A client that drops out misses the phases until it is back and takes part in the next one. A client that comes back
   and has not shared its model learns from the others. A restarted client keeps its model and starts with an empty
   memory.
-- A restarted coordinator repeats the round, or starts the next one if the exchange has begun. It holds the clients'
+- A restarted coordinator repeats the round, or starts the next one if the exchange has started. It holds the clients'
   models while it trains, and none between rounds, unless `gathering.late` makes it keep late ones.
 
 `inversion` adds the attack of appendix C by a curious coordinator. It keeps the clients' last shared knowledge and

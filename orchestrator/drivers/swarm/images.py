@@ -58,7 +58,7 @@ class Delivery:
 
 
 def is_in_registry(name: str) -> bool:
-    """Whether the name of an image begins with the host of a registry, by Docker's rule."""
+    """Whether the name of an image starts with the host of a registry, by Docker's rule."""
     first, slash, _ = name.partition("/")
     if not slash:
         return False

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 class RecordedEvent:
     """A kind of event. Its fields are the keys of its data in the record, in the same order.
 
-    ``NAME``: its name in the record. ``KEYS``: the keys of fields whose name differs, because Python has no such name.
+    ``NAME``: its name in the record. ``KEYS``: the keys of fields with another name in Python.
     A field with a default value may be missing in the record.
     """
 

@@ -11,7 +11,7 @@ from orchestrator.record.events.base import RecordedEvent
 
 @dataclass(frozen=True)
 class Probed(RecordedEvent):
-    """The bytes that the links of each class delivered before training began, to probes."""
+    """The bytes that the links of each class delivered before training started, to probes."""
 
     NAME = "probed"
 
@@ -67,7 +67,7 @@ class ScheduleEnded(RecordedEvent):
 
 @dataclass(frozen=True)
 class CrossTraffic(RecordedEvent):
-    """Cross traffic on a channel begins or ends (``phase``). ``rate``: its mean in bit/s."""
+    """Cross traffic on a channel starts or ends (``phase``). ``rate``: its mean in bit/s."""
 
     NAME = "cross traffic"
 

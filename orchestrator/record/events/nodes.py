@@ -241,7 +241,7 @@ class ClientPart(RecordedEvent):
 
 @dataclass(frozen=True)
 class ProgramEnded(RecordedEvent):
-    """A program has ended before the run was asked to end. ``code``: its exit code, or the negative number of a
+    """A program has ended before the run was stopped. ``code``: its exit code, or the negative number of a
     signal."""
 
     NAME = "program ended"

@@ -5,7 +5,7 @@ If a host is lost, or a node ends unplanned, whether it is restarted or not, the
 holds if a node or the orchestrator stands still: others wait for it, or take it for lost. The effect of a short
 standstill, or of a busy host that kept the orchestrator from monitoring, is unknown, unless it is a negligible part of
 the training. So is the effect of a program that ended early with exit code 0. What ended before the start of the
-training, or began after its end, did not change it.
+training, or started after its end, did not change it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool
 
 
 def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
-    """Those faults past whose planned time the training continued."""
+    """The faults after which the training continued, by their planned times."""
     began = history.training_began
     if began is None or history.status == "running":
         return []
@@ -187,7 +187,7 @@ def _stops(history: Facts) -> list[tuple[float, float]]:
 
 def timely(history: Facts, spans: Iterable[FaultSpan]) -> Assessment:
     """Whether faults took effect when the plan says: unknown if one was more than ``ON_TIME`` late, fail if more than
-    ``TOO_LATE``. The words begin with a semicolon; empty if none was late."""
+    ``TOO_LATE``. The words start with a semicolon; empty if none was late."""
     late = [fault for fault in lateness(history, spans) if fault.seconds >= 0.001]
     if not late:
         return "pass", ""

@@ -37,7 +37,7 @@ def real_networks(history: Facts) -> list[RealNetwork]:
 
 
 def _judge(findings: NetworkFindings, began: float) -> Assessment:
-    """Judge what was found. ``began``: the time at which the training began. At least one reading."""
+    """Judge what was found. ``began``: the time at which the training started. At least one reading."""
     number = sum(findings.strangers.values())
     dropped = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
     strange = dropped if number else ""

@@ -1,6 +1,6 @@
 """The check that every client contributed: that its answers were used, in one round at least.
 
-Links and nodes may do all that was asked, and training may succeed, while the updates of a client never count. The
+Links and nodes may do all that is configured, and training may succeed, while the updates of a client never count. The
 nodes that collect answers record whose messages they used and why others were left out (`node.messaging.exchange`).
 
 A client whose messages were refused, never received, or cut off by an automatic deadline fails the check. It is
@@ -196,7 +196,7 @@ def _planned(history: History, client: str, event: Event) -> bool:
 
 
 def _of_population(history: History) -> Found | None:
-    """See `Found`; None if no client was asked. Only clients whose answers were refused have reasons."""
+    """See `Found`; None if no client was selected. Only clients whose answers were refused have reasons."""
     found = parts(history)
     clients = int(history.plan[POPULATION]["size"])
     selected = {part.client for part in found}
@@ -216,7 +216,7 @@ def _of_population(history: History) -> Found | None:
 
 
 def _never_received(history: History) -> Iterator[str]:
-    """Messages that arrived and of whose kind no role ever received one, in words."""
+    """Messages that arrived of a kind that no role ever received, in words."""
     senders: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
     for _, node, _, unreceived in history.recorded(Unreceived):
         senders[node, unreceived.kind].update(unreceived.peers)

@@ -25,7 +25,7 @@ _NO_REPORTS = frozenset(
 
 
 class EndedProgram(NamedTuple):
-    """The end of a program before its run was asked to end. ``t``: in seconds of the run. ``code``: its exit code, or
+    """The end of a program before its run was stopped. ``t``: in seconds of the run. ``code``: its exit code, or
     the negative number of a signal. ``expected``: whether the scenario allows that."""
 
     t: float
@@ -40,7 +40,7 @@ class EndedProgram(NamedTuple):
 
 
 def ended_programs(history: Facts) -> list[EndedProgram]:
-    """The programs that ended before the run was asked to end, in the order of time."""
+    """The programs that ended before the run was stopped, in the order of time."""
     planned = {program["label"]: program for program in history.plan.get("programs", ())}
     found = []
     for t, node, _, end in history.recorded(ProgramEnded):
@@ -89,7 +89,7 @@ def all_ended_idle(history: History) -> str | None:
 
 
 def stopped_rounds(history: Facts) -> str | None:
-    """In words that rounds of the leading nodes began and none ended, or that they stopped with a fault and did not
+    """In words that rounds of the leading nodes started and none ended, or that they stopped with a fault and did not
     continue; None otherwise."""
     began = history.training_began or 0.0
     rounds = [each for each in history.rounds() if each.node in history.leaders]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
 """``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a
-real link, of which nothing was asked. Both say nothing about trust."""
+real link, which has no settings. Both say nothing about trust."""
 
 Assessment = tuple[Verdict, str]  # a check's verdict, with one sentence that gives the numbers
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")

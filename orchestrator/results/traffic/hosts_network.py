@@ -50,7 +50,7 @@ class CrossingLink(NamedTuple):
 class Deviation:
     """What was wrong between two hosts, in successive readings.
 
-    since, until   times of the first and of the last of these readings, in seconds since the run began
+    since, until   times of the first and of the last of these readings, in seconds since the run started
     readings       their number
     lasts          whether the latest reading is one of them
     delay, usual   the delay of the worst reading and that before the run, in seconds; None: no echo came back
@@ -80,7 +80,7 @@ class Deviation:
         return bool(self.missing) or self.readings >= CONFIRMED
 
     def sentence(self, began: float) -> str:
-        """When, what and which links. ``began``: the time at which the training began."""
+        """When, what and which links. ``began``: the time at which the training started."""
         since = max(0.0, self.since - began)
         until = max(0.0, self.until - began)
         when = f"at {since:.0f} s" if self.readings == 1 else f"from {since:.0f} s to {until:.0f} s"
@@ -186,7 +186,7 @@ class NetworkFindings:
         self._recent = {}
 
     def add(self, t: float, reading: NetworkReading) -> None:
-        """Take a reading that ended ``t`` seconds after the beginning of the run."""
+        """Take a reading that ended ``t`` seconds after the start of the run."""
         if reading.first:
             self._end(list(self._open))
             self._start(reading)

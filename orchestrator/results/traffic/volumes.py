@@ -170,7 +170,7 @@ def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
 
 
 def probed_bytes_by_class(history: History) -> dict[str, int]:
-    """The bytes that the links of each class delivered in probes, before training began."""
+    """The bytes that the links of each class delivered in probes, before training started."""
     totals: Counter[str] = Counter()
     for recorded in history.recorded(Probed):
         totals.update(recorded.event.bytes)

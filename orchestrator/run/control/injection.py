@@ -83,7 +83,7 @@ class FaultInjector:
             elif fault.at is not None:
                 due[fault.at].append(fault)
             elif fault.round is not None and fault.round <= past.round:
-                self._spawn(self._turn_round([], [fault]))  # its round had just begun
+                self._spawn(self._turn_round([], [fault]))  # its round had just started
         for at, faults_of_time in due.items():
             delay = max(0.0, at - past.training)
             self._spawn(self._begin_at(faults_of_time, delay))

@@ -3,7 +3,7 @@
 10x      10 virtual seconds in each second of the host
 free     as fast as the work allows
 pause    pause
-step     continue until the next round begins, then pause
+step     continue until the next round starts, then pause
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pacing:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        self._step: asyncio.Future[int] | None = None  # waits for a round to begin
+        self._step: asyncio.Future[int] | None = None  # waits for a round to start
 
     @property
     def ahead(self) -> float:
@@ -58,7 +58,7 @@ class Pacing:
         return self._step
 
     def round_began(self, round: int) -> None:
-        """Note that a round of the run begins."""
+        """Note that a round of the run starts."""
         if self._step is not None:
             self._loop.set_pace(self._loop.pace.rate, held=True)
             self._step.set_result(round)

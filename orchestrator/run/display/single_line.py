@@ -24,7 +24,7 @@ class Glimpse(View):
         console = console or Console(stderr=True)
         self._name = name
         # No refresh thread (auto_refresh): a simulation forks its workers from this process.
-        # What a program prints meanwhile goes above the line, or to the file that its output is written to.
+        # What a program prints goes above the line, or to the file that its output is written to.
         self._live = Live(
             Text(name),
             console=console,

@@ -17,7 +17,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The state of a run ``t`` seconds after it began.
+    """The state of a run ``t`` seconds after it started.
 
     ``tiers`` has (up, all) of each tier, ``traffic`` the bytes per second that each kind and class of links delivers
     now, ``real`` the latest measurement between hosts that real links join, in words. ``left`` is how many seconds the
@@ -73,7 +73,7 @@ class View:
     """Shows a run; this one shows nothing. ``update`` is called a few times a second, ``line`` for every message."""
 
     def keep_time(self, clock: Clock) -> None:
-        """Stamp lines with this clock from now on: the run's clock, which does not begin at 0 in a continued run."""
+        """Stamp lines with this clock from now on: the run's clock, which does not start at 0 in a continued run."""
 
     def update(self, snapshot: Snapshot) -> None: ...
     def line(self, text: str) -> None: ...

@@ -314,7 +314,7 @@ def _planned(
     plan: Plan,
     mtu: int,
 ) -> tuple[Contention, list[LinkPlan], list[ProbePlan]]:
-    """What the members send, the links that are watched meanwhile, and the single datagrams on these."""
+    """What the members send, the links that are watched, and the single datagrams on these."""
     channels = channels_of(plan.media)
     back = _ways_back(plan)
     smallest_mtu = mtu

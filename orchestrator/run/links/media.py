@@ -30,7 +30,7 @@ class Media:
         self._profiles = dict(self._planned)  # by schedules
         self._overlays: dict[Cause, Values] = {}
         self._lock = asyncio.Lock()
-        self._carried: dict[str, CrossTrafficPlan] = {}  # by channel, the latest that began
+        self._carried: dict[str, CrossTrafficPlan] = {}  # by channel, the latest that started
         self._powers = None
         if isinstance(fabric, SharesMedia):
             self._powers = fabric
@@ -106,7 +106,7 @@ class Media:
             return
         until_end = end - loop.time()
         await asyncio.sleep(max(0.0, until_end))
-        if self._carried[channel] is traffic:  # the next one may begin at that very time
+        if self._carried[channel] is traffic:  # the next one may start at that very time
             await self._powers.occupy(channel, None)
         note(replace(start_event, phase="end"))
 

@@ -1,7 +1,7 @@
 """Make links, and channels of shared media, follow their schedules while the run trains.
 
 One coroutine changes all links that have the same schedule over the same profile. The link engine makes every change
-in place, and the lateness of the change is measured at each link. If the engine or this host does not keep up, changes
+in place, and the lateness of the change is measured at each link. If the engine or this host is late, changes
 that a later change has overtaken are skipped and counted, so lateness does not add up.
 """
 

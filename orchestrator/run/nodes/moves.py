@@ -28,11 +28,11 @@ from orchestrator.together import within
 
 ELSEWHERE = "elsewhere"  # the cause of the cut of a link between a device and an edge that it is not at
 Work = Coroutine[Any, Any, None]
-GOODBYE = 10.0  # s for a device to end after it was asked to; then it is killed
+GOODBYE = 10.0  # s for a device to end after the request; then it is killed
 
 
 class Moves:
-    """Where the devices of a run are. ``elsewhere``: the links that were cut when the run began or was continued."""
+    """Where the devices of a run are. ``elsewhere``: the links that were cut when the run started or was continued."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class NodeState:
     gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     error: str = ""  # the error that its latest process reported
-    log_size: int = 0  # bytes, when its latest process began
+    log_size: int = 0  # bytes, when its latest process started
     slowness: dict[int, float] = field(default_factory=dict)  # how many times as long its steps take, by fault
 
     @property
@@ -81,7 +81,7 @@ class NodeProcesses:
         for node in run.plan.nodes:
             state = "left" if node.name in run.past.left else "planned"
             self.nodes[node.name] = NodeState(node, state)
-        self._training = False  # whether training has begun
+        self._training = False  # whether training has started
         self._works = works
         self._directory = run.directory
         self._record = run.record
@@ -102,7 +102,7 @@ class NodeProcesses:
         self._works.spawn(self._handle_breakdown())
 
     async def bring_up_all(self) -> None:
-        """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
+        """Start, attach and register every node that is present from the start. Waits for restarts as well."""
         left = self._past.left
         joined = self._past.joined
         present = []

@@ -26,7 +26,7 @@ async def sensed(
     *,
     virtual: bool,
 ) -> AsyncIterator[None]:
-    """Read the sensors once a second while the body runs, and all of them at its beginning and at its end."""
+    """Read the sensors once a second while the body runs, and all of them at its start and at its end."""
     agents = driver if isinstance(driver, UsesHosts) else None
     agent_is_here = agents is not None and agents.here
 

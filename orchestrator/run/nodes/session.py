@@ -90,8 +90,8 @@ class Session:
             spawn=self.spawn,
         )
         self.on_message: Callable[[], None] = lambda: None  # called after each message of a node
-        self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
-        self._began: float | None = None  # when training began, on the run's clock
+        self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run starts
+        self._began: float | None = None  # when training started, on the run's clock
         self._by_hand: dict[int, str] = {}  # the user, by the fault's id
         for span in past.faults:
             if span.by:

@@ -62,7 +62,7 @@ def one_host(driver: str, what: str) -> str:
 
 LinkKind = Literal["emulated", "modelled", "real"]
 """What a figure of a link is: emulated links carry packets and are shaped as asked, modelled ones are computed, real
-ones are the network between hosts, of which nothing was asked."""
+ones are the network between hosts, which has no settings."""
 
 
 def link_kind(driver: str, *, real: bool) -> LinkKind:

@@ -88,7 +88,7 @@ def utilisation(
     times: Sequence[float],
     began: float,
 ) -> Iterator[tuple[float, float]]:
-    """The fraction of its time for which a channel was occupied, as steps: each value begins at its time. ``occupied``:
+    """The fraction of its time for which a channel was occupied, as steps: each value starts at its time. ``occupied``:
     the seconds by the time of the reading. ``times``: see `sampled`."""
     last = began
     for t, seconds in occupied.items():

@@ -21,11 +21,16 @@ from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES
 from orchestrator.text import visible
 
 RUNS = Path("runs")
-RESULT, QUIET, VERBOSE, RUN = (f"orchestrator.cli.options.{name}" for name in ("result", "quiet", "verbose", "run"))
+RESULT = "orchestrator.cli.options.result"
+QUIET = "orchestrator.cli.options.quiet"
+VERBOSE = "orchestrator.cli.options.verbose"
+RUN = "orchestrator.cli.options.run"
 """Keys in the context of a command: the stream of its result, -q, -v and -r."""
 OVERRIDES = {"driver": "driver", "engine": "engine", "device": "compute.device"}
 """The options that override a value of the scenario, with the path of the value."""
 F = TypeVar("F", bound=Callable[..., Any])
+Resolved = tuple[str | None, click.Command | None, list[str]]
+"""The name of a command, the command, and its arguments."""
 
 
 class GroupedCommands(click.Group):
@@ -39,24 +44,21 @@ class GroupedCommands(click.Group):
         whole = 1000  # characters, more than any first sentence has
         sections = self.sections or {"Commands": list(self.commands.values())}
         for title, commands in sections.items():
-            rows = []
+            entries = []
             for command in commands:
-                first_sentence = command.get_short_help_str(whole)
-                rows.append((command.name or "", first_sentence))
+                entries.append((command.name or "", command.get_short_help_str(whole)))
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl(entries)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
         name = args[0]
         if name in self.commands or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        similar = self.other_names.get(name)
-        if similar is None:
-            matches = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            similar = matches[0] if matches else None
-        hint = "" if similar is None else f"; did you mean `{ctx.command_path} {similar}`?"
+        own_name = self.other_names.get(name)
+        if own_name is None:
+            close = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
+            own_name = close[0] if close else None
+        hint = "" if own_name is None else f"; did you mean `{ctx.command_path} {own_name}`?"
         raise click.UsageError(f"there is no command '{name}'{hint}", ctx)
 
 
@@ -104,8 +106,8 @@ def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
         return chosen(given, sweep=sweep)
 
     def add(command: F) -> F:
-        what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
         kind = "sweep" if sweep else "scenario"
+        what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
         only = f"By default it is the only {kind} in the current folder."
         command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"
         return click.argument(name, required=False, callback=file_of)(command)
@@ -122,22 +124,28 @@ def json_option(command: F) -> F:
 
     def reserve(context: click.Context, _option: click.Parameter, as_json: bool) -> bool:
         if as_json and RESULT not in context.meta:
-            # That of the root is closed even if a later argument is wrong.
-            context.meta[RESULT] = context.find_root().with_resource(streams.reserved_output())
+            root = context.find_root()  # it is closed even if a later argument is wrong
+            context.meta[RESULT] = root.with_resource(streams.reserved_output())
         return as_json
 
     def silence(context: click.Context, _option: click.Parameter, quiet: bool) -> None:
-        quiet_group = context.meta.get(QUIET, False)  # -q of the group of commands
-        context.meta[QUIET] = quiet or quiet_group
+        context.meta[QUIET] = quiet or context.meta.get(QUIET, False)  # also of the group of commands
 
     def log(context: click.Context, _option: click.Parameter, verbose: bool) -> None:
         if verbose and VERBOSE not in context.meta:
             context.meta[VERBOSE] = True
-            to_errors = functools.partial(click.echo, err=True)
-            context.find_root().with_resource(progress.logging_to(to_errors))
+            tell = functools.partial(click.echo, err=True)
+            context.find_root().with_resource(progress.logging_to(tell))
 
     for option in (
-        click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=log, help="Print what is logged."),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            expose_value=False,
+            callback=log,
+            help="Print what is logged.",
+        ),
         click.option(
             "-q",
             "--quiet",
@@ -181,29 +189,28 @@ def print_json(value: Any) -> None:
     print(strict_json(value), file=click.get_current_context().meta[RESULT], flush=True)
 
 
-FAULT_OPTIONS = {
+DIRECTION = click.Choice(("up", "down"))
+FAULT_OPTIONS: dict[str, tuple[str, str | click.Choice[str], str]] = {
     "for_": ("--for", "DURATION", "How long; by default to the run's end."),
     "count": ("--count", "NUMBER", "Of devices or edges: how many of them."),
     "fraction": ("--fraction", "SHARE", "Of devices or edges: which share of them."),
     "factor": ("--factor", "NUMBER", "slow: how many times longer steps take."),
     "program": ("--program", "NAME", "crash, pause: one program of the nodes."),
     "medium": ("--medium", "MEDIUM", "disconnect, degrade: a shared medium."),
-    "direction": ("--direction", click.Choice(("up", "down")), "disconnect, partition, degrade: one direction."),
+    "direction": ("--direction", DIRECTION, "disconnect, partition, degrade: one direction."),
     "to": ("--to", "NAME", "handover: the shared medium that nodes move to; move: the edge."),
-    **{key: (f"--{key}", "VALUE", f"degrade: the {key} of the links.") for key in ("profile", *KEYS)},
 }
 """The keys of a fault that are not its action, time and nodes: the option, what it takes, and its help."""
+for link_key in ("profile", *KEYS):
+    FAULT_OPTIONS[link_key] = (f"--{link_key}", "VALUE", f"degrade: the {link_key} of the links.")
 
 
 def fault_options(command: F) -> F:
-    for name, (option, takes, help_text) in reversed(FAULT_OPTIONS.items()):
-        settings: dict[str, Any] = {"help": help_text}
+    for name, (option, takes, explanation) in reversed(FAULT_OPTIONS.items()):
+        kind: dict[str, Any] = {"type": takes}
         if isinstance(takes, str):
-            settings["metavar"] = takes
-        else:
-            settings["type"] = takes
-        add = click.option(option, name, **settings)
-        command = add(command)
+            kind = {"metavar": takes}
+        command = click.option(option, name, help=explanation, **kind)(command)
     return command
 
 
@@ -214,7 +221,7 @@ def run_option(
     many: bool = False,
 ) -> Callable[[F], F]:
     """Add -r/--run, for a command that has another argument. ``default``: which run it is without."""
-    more = ", or a sweep; may be repeated" if many else ""
+    what = "The run, or a sweep; may be repeated" if many else "The run"
     return click.option(
         "-r",
         "--run",
@@ -222,7 +229,7 @@ def run_option(
         metavar="RUN",
         multiple=many,
         shell_complete=_complete_run,
-        help=f"The run{more}; by default {default}.",
+        help=f"{what}; by default {default}.",
     )
 
 
@@ -252,23 +259,38 @@ def run_argument(command: F) -> F:
 
 
 def _complete_run(context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
-    """The runs with names that start as typed, for completion in a shell."""
+    """The names of runs that start with what was typed, for completion in a shell."""
     from orchestrator.record.directory import known_runs
 
-    folder = context.params.get("runs") or RUNS
-    return [directory.run for directory in known_runs(folder) if directory.run.startswith(start)]
+    directories = known_runs(context.params.get("runs") or RUNS)
+    names = [directory.run for directory in directories]
+    return [name for name in names if name.startswith(start)]
+
+
+def _destinations(
+    _context: click.Context,
+    _option: click.Parameter,
+    places: Sequence[str],
+) -> list[Destination]:
+    return [Destination.parse(place) for place in places]
 
 
 runs_option = click.option(
-    "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=RUNS,
+    show_default=True,
+    help="The folder of runs.",
 )
 junit_option = click.option(
-    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the checks here as JUnit XML.",
 )
 track_option = click.option(
     "--track",
     metavar="KIND:PLACE",
     multiple=True,
-    callback=lambda _context, _option, given: [Destination.parse(place) for place in given],
+    callback=_destinations,
     help="Follow the run in another tool: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
 )

@@ -53,7 +53,7 @@ class Launcher:
             message = json.loads(line)
             directory = RunDirectory(Path(message["run"]))
             while not _is_under_way(directory):
-                readable, _, _ = select.select([messages], [], [], LOOK_EVERY)
+                readable = select.select([messages], [], [], LOOK_EVERY)[0]
                 if readable:
                     return self._result(directory, messages.readline())
         return directory, None, 0

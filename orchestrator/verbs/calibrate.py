@@ -40,7 +40,8 @@ def print_measured(
         kinds = []
         for row in group:
             mark = _mark(row["verdict"])
-            cells.append([row["quantity"], *_figures(row), mark, row["detail"]])
+            figures = _figures(row)
+            cells.append([row["quantity"], *figures, mark, row["detail"]])
             kinds.append(row["kind"])
         link = link_in_words(link_class, source, target)
         how = " and ".join(dict.fromkeys(kinds))
@@ -56,7 +57,8 @@ def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
     figures = []
     for name in ("asked", "expected", "measured"):
         value = row[name]
-        figures.append(text.quantity(row["quantity"], value))
+        figure = text.quantity(row["quantity"], value)
+        figures.append(figure)
     return *figures, _accepted(row)
 
 

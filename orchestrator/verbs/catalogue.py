@@ -149,7 +149,8 @@ def _media() -> list[Entry]:
     entries = []
     for name, written in media.MEDIA.items():
         settings = {key: written.get(key) for key in keys}
-        entries.append({"name": name, **settings, "source": media.SOURCES[name]})
+        source = media.SOURCES[name]
+        entries.append({"name": name, **settings, "source": source})
     return entries
 
 

@@ -81,7 +81,9 @@ async def examine() -> list[Trial]:
     python = Trial("Python", "everything", True, platform.python_version())  # an older one cannot import this
     pip = f"{sys.executable} -m pip install {{}}"
     packages = _installed("Python packages", "everything", PACKAGES, False, "install what is missing", pip)
-    findings = [python, _system(), await _load(), packages, _learning()]
+    system = _system()
+    load = await _load()
+    findings = [python, system, load, packages, _learning()]
     commands = _commands()
     namespaces = _namespaces()
     findings += [commands, namespaces]
@@ -108,7 +110,8 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
         if finding.remedy:
             write_entries(console, [("to do:", finding.remedy)], indent=4)
             for command in finding.commands:
-                write_line(console, Text(f"        {command}", style="bold"))
+                line = Text(f"        {command}", style="bold")
+                write_line(console, line)
 
 
 def _job(job: str) -> Trial:
@@ -185,7 +188,8 @@ def _installed(
 
 def _learning() -> Trial:
     used_by = "training, under the drivers namespaces and sim"
-    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", install_command(LEARNING))
+    command = install_command(LEARNING)
+    return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", command)
 
 
 def _commands() -> Trial:
@@ -241,7 +245,8 @@ async def _tried(
         await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
         pair = Trial(*veth, True, "made a pair")
     except OrchestratorError as error:
-        pair = Trial(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
+        commands = ("modprobe veth",)
+        pair = Trial(*veth, False, str(error), "load the kernel module, as root", commands)
     output = await hub.run(python.module("orchestrator.fabric.tc.probe_kernel"))
     probe = json.loads(output)
     if probe["netem"]:
@@ -266,7 +271,8 @@ async def _tcp(hub: Hub) -> Trial:
     settings = await tcp.in_force(hub)
     refused = tcp.notes(settings)
     if refused:
-        return Trial("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
+        detail = "; ".join(refused)
+        return Trial("TCP", SHAPED, None, detail, tcp.REMEDY, tcp.REMEDY_COMMANDS)
     algorithm = settings.get(tcp.CONGESTION, "unknown")
     return Trial("TCP", SHAPED, True, f"congestion control {algorithm}")
 

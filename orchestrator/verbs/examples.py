@@ -67,13 +67,13 @@ def _line_of_time(text: str) -> re.Match[str] | None:
 
 def names() -> list[str]:
     """The names of all examples, scenarios first: their paths below the folder, without ``.yaml``."""
-    found = []
+    relative_paths = []
     for place in (".", "papers", "sweeps", "papers/sweeps"):
         files = FOLDER.glob(f"{place}/*.yaml")
         for file in sorted(files):
             relative = file.relative_to(FOLDER)
-            found.append(relative.with_suffix("").as_posix())
-    return found
+            relative_paths.append(relative.with_suffix("").as_posix())
+    return relative_paths
 
 
 def examples() -> list[Example]:
@@ -130,7 +130,9 @@ def copy(name: str, target: Path) -> list[Path]:
     if renamed and file.parent != FOLDER:  # it names others by paths relative to its folder
         raise PlaceError(f"{target}: {name} is copied with its folder: name a folder, not a file")
     folder = target.parent if renamed else target
-    copies = {source: folder / source.relative_to(FOLDER) for source in _with_files(file)}
+    copies = {}
+    for source in _with_files(file):
+        copies[source] = folder / source.relative_to(FOLDER)
     if renamed:
         copies[file] = target
     try:
@@ -143,7 +145,8 @@ def copy(name: str, target: Path) -> list[Path]:
 def _copy_files(copies: Mapping[Path, Path]) -> None:
     """Copy each file to its place. PlaceError, before anything is copied, if a place has another content."""
     for source, place in copies.items():
-        if place.exists() and place.read_bytes() != source.read_bytes():
+        same = not place.exists() or place.read_bytes() == source.read_bytes()
+        if not same:
             raise PlaceError(f"{place} exists with another content: choose another name")
     for source, place in copies.items():
         if not place.exists():
@@ -151,12 +154,12 @@ def _copy_files(copies: Mapping[Path, Path]) -> None:
             shutil.copyfile(source, place)
 
 
-def print_examples(found: Iterable[Example], console: Console) -> None:
+def print_examples(shipped: Iterable[Example], console: Console) -> None:
     """Print the scenarios and then the sweeps, each with its question."""
     headings = ("name", "question", "time on two cores", "requires")
     for sweep, command in ((False, "up"), (True, "sweep")):
         rows = []
-        for example in found:
+        for example in shipped:
             if example.sweep is sweep:
                 time = f"{example.time}, {example.driver}"
                 requires = ", ".join(example.requires)
@@ -267,7 +270,10 @@ def _only(sweep: bool) -> Path:
         example = "hello"
     here = Path()
     files = sorted([*here.glob("*.yaml"), *here.glob("*.yml")])
-    candidates = [str(file) for file in files if key.search(_peek(file))]
+    candidates = []
+    for file in files:
+        if key.search(_peek(file)):
+            candidates.append(str(file))
     if len(candidates) == 1:
         return Path(candidates[0])
     if candidates:

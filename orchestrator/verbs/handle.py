@@ -192,11 +192,13 @@ def start(
     handle = Handle()
     listener = Listener(lambda event: handle._receive(event, on_event))
     source = Source.of(scenario, overrides, driver)
-    options = RunOptions(workers, listener=listener, track=destinations(track), pace=pace)
+    places = destinations(track)
+    options = RunOptions(workers, listener=listener, track=places, pace=pace)
     extend_path()
 
     def work(begun: Begun) -> Run:
-        return execute(source, Path(runs), replace(options, begun=begun))
+        announced = replace(options, begun=begun)
+        return execute(source, Path(runs), announced)
 
     handle._start(work)
     return handle

@@ -19,7 +19,9 @@ def pages() -> dict[str, Path]:
         path = file.relative_to(FOLDER).with_suffix("")
         if path.name == "README":
             continue
-        topic = path.as_posix() if path.name in by_topic else path.name
+        topic = path.name
+        if topic in by_topic:
+            topic = path.as_posix()
         by_topic[topic] = file
     return by_topic
 
@@ -40,6 +42,8 @@ def find(topic: str) -> Path:
     known = pages()
     if is_page(topic):
         return known.get(topic, FOLDER / f"{topic}.md")
+    hint = "; `edgebed docs` lists them"
     close = difflib.get_close_matches(topic, known, n=1)
-    hint = f": did you mean {close[0]}?" if close else "; `edgebed docs` lists them"
+    if close:
+        hint = f": did you mean {close[0]}?"
     raise PlaceError(f"no page about {topic!r}{hint}")

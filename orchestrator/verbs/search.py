@@ -146,7 +146,8 @@ def _excerpt(line: str, patterns: Iterable[re.Pattern[str]]) -> str:
 
 def _nothing(words: Sequence[str]) -> str:
     """An error for words that no section has, with the page that has a similar name."""
-    close = difflib.get_close_matches(" ".join(words), pages(), n=1)
+    topic = " ".join(words)
+    close = difflib.get_close_matches(topic, pages(), n=1)
     if close:
         remedy = f"did you mean `edgebed docs {close[0]}`?"
     else:

@@ -14,7 +14,9 @@ LEARNING_PACKAGES = ("torch", "torchvision")
 def versions() -> dict[str, str]:
     """The versions of edgebed, Python, the system and the packages that edgebed is built on. ``-``: not installed."""
     python = f"{platform.python_version()} ({sys.executable})"
-    listed = {"edgebed": _version("edgebed"), "python": python, "system": platform.platform()}
+    listed = {"edgebed": _version("edgebed")}
+    listed["python"] = python
+    listed["system"] = platform.platform()
     for package in (*PACKAGES, *LEARNING_PACKAGES):
         listed[package] = _version(package)
     return listed

@@ -19,7 +19,17 @@ from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 T = TypeVar("T")
 
 FIELDS = ("name", "address", "architecture", "cores", "memory", "manager", "state", "availability", "engine")
-HEADINGS = ("host", "state", "architecture", "cores", "memory", "board", "other labels", "Engine", "address")
+HEADINGS = (
+    "host",
+    "state",
+    "architecture",
+    "cores",
+    "memory",
+    "board",
+    "other labels",
+    "Engine",
+    "address",
+)
 AGENT = "agent"
 
 

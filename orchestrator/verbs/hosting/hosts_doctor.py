@@ -95,8 +95,9 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """An inventory as `plan --hosts` reads it, with ``facts`` and ``findings`` of each host."""
         between = []
-        for (source, target), underlay in sorted(self.underlay.items()):
-            between.append({"source": source, "target": target, **asdict(underlay)})
+        for pair, underlay in sorted(self.underlay.items()):
+            names = {"source": pair[0], "target": pair[1]}
+            between.append(names | asdict(underlay))
         hosts = [host.to_json() for host in self.hosts]
         return {"hosts": hosts, "underlay": between}
 
@@ -110,9 +111,13 @@ def examine_swarm(names: Sequence[str], tell: Callable[[str], object]) -> Report
         chosen = choose(members, names)
         wanted = _wanted(cluster, members)
         agents = image_of_agents()
-        requested = [host for host in chosen if host.usable and findings.has_ipv4(host)]
+        requested = []
+        for host in chosen:
+            if host.usable and findings.has_ipv4(host):
+                requested.append(host)
         examination = examine(cluster, requested, agents, wanted.image, tell)
-        examined = asyncio.run(unless_interrupted(examination, interruption))
+        work = unless_interrupted(examination, interruption)
+        examined = asyncio.run(work)
     if examined is None:
         raise KeyboardInterrupt
     return report(chosen, examined, wanted)
@@ -129,7 +134,8 @@ def _wanted(cluster: Cluster, members: Sequence[SwarmHost]) -> Wanted:
     version = importlib.metadata.version("edgebed")
     image = node_image.image_name()
     sources = _sources(image, {host.architecture for host in members})
-    return Wanted(version, own_architecture, image, agent_image.image_name(), sources)
+    agents = agent_image.image_name()
+    return Wanted(version, own_architecture, image, agents, sources)
 
 
 def _sources(image: str, architectures: Iterable[str]) -> dict[str, Source]:
@@ -140,7 +146,10 @@ def _sources(image: str, architectures: Iterable[str]) -> dict[str, Source]:
             sources = find_sources(engine, images, ())
         except HostError as error:
             return dict.fromkeys(architectures, error)
-    return {architecture: source for (_, architecture), source in sources.items()}
+    by_architecture = {}
+    for (_, architecture), source in sources.items():
+        by_architecture[architecture] = source
+    return by_architecture
 
 
 def choose(members: Sequence[SwarmHost], names: Sequence[str]) -> list[SwarmHost]:
@@ -187,12 +196,13 @@ def _peers(
             yield target, value
 
 
-def print_report(found: Report, console: Console) -> None:
+def print_report(report: Report, console: Console) -> None:
     """Write a table of the facts, the findings of each host, and the network between the hosts."""
     rows = []
     hosts_with: dict[tuple[HostFinding, ...], list[str]] = {}
-    for host in found.hosts:
-        hosts_with.setdefault(host.findings, []).append(host.host.name)
+    for host in report.hosts:
+        names = hosts_with.setdefault(host.findings, [])
+        names.append(host.host.name)
         if host.facts is not None:
             rows.append(_row(host.host, host.facts))
     if rows:
@@ -200,13 +210,14 @@ def print_report(found: Report, console: Console) -> None:
         write(console, "")
     for same, names in hosts_with.items():
         _write_findings(names, same, console)
-    if found.underlay:
+    if report.underlay:
         write(console, "")
-        between = _rows_between(found.underlay)
+        between = _rows_between(report.underlay)
         write_table(console, BETWEEN, between, right={2, 3, 4, 5})
-    if found.busy:
-        which = text.count(len(found.busy), "run")
-        write(console, f"the rates were not measured, because the swarm has {which} ({text.some(found.busy)})")
+    if report.busy:
+        which = text.count(len(report.busy), "run")
+        runs = text.some(report.busy)
+        write(console, f"the rates were not measured, because the swarm has {which} ({runs})")
 
 
 def _rows_between(underlay: Mapping[Pair, Underlay]) -> list[list[str]]:
@@ -218,8 +229,8 @@ def _rows_between(underlay: Mapping[Pair, Underlay]) -> list[list[str]]:
             continue
         back = underlay[target, source]
         delay = text.duration(forth.delay)
-        rates = [_rate(forth), _rate(back)]
-        rows.append([*pair, delay, *rates, str(forth.mtu)])
+        mtu = str(forth.mtu)
+        rows.append([source, target, delay, _rate(forth), _rate(back), mtu])
     return rows
 
 
@@ -232,15 +243,17 @@ def _rate(underlay: Underlay) -> str:
 def _write_findings(hosts: Sequence[str], findings: Sequence[HostFinding], console: Console) -> None:
     """Write the findings of hosts that have the same."""
     verdict = "ready for runs" if usable(findings) else "cannot be used by runs"
-    names = (", ".join(hosts), "bold")
-    write(console, Text.assemble(names, f": {verdict}"))
+    names = ", ".join(hosts)
+    title = Text.assemble((names, "bold"), f": {verdict}")
+    write(console, title)
     for finding in findings:
         mark = Text.assemble(MARKS[finding.severity])
         write_entries(console, [(mark, finding.what)], indent=2)
         if finding.remedy:
             write_entries(console, [("to do:", finding.remedy)], indent=8)
         for command in finding.commands:
-            write_line(console, Text(f"            {command}", style="bold"))
+            line = Text(f"            {command}", style="bold")
+            write_line(console, line)
 
 
 def _row(host: SwarmHost, facts: HostState) -> tuple[str, ...]:

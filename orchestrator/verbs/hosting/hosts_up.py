@@ -50,7 +50,9 @@ class Ended:
             what += " and the data sets are removed"
         if not self.left:
             return f"{what}; nothing is left on the hosts"
-        reasons = [f"{host} ({reason})" for host, reason in sorted(self.left.items())]
+        reasons = []
+        for host, reason in sorted(self.left.items()):
+            reasons.append(f"{host} ({reason})")
         named = "; ".join(reasons)
         return f"{what}, but something may be left on {named}: do this again when they are back"
 
@@ -60,7 +62,8 @@ def up(tell: Tell) -> LeftRunning:
     ``tell`` prints the progress. HostError if no agents can be started, or if those that run
     cannot be used. KeyboardInterrupt after a signal; then agents that did not run before are removed."""
     with interruptible() as interruption, closing(Cluster.connect()) as cluster:
-        left_running = asyncio.run(unless_interrupted(_up(cluster, tell), interruption))
+        work = unless_interrupted(_up(cluster, tell), interruption)
+        left_running = asyncio.run(work)
     if left_running is None:
         raise KeyboardInterrupt
     return left_running
@@ -82,7 +85,9 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
             server = access.server.public
             undo.push_async_callback(asyncio.to_thread, _undo, cluster, server)
             folder = standing.keys_folder()
-            labels = Standing(server, standing.own_version(), identity, folder).labels()
+            version = standing.own_version()
+            own = Standing(server, version, identity, folder)
+            labels = own.labels()
             tell(f"starting agents on {count(len(hosts), 'host')}")
             await leave_agents(cluster, agents, folder, image, access, labels)
         else:
@@ -105,7 +110,8 @@ def _fitting(image: str) -> str:
         identity = standing.identity_of(engine, image)
         machine = engine.facts()["Architecture"]
         if identity != image:
-            error = agent_image.problem(image, engine.image(image), machine)
+            facts = engine.image(image)
+            error = agent_image.problem(image, facts, machine)
             if error is not None:
                 raise error
     return identity
@@ -134,11 +140,13 @@ def _access(
 
 def _unavailable(cluster: Cluster, running: Standing) -> HostError:
     """Why this user cannot have the agents."""
-    if not standing.is_ours(cluster.id(), running.server):
+    swarm = cluster.id()
+    if not standing.is_ours(swarm, running.server):
         what = f"the keys of the agents that are left running here are another user's, or lost ({running.folder})"
         return HostError(what, "runs of this user start agents of their own; `hosts down` as that user ends those")
-    runs = ", ".join(sorted(cluster.runs())) or "another command"
-    return HostError(f"the agents that are left running are in use ({runs})", "wait for its end, or `down` it")
+    runs = sorted(cluster.runs())
+    user = ", ".join(runs) or "another command"
+    return HostError(f"the agents that are left running are in use ({user})", "wait for its end, or `down` it")
 
 
 async def _provide(
@@ -148,11 +156,13 @@ async def _provide(
 ) -> dict[str, str]:
     """Copy the image of nodes to the hosts. Returns why it cannot be copied, by host."""
     refused: dict[str, str] = {}
-    architectures = {host.architecture for host in hosts}
-    for architecture in sorted(architectures):
-        names = [host.name for host in hosts if host.architecture == architecture]
+    by_architecture: dict[str, list[str]] = {}
+    for host in hosts:
+        by_architecture.setdefault(host.architecture, []).append(host.name)
+    for architecture, names in sorted(by_architecture.items()):
         alike = dict.fromkeys(names, architecture)
-        wanted = {name: {node_image.image_name()} for name in alike}
+        image = node_image.image_name()
+        wanted = {name: {image} for name in names}
         try:
             await copy_images(wanted, alike, agents, tell)
         except OrchestratorError as error:
@@ -181,15 +191,20 @@ def down(*, data: bool) -> Ended:
             standing.forget_keys(cluster.id())
     if data or running is None:
         reachable = [name for name in names if name not in result.left]
-        result.left |= leftovers.sweep(NAME, Path(), reachable, data=data)
+        remaining = leftovers.sweep(NAME, Path(), reachable, data=data)
+        result.left |= remaining
     return result
 
 
 def _require_available(cluster: Cluster, running: Standing, holding: ExitStack) -> None:
     """HostError if the agents that were left running are another user's or in use. ``holding`` locks their keys."""
-    ours = standing.is_ours(cluster.id(), running.server)
-    foreign = running.folder.exists() and not RunDirectory(running.folder).is_ours
+    swarm = cluster.id()
+    folder = running.folder
+    ours = standing.is_ours(swarm, running.server)
+    foreign = folder.exists() and not RunDirectory(folder).is_ours
     if foreign:
         raise _unavailable(cluster, running)
-    if ours and standing.taken(cluster.id(), running.server, holding) is None:
+    if not ours:
+        return
+    if standing.taken(swarm, running.server, holding) is None:
         raise _unavailable(cluster, running)

@@ -91,8 +91,10 @@ def container_entry(
     terminal: bool,
 ) -> list[str]:
     """The argv prefix that enters a node's container. RunError without it, HostError without `docker`."""
-    running = [container for container in leftovers.listed(run) if container.pid is not None]
-    containers = [container for container in running if container.node == node]
+    containers = []
+    for container in leftovers.listed(run):
+        if container.node == node and container.pid is not None:
+            containers.append(container)
     if not containers:
         host = planned.get("host")
         if host is not None:

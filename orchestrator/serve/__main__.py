@@ -21,10 +21,12 @@ def main(arguments: list[str]) -> int:
     (folder,) = arguments
     try:
         with Server(Path(folder)) as server:
-            print(json.dumps({"address": server.address_of()}), flush=True)
+            greeting = {"address": server.address_of()}
+            print(json.dumps(greeting), flush=True)
             sys.stdin.read()
     except OrchestratorError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        failure = {"error": str(error)}
+        print(json.dumps(failure), flush=True)
         return 1
     return 0
 

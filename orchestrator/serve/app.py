@@ -117,7 +117,8 @@ def _all_runs(folder: Path) -> list[Route]:
 
     def runs(request: Request) -> Json:
         with lock:
-            return {"folder": str(folder.resolve()), "runs": listing.rows()}
+            rows = listing.rows()
+        return {"folder": str(folder.resolve()), "runs": rows}
 
     def compared(request: Request) -> Json:
         requested = request.query_params
@@ -205,7 +206,9 @@ def _watching(folder: Path, following: Following) -> list[Route]:
             directory = find(folder, request.path_params["run"])
         except OrchestratorError as error:
             return _error(str(error), 404)
-        cursor = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        cursor = request.headers.get("last-event-id")
+        if not cursor:
+            cursor = request.query_params.get("after", "")
         if re.fullmatch("[0-9]{1,18}", cursor):
             since = int(cursor)
         else:

@@ -23,6 +23,7 @@ LONGEST = 60  # characters of a case's name
 NAMES = ("name",)  # settings that make no case
 SEED = "seed"
 
+Key = tuple[str, ...]  # the differing settings of a case
 Json = dict[str, Any]
 Cases = dict[str, list[str]]  # the runs of each case, by its name
 Figures = dict[str, Figure]
@@ -150,7 +151,7 @@ def cases_of(
             name = _named(index + 1, keys[index])
             cases[name] = [run]
         return cases
-    by_key: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    by_key: defaultdict[Key, list[str]] = defaultdict(list)
     for run, key in zip(runs, keys, strict=True):
         by_key[tuple(key)].append(run)
     for settings, alike in by_key.items():

@@ -50,7 +50,9 @@ def fidelity_detail(directory: RunDirectory) -> Json:
         for name, figure in probe_figures(history.probes()).items():
             if len(figure["y"]["labels"]) <= ROWS:
                 drawn[name] = figure
-        return {"probes": probe_rows(history), "looks": look_rows(history), "figures": drawn}
+        probes = probe_rows(history)
+        looks = look_rows(history)
+    return {"probes": probes, "looks": looks, "figures": drawn}
 
 
 def _used(readings: list[Resources]) -> list[Used]:

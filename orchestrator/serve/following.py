@@ -215,7 +215,8 @@ class Following:
         self._watchers[key] += 1
         if key not in self._looking:
             self._news[key] = asyncio.Condition()
-            self._looking[key] = asyncio.create_task(self._look(key, reader))
+            looking = self._look(key, reader)
+            self._looking[key] = asyncio.create_task(looking)
         return reader
 
     def _leave(self, key: str) -> None:
@@ -262,7 +263,9 @@ def _recorded_checks(directory: RunDirectory) -> list[Check] | None:
         return None
     recorded = []
     for row in rows:
-        if not isinstance(row, dict) or not Check.__required_keys__ <= row.keys():
+        if not isinstance(row, dict):
+            return None
+        if not Check.__required_keys__ <= row.keys():
             return None
         name = row["name"]
         check = Check(name=name, verdict=row["verdict"], detail=row["detail"])

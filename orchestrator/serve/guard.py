@@ -145,7 +145,8 @@ def cookie_of(token: str) -> str:
 
 
 def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+    encoded = given.encode("utf-8", "replace")
+    return hmac.compare_digest(encoded, secret.encode())
 
 
 def is_own_host(host: str, *, loopback: bool) -> bool:

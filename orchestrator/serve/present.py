@@ -42,7 +42,8 @@ def planned(history: History) -> Json:
         algorithm = (plan.get("algorithm") or {}).get("name")
     media = plan.get("media", ())
     nodes = [_node(node, media) for node in history.nodes.values()]
-    links = [_link(history, link) for link in plan.get("links", [])]
+    planned_links = plan.get("links", [])
+    links = [_link(history, link) for link in planned_links]
     link_classes = dict.fromkeys(history.link_classes.values())
     return {
         "name": str(plan.get("name") or history.run),
@@ -117,6 +118,9 @@ def present(
     faults = story.faults_in_force() if running else []
     left = story.time_left() if running else None
     coming = story.next_fault() if running else None
+    following = None
+    if coming:
+        following = [fault_in_words(coming.planned), coming.when]
     metric = story.main_metric
     coverage = str(story.coverage() or "")
     return {
@@ -133,7 +137,7 @@ def present(
         "metric": [metric, story.latest(metric), coverage],
         "round": story.round if in_progress else story.rounds_done(),
         "left": left._asdict() if left else None,
-        "next": [fault_in_words(coming.planned), coming.when] if coming else None,
+        "next": following,
         "nodes": _nodes_now(story, running=running),
         "memory_measure": story.usage.memory_measure,
         "links": _flows(story, rates, faults, running=running),
@@ -158,7 +162,8 @@ def _nodes_now(story: Story, *, running: bool) -> list[Row]:
     activities = story.activities()
     nodes = []
     for name in story.nodes:
-        nodes.append(_node_now(story, name, activities[name], running=running))
+        node = _node_now(story, name, activities[name], running=running)
+        nodes.append(node)
     return nodes
 
 
@@ -182,7 +187,8 @@ def _kinds(story: Story) -> dict[str, list[int]]:
     """Messages and bytes sent of each kind."""
     kinds = {}
     for kind, counts in story.usage.kinds.items():
-        kinds[kind] = [round(count) for count in counts]
+        messages, size = counts
+        kinds[kind] = [round(messages), round(size)]
     return kinds
 
 
@@ -276,7 +282,8 @@ def _load(rate: float, configured_rate: float | None) -> str:
 def _busy(story: Story, channel: str) -> float:
     """The fraction of the time between the latest reading and the sample before it."""
     usage = story.usage
-    t, seconds = next(reversed(usage.occupied[channel].items()))
+    occupied = usage.occupied[channel]
+    t, seconds = next(reversed(occupied.items()))
     if story.seconds - t > FRESH:
         return 0.0
     began = story.training_began or 0.0

@@ -53,17 +53,24 @@ def inversions(history: History) -> dict[str, Event]:
         with contextlib.suppress(ValidationError):
             Found.model_validate(event.data)
             latest[event.node] = event
-    return {node: latest[node] for node in history.nodes if node in latest}
+    ordered = {}
+    for node in history.nodes:
+        if node in latest:
+            ordered[node] = latest[node]
+    return ordered
 
 
 def inversion(history: History) -> dict[str, Any] | None:
     """For the summary: the number of attacked images, and per kind of guess the mean squared error and the recognised
     share, as means over the clients; None without an attack."""
-    results = [event.data for event in inversions(history).values()]
-    if not results:
+    events = inversions(history).values()
+    if not events:
         return None
-    samples = sum(result["samples"] for result in results)
-    scores = [result["scores"] for result in results]
+    samples = 0
+    scores = []
+    for event in events:
+        samples += event.data["samples"]
+        scores.append(event.data["scores"])
     means: dict[str, dict[str, float]] = {}
     for kind, figures in scores[0].items():
         means[kind] = {}

@@ -46,7 +46,10 @@ def mean_accuracy(history: History) -> dict[int, float]:
 
 def best_within(series: Series, rounds: int) -> float | None:
     """AccN: the highest accuracy of the first ``rounds`` rounds; None if they have none."""
-    values = [value for round, value in series.items() if round <= rounds]
+    values = []
+    for round, value in series.items():
+        if round <= rounds:
+            values.append(value)
     return max(values, default=None)
 
 
@@ -61,7 +64,10 @@ def largest_drop(series: Series, reached: float) -> float | None:
     drops = []
     for start in after:
         end = start + WINDOW
-        window = [series[round] for round in after if start <= round < end]
+        window = []
+        for round in after:
+            if start <= round < end:
+                window.append(series[round])
         drops.append(max(window) - min(window))
     return max(drops)
 

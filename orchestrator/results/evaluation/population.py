@@ -79,6 +79,7 @@ def population(history: History) -> dict[str, Any] | None:
     counted = [part for part in all_parts if part.outcome == "counted"]
     seen = len({part.client for part in counted})
     tally = Counter(part.outcome for part in all_parts)
+    seconds = [part.seconds for part in counted]
     return {
         "clients": planned["size"],
         "asynchronous": planned["asynchronous"],
@@ -88,7 +89,7 @@ def population(history: History) -> dict[str, Any] | None:
         "share_seen": seen / planned["size"],
         "asked": len(all_parts),
         "outcomes": {outcome: tally[outcome] for outcome in OUTCOMES},
-        "seconds": _median([part.seconds for part in counted]),
+        "seconds": _median(seconds),
     }
 
 
@@ -127,26 +128,29 @@ def clients_available(history: History) -> Assessment | None:
     return "pass", f"clients came or went by {name} from {text.duration(change)} on"
 
 
-def seen_by_round(found: Iterable[Part]) -> dict[int, int]:
+def seen_by_round(parts: Iterable[Part]) -> dict[int, int]:
     """The number of clients that have answered in time at least once, after each round."""
     counts: dict[int, int] = {}
     seen: set[str] = set()
-    for part in sorted(found, key=attrgetter("round")):
+    for part in sorted(parts, key=attrgetter("round")):
         if part.outcome == "counted":
             seen.add(part.client)
         counts[part.round] = len(seen)
     return counts
 
 
-def kinds(found: Iterable[Part], what: str) -> list[Kind]:
+def kinds(parts: Iterable[Part], what: str) -> list[Kind]:
     """The parts by ``what``, "hardware" or "link"."""
     by_kind: defaultdict[str, list[Part]] = defaultdict(list)
-    for part in found:
+    for part in parts:
         by_kind[getattr(part, what)].append(part)
     rows = []
     for name in sorted(by_kind):
         of_kind = by_kind[name]
-        seconds = [part.seconds for part in of_kind if part.outcome == "counted"]
+        seconds = []
+        for part in of_kind:
+            if part.outcome == "counted":
+                seconds.append(part.seconds)
         kind = Kind(
             name=name or "drawn",
             asked=len(of_kind),

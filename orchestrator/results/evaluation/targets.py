@@ -52,7 +52,7 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
     """A metric on own test sets, by round: the mean over these nodes, as in `mean_series`."""
-    counted = {node for node in nodes if history.counts(node)}
+    counted = set(filter(history.counts, nodes))
     reports = []
     for report in history.metrics(name, "own"):
         if report.node in counted:
@@ -95,7 +95,8 @@ def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reac
 def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
     """The bytes that the links of each class delivered between two times of the run, headers included."""
     delivered = {}
-    for link_class, (times, totals) in volumes.delivered_bytes(history).items():
+    courses = volumes.delivered_bytes(history)
+    for link_class, (times, totals) in courses.items():
         before, after = np.interp([start, end], times, totals)
         delivered[link_class] = round(after - before)
     return delivered

@@ -83,10 +83,14 @@ class Deviation:
         """When, what and which links. ``began``: the time at which the training started."""
         since = max(0.0, self.since - began)
         until = max(0.0, self.until - began)
-        when = f"at {since:.0f} s" if self.readings == 1 else f"from {since:.0f} s to {until:.0f} s"
         if self.lasts and self.confirmed:
             when = f"from {since:.0f} s on"
-        return f"{when} the network between {self.hosts[0]} and {self.hosts[1]} {self._what()}"
+        elif self.readings == 1:
+            when = f"at {since:.0f} s"
+        else:
+            when = f"from {since:.0f} s to {until:.0f} s"
+        one, other = self.hosts
+        return f"{when} the network between {one} and {other} {self._what()}"
 
     def _what(self) -> str:
         if self.delay is None and self.echoes:
@@ -213,16 +217,17 @@ class NetworkFindings:
         traffic: Mapping[Direction, _Traffic],
     ) -> None:
         change = 0.0 if echoes.delay is None else echoes.delay - usual
-        crossing = self._links[echoes.hosts]
-        links = tuple(link for link in crossing if abs(change) > link.tolerance)
+        hosts = echoes.hosts
+        distance = abs(change)
+        links = tuple(link for link in self._links[hosts] if distance > link.tolerance)
         frames_missing = any(frames.too_many for frames in traffic.values())
         echoes_missing = echoes.delay is None or echoes.lost >= LOST_ECHOES
         if not (links or frames_missing or echoes_missing):
-            self.furthest = max(self.furthest, abs(change))
-            self._end([echoes.hosts])
+            self.furthest = max(self.furthest, distance)
+            self._end([hosts])
             return
-        started = Deviation(echoes.hosts, since=t, until=t, usual=usual)
-        finding = self._open.setdefault(echoes.hosts, started)
+        started = Deviation(hosts, since=t, until=t, usual=usual)
+        finding = self._open.setdefault(hosts, started)
         finding.until = t
         finding.readings += 1
         finding.echoes += echoes.echoes
@@ -231,9 +236,10 @@ class NetworkFindings:
             fastest = usual if echoes.fastest is None else echoes.fastest
             least_tolerance = min(link.tolerance for link in links)
             finding.empty &= fastest - usual <= least_tolerance
-        finding.links = tuple(dict.fromkeys((*finding.links, *links)))
-        largest_change = abs((finding.delay or usual) - usual)
-        if echoes.delay is not None and abs(change) >= largest_change:
+        affected = (*finding.links, *links)
+        finding.links = tuple(dict.fromkeys(affected))
+        worst = finding.delay or usual
+        if echoes.delay is not None and distance >= abs(worst - usual):
             finding.delay = echoes.delay
         for ends, frames in traffic.items():
             if ends in finding.missing:

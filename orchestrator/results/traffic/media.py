@@ -124,7 +124,8 @@ def busiest(
         if name in changed:
             continue
         channel = planned[name]
-        slowest = min([channel.rate, *channel.rates.values()])
+        rates = [channel.rate, *channel.rates.values()]
+        slowest = min(rates)
         frame_seconds = 8 * FULL_FRAME / slowest
         extra_bits = channel.rate * frame_seconds
         sums = list(accumulate(reading.needed for reading in of_channel))

@@ -95,7 +95,8 @@ class RealNetworks:
         self._frames: dict[Direction, tuple[int, int]] = {}  # sent and missing so far
         for link in links:
             if link.real:
-                network = self.found.setdefault(link.hosts, RealNetwork(link.hosts))
+                unmeasured = RealNetwork(link.hosts)
+                network = self.found.setdefault(link.hosts, unmeasured)
                 network.links += 1
 
     def add(self, reading: NetworkReading) -> None:
@@ -114,7 +115,8 @@ class RealNetworks:
         if reading.first:  # a continued run restarts its counts
             self._frames = {}
             for frames in reading.frames:
-                self._frames[frames.source, frames.target] = (frames.sent, frames.missing)
+                ends = (frames.source, frames.target)
+                self._frames[ends] = (frames.sent, frames.missing)
         for frames in reading.frames:
             ends = (frames.source, frames.target)
             sent, missing = self._frames.get(ends, (0, 0))

@@ -45,9 +45,10 @@ class GrowingCount:
         """Take a reading at ``t`` of what was added."""
         self.total += grown
         self.grown += grown
-        if not self.t or t - self.t >= SHORTEST:
+        seconds = t - self.t
+        if not self.t or seconds >= SHORTEST:
             if self.t:
-                self.rate = self.grown / (t - self.t)
+                self.rate = self.grown / seconds
             else:
                 self.rate = 0.0
             self.t = t
@@ -78,18 +79,20 @@ class Usage:
         more = False
         pieces = {}
         for counted in COUNTED:
-            after = self._read[counted.growth]
+            table = counted.growth
+            after = self._read[table]
             last = latest(history, counted)
             until = min(last, after + PIECE)
-            self._read[counted.growth] = until
-            pieces[counted.growth] = (after, until)
+            self._read[table] = until
+            pieces[table] = (after, until)
             more |= until < last
         after, until = pieces[LINKS.growth]
         for row in of_links(history, after, until):
             self._add_link(*row)
         for t, link_class, size in of_classes(history, after, until):
             self._totals[link_class] += size
-            self.delivered[link_class][t] = self._totals[link_class]
+            delivered = self.delivered[link_class]
+            delivered[t] = self._totals[link_class]
         after, until = pieces[FLOWS.growth]
         for row in of_sent(history, after, until):
             self._add_sent(*row)
@@ -109,10 +112,14 @@ class Usage:
             case "link_growth", (_, t, link, *counts):
                 grown = dict(zip(LINKS.counts, counts, strict=True))
                 source, target, *_ = self._things[LINKS.each][link]
-                size = grown["delivered_bytes"]
-                delivered = grown["delivered"]
-                dropped = grown["lost"] + grown["overflowed"] + grown["cut_dropped"]
-                self._add_link(t, source, target, size, dropped, delivered)
+                self._add_link(
+                    t,
+                    source,
+                    target,
+                    size=grown["delivered_bytes"],
+                    dropped=grown["lost"] + grown["overflowed"] + grown["cut_dropped"],
+                    delivered=grown["delivered"],
+                )
             case "flow_growth", (_, t, flow, messages, size):
                 node, _, kind, direction = self._things[FLOWS.each][flow]
                 if direction == "sent":
@@ -174,7 +181,8 @@ class Usage:
         of_kind[0] += messages
         of_kind[1] += size
         if messages and kind not in RUNTIME:
-            self.sending[node] = max(t, self.sending.get(node, 0.0))
+            earlier = self.sending.get(node, 0.0)
+            self.sending[node] = max(t, earlier)
 
 
 def latest(history: History, counted: CounterTable) -> int:

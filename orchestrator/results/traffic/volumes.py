@@ -70,7 +70,8 @@ def delivered(history: History, windows: Sequence[Interval]) -> list[Count | Non
                 totals[link].append(total)
     counts: list[Count | None] = []
     for source, target, start, end in windows:
-        link = ids.get((source, target), 0)
+        ends = (source, target)
+        link = ids.get(ends, 0)
         sampled = times.get(link, ())
         first = bisect_left(sampled, start)
         last = bisect_right(sampled, end)
@@ -124,17 +125,22 @@ def fastest(
         for number in readings:
             if number >= len(times):
                 continue
-            carried = total[number:] - total[:-number]
-            lasted = times[number:] - times[:-number]
-            surely_carried = 8 * (carried - extra)
-            place = int((surely_carried / (lasted + seconds)).argmax())
+            before = slice(None, -number)
+            after = slice(number, None)
+            carried = total[after] - total[before]
+            lasted = times[after] - times[before]
+            least_bits = 8 * (carried - extra)
+            least_rates = least_bits / (lasted + seconds)
+            place = int(least_rates.argmax())
             window = Window(
                 bits=8.0 * carried[place],
                 seconds=float(lasted[place]),
                 extra_bits=8.0 * extra,
                 unsure_seconds=seconds,
             )
-            least_so_far = windows[ends].least_rate if ends in windows else 0.0
+            least_so_far = 0.0
+            if ends in windows:
+                least_so_far = windows[ends].least_rate
             if window.least_rate > least_so_far:
                 windows[ends] = window
     return windows
@@ -162,10 +168,11 @@ def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
         if node.get("tier") == "device":
             totals[name] = {"sent": 0, "received": 0}
     for link in link_counters(history):
+        size = link.delivered_bytes
         if link.source in totals:
-            totals[link.source]["sent"] += link.delivered_bytes
+            totals[link.source]["sent"] += size
         if link.target in totals:
-            totals[link.target]["received"] += link.delivered_bytes
+            totals[link.target]["received"] += size
     return totals
 
 
@@ -227,7 +234,8 @@ def real_links(history: History) -> dict[str, Any] | None:
     for probe in history.probes():
         if probe.kind == "real":
             ends = {key: getattr(probe, key) for key in _ENDS}
-            figures = before.setdefault((probe.source, probe.target), ends)
+            direction = (probe.source, probe.target)
+            figures = before.setdefault(direction, ends)
             figures[probe.quantity] = probe.measured
     return {
         "before": list(before.values()),

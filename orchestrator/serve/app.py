@@ -168,7 +168,8 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
 
     async def report(request: Request) -> Response:
         try:
-            place = find(folder, request.path_params["run"]).report
+            directory = find(folder, request.path_params["run"])
+            place = directory.report
             page = await run_in_threadpool(read_untrusted, place, LONGEST_DOCUMENT)
         except OrchestratorError as error:
             return _error(str(error), 404)

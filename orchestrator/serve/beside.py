@@ -31,8 +31,8 @@ class Page:
             print(f"warning: there is no page of this run: {greeting['error']}", file=sys.stderr, flush=True)
             return
         path = f"/run/{quote(directory.run)}"
-        address = urlsplit(greeting["address"])._replace(path=path).geturl()
-        print(f"page of this run: {address}", file=sys.stderr, flush=True)
+        address = urlsplit(greeting["address"])._replace(path=path)
+        print(f"page of this run: {address.geturl()}", file=sys.stderr, flush=True)
 
     def keep(self) -> None:
         """Wait for Ctrl-C."""

@@ -25,7 +25,10 @@ def figures_of(story: Story) -> dict[str, Figure]:
         figure = draw(story)
         if figure is not None:
             drawn[id] = figure
-    return {id: thinned(figure, MOST) for id, figure in drawn.items()}
+    shown = {}
+    for id, figure in drawn.items():
+        shown[id] = thinned(figure, MOST)
+    return shown
 
 
 def faults_of(story: Story) -> dict[str, Any]:

@@ -169,7 +169,8 @@ class Reader:
             self._parts = parts
             self._version = version  # last: a watcher that reads it first has these parts, too
         spent = time.thread_time() - began
-        self._draw_at = self._clock() + max(DRAW_EVERY, spent / DRAW_SHARE)
+        pause = max(DRAW_EVERY, spent / DRAW_SHARE)
+        self._draw_at = self._clock() + pause
 
 
 class Following:

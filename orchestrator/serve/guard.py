@@ -141,7 +141,8 @@ class Guard:
 
 def cookie_of(token: str) -> str:
     """The value of the cookie that a token gives."""
-    return hmac.new(token.encode(), b"cookie", "sha256").hexdigest()
+    digest = hmac.new(token.encode(), b"cookie", "sha256")
+    return digest.hexdigest()
 
 
 def _same(given: str, secret: str) -> bool:

@@ -171,7 +171,10 @@ def _media_now(story: Story, *, running: bool) -> dict[str, float]:
     """The fraction of its time for which each channel was occupied lately."""
     if not running:
         return dict.fromkeys(story.usage.occupied, 0.0)
-    return {channel: _busy(story, channel) for channel in story.usage.occupied}
+    shares = {}
+    for channel in story.usage.occupied:
+        shares[channel] = _busy(story, channel)
+    return shares
 
 
 def _handovers(faults: Iterable[Planned]) -> dict[str, str]:
@@ -256,10 +259,14 @@ def _flows(
             state = _load(rate, configured_rate)
         flow = story.usage.links.get(ends)
         dropped = story.usage.dropped.get(ends)
-        delivered_bytes = round(flow.total) if flow else 0
-        dropped_packets = round(dropped.total) if dropped else 0
-        flows.append([state, round(rate), delivered_bytes, dropped_packets])
+        flows.append([state, round(rate), _total(flow), _total(dropped)])
     return flows
+
+
+def _total(count: GrowingCount | None) -> int:
+    if count is None:
+        return 0
+    return round(count.total)
 
 
 def _rate_now(story: Story, ends: Ends, *, running: bool) -> float:
@@ -312,10 +319,9 @@ def _node(node: Planned, media: Sequence[Planned]) -> Json:
     hardware = node.get("hardware") or {}
     name = node["name"]
     media_of_node = [medium["name"] for medium in media if name in medium["members"]]
+    medium = None
     if len(media_of_node) == 1:
-        medium = media_of_node[0]
-    else:
-        medium = None
+        (medium,) = media_of_node
     return {**facts, "hardware": hardware.get("name"), "medium": medium}
 
 
@@ -342,7 +348,8 @@ def rates_of(plan: Planned) -> dict[Ends, float | None]:
     rates = {}
     for link in plan.get("links", []):
         ends = (link["source"], link["target"])
-        rates[ends] = _rate(link["profile"])
+        profile = link["profile"]
+        rates[ends] = _rate(profile)
     return rates
 
 

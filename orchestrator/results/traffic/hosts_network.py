@@ -40,7 +40,8 @@ class CrossingLink(NamedTuple):
     @property
     def tolerance(self) -> float:
         """The seconds by which its delay may be off."""
-        return max(RTT_ABSOLUTE, RTT_RELATIVE * self.latency)
+        relative = RTT_RELATIVE * self.latency
+        return max(RTT_ABSOLUTE, relative)
 
     def __str__(self) -> str:
         return f"{self.source} → {self.target}"
@@ -130,10 +131,9 @@ class Deviation:
             were = f"link {links} was"
         else:
             were = f"links {links} were"
-        return (
-            f"took {text.duration(delay)} one way, {text.duration(abs(change))} {more} than at the start{queued}: "
-            f"{were} {slower} than configured"
-        )
+        now = text.duration(delay)
+        difference = text.duration(abs(change))
+        return f"took {now} one way, {difference} {more} than at the start{queued}: {were} {slower} than configured"
 
 
 class _Traffic(NamedTuple):

@@ -63,9 +63,11 @@ def readings(history: History) -> dict[str, list[ChannelReading]]:
         if channel not in planned:
             continue
         nothing = ChannelReading(t, 0.0, 0.0, 0)
-        before = by_channel[channel].get(t, nothing)
-        needed = 8 * size / planned[channel].rate_of(member)
-        by_channel[channel][t] = ChannelReading(
+        by_time = by_channel[channel]
+        before = by_time.get(t, nothing)
+        rate = planned[channel].rate_of(member)
+        needed = 8 * size / rate
+        by_time[t] = ChannelReading(
             t=t,
             occupied=before.occupied + seconds,
             needed=before.needed + needed,
@@ -100,7 +102,8 @@ def utilisation(
         if since > last:
             yield last, 0.0  # nothing was carried in the samples between
         if t > since:
-            yield since, min(1.0, seconds / (t - since))
+            share = seconds / (t - since)
+            yield since, min(1.0, share)
         last = t
     yield last, 0.0
 

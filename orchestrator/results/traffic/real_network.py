@@ -131,4 +131,5 @@ def notable(before: float | None, now: float | None) -> bool:
     """Whether a round trip has changed so much that the view shows it. None: no echo came back."""
     if before is None or now is None:
         return before is not now
-    return abs(now - before) > max(RTT_ABSOLUTE, NOTABLE * before)
+    change = abs(now - before)
+    return change > max(RTT_ABSOLUTE, NOTABLE * before)

@@ -67,12 +67,15 @@ class Usage:
         self.sending: dict[str, float] = {}  # by node, when its messages last grew
         self.links: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # delivered bytes
         self.dropped: defaultdict[Ends, GrowingCount] = defaultdict(GrowingCount)  # packets lost, overflowed or cut
-        self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
+        self.kinds: defaultdict[str, list[float]] = defaultdict(_nothing_sent)  # messages and bytes sent, by kind
         self.delivered: defaultdict[str, dict[float, int]] = defaultdict(dict)  # bytes by link class, at each reading
         self.occupied: defaultdict[str, dict[float, float]] = defaultdict(dict)  # seconds by channel, at each reading
         self._totals: defaultdict[str, int] = defaultdict(int)  # bytes by link class
-        self._things: dict[str, Things] = {counted.each: {} for counted in COUNTED}
-        self._read = {counted.growth: 0 for counted in COUNTED}
+        self._things: dict[str, Things] = {}
+        self._read: dict[str, int] = {}  # the id of the last row that was read, by table
+        for counted in COUNTED:
+            self._things[counted.each] = {}
+            self._read[counted.growth] = 0
 
     def read(self, history: History) -> bool:
         """Take in what was recorded since the last call, in pieces. Returns whether there is more."""
@@ -183,6 +186,10 @@ class Usage:
         if messages and kind not in RUNTIME:
             earlier = self.sending.get(node, 0.0)
             self.sending[node] = max(t, earlier)
+
+
+def _nothing_sent() -> list[float]:
+    return [0.0, 0.0]
 
 
 def latest(history: History, counted: CounterTable) -> int:

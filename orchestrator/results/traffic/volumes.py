@@ -26,6 +26,7 @@ from orchestrator.scenario.sections.drivers import link_kind
 
 Direction = tuple[str, str]  # source, target
 Reading = tuple[float, int, int, int]  # t, bytes and packets delivered, packets that did not arrive
+Sizes = dict[str, int]  # bytes by direction
 Course = tuple[list[float], list[int]]  # times, bytes until each
 Count = tuple[int, int]  # samples, packets delivered
 Interval = tuple[str, str, float, float]  # source, target, start, end
@@ -78,8 +79,9 @@ def delivered(history: History, windows: Sequence[Interval]) -> list[Count | Non
         if first >= last:
             counts.append(None)
             continue
-        at_first = totals[link][first + 1]
-        packets = totals[link][last] - at_first
+        of_link = totals[link]
+        at_first = of_link[first + 1]
+        packets = of_link[last] - at_first
         counts.append((last - first, packets))
     return counts
 
@@ -94,7 +96,8 @@ def readings(history: History, source: str, target: str) -> list[Reading]:
     packets_so_far = 0
     dropped_so_far = 0
     totals = []
-    for t, size, packets, dropped in history.rows(query, source, target):
+    rows = history.rows(query, source, target)
+    for t, size, packets, dropped in rows:
         bytes_so_far += size
         packets_so_far += packets
         dropped_so_far += dropped
@@ -160,7 +163,7 @@ def bytes_by_class(history: History) -> dict[str, int]:
     return dict(totals)
 
 
-def bytes_by_device(history: History) -> dict[str, dict[str, int]]:
+def bytes_by_device(history: History) -> dict[str, Sizes]:
     """By device, the bytes that its links delivered in training, headers included: ``sent`` by it and ``received``. A
     population is one device."""
     totals = {}

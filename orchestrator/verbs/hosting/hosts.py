@@ -18,7 +18,17 @@ from orchestrator.scenario.sections.hosts import HARDWARE_LABEL
 
 T = TypeVar("T")
 
-FIELDS = ("name", "address", "architecture", "cores", "memory", "manager", "state", "availability", "engine")
+FIELDS = (
+    "name",
+    "address",
+    "architecture",
+    "cores",
+    "memory",
+    "manager",
+    "state",
+    "availability",
+    "engine",
+)
 HEADINGS = (
     "host",
     "state",
@@ -65,9 +75,10 @@ def print_hosts(
         headings = (*HEADINGS, AGENT)
     rows = []
     for host in hosts:
-        row = _row(host)
+        row = list(_row(host))
         if agents is not None:
-            row = (*row, agents.get(host.name, "none"))
+            state = agents.get(host.name, "none")
+            row.append(state)
         rows.append(row)
     write_table(console, headings, rows, right={3, 4})
 

@@ -44,7 +44,10 @@ HEADINGS = (
 )
 BETWEEN = ("from", "to", "delay", "rate", "rate back", "MTU")
 UNKNOWN = "–"
-MARKS = {"unusable": ("no  ", "red"), "look": ("look", "yellow")}
+MARKS = {
+    "unusable": ("no  ", "red"),
+    "look": ("look", "yellow"),
+}
 
 
 Pair = tuple[str, str]
@@ -77,7 +80,10 @@ class HostReport:
         else:
             facts = asdict(self.facts)
         findings = [finding.to_json() for finding in self.findings]
-        return described(self.host) | {"facts": facts, "findings": findings}
+        fields = described(self.host)
+        fields["facts"] = facts
+        fields["findings"] = findings
+        return fields
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,8 @@ def _wanted(cluster: Cluster, members: Sequence[SwarmHost]) -> Wanted:
             break
     version = importlib.metadata.version("edgebed")
     image = node_image.image_name()
-    sources = _sources(image, {host.architecture for host in members})
+    architectures = {host.architecture for host in members}
+    sources = _sources(image, architectures)
     agents = agent_image.image_name()
     return Wanted(version, own_architecture, image, agents, sources)
 
@@ -176,11 +183,14 @@ def report(hosts: Sequence[SwarmHost], examined: Examination, wanted: Wanted) ->
         if silence is not None:
             of_host += findings.of_silence(host, silence, wanted)
         for peer, reason in _peers(host.name, examined.unmeasured):
-            of_host.append(findings.of_silent_pair(by_name[peer], reason))
+            silent = findings.of_silent_pair(by_name[peer], reason)
+            of_host.append(silent)
         for peer, reason in _peers(host.name, examined.cut):
-            of_host.append(findings.of_cut_trunk(by_name[peer], reason))
+            cut = findings.of_cut_trunk(by_name[peer], reason)
+            of_host.append(cut)
         of_host.sort(key=lambda finding: finding.severity != UNUSABLE)
-        reports.append(HostReport(host, facts, tuple(of_host)))
+        host_report = HostReport(host, facts, tuple(of_host))
+        reports.append(host_report)
     return Report(tuple(reports), examined.underlay, examined.busy)
 
 
@@ -230,7 +240,8 @@ def _rows_between(underlay: Mapping[Pair, Underlay]) -> list[list[str]]:
         back = underlay[target, source]
         delay = text.duration(forth.delay)
         mtu = str(forth.mtu)
-        rows.append([source, target, delay, _rate(forth), _rate(back), mtu])
+        row = [source, target, delay, _rate(forth), _rate(back), mtu]
+        rows.append(row)
     return rows
 
 

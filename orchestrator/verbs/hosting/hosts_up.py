@@ -97,11 +97,11 @@ async def _up(cluster: Cluster, tell: Tell) -> LeftRunning:
         refused = await wait_for_each(cluster, agents, NAME, names)
         answering = [host for host in hosts if host.name not in refused]
         refused |= await _provide(answering, agents, tell)
-        usable = tuple(name for name in names if name not in refused)
+        usable = [name for name in names if name not in refused]
         if usable:
             undo.pop_all()
         await dismiss(agents)
-    return LeftRunning(usable, refused)
+    return LeftRunning(tuple(usable), refused)
 
 
 def _fitting(image: str) -> str:
@@ -158,7 +158,8 @@ async def _provide(
     refused: dict[str, str] = {}
     by_architecture: dict[str, list[str]] = {}
     for host in hosts:
-        by_architecture.setdefault(host.architecture, []).append(host.name)
+        names = by_architecture.setdefault(host.architecture, [])
+        names.append(host.name)
     for architecture, names in sorted(by_architecture.items()):
         alike = dict.fromkeys(names, architecture)
         image = node_image.image_name()

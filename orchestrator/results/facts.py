@@ -31,13 +31,17 @@ from orchestrator.results.folds import EventFold, Overruns, Reports, Rounds
 from orchestrator.results.means import Band, Coverage, clients_of, mean_series, without_samples
 from orchestrator.scenario.sections.drivers import LinkKind, kind_of, link_kind
 
-RUNNING, IN_ROUND, WAITING, CUT_OFF = "running", "in a round", "waiting", "cut off"  # what a running node does
+RUNNING = "running"  # this and the next ones: what a running node does
+IN_ROUND = "in a round"
+WAITING = "waiting"
+CUT_OFF = "cut off"
 DEVICE_SCOPES = ("global", "own", "train")  # of what a device reports, the first is shown
 DEVICES = 40  # with more devices, figures show the range and the mean of what they report
 
 
 E = TypeVar("E", bound=RecordedEvent)
 Fold = TypeVar("Fold", bound=EventFold)
+Series = dict[str, list[Metric]]  # by node
 
 
 class Facts(Protocol):
@@ -154,10 +158,11 @@ class Facts(Protocol):
     @cached_property
     def many_devices(self) -> frozenset[str]:
         """The devices, if there are so many that figures show what they report together; none if there are few."""
-        devices = frozenset(name for name, node in self.nodes.items() if node.get("tier") == "device")
-        if len(devices) > DEVICES:
-            return devices
-        return frozenset()
+        devices = []
+        for name, node in self.nodes.items():
+            if node.get("tier") == "device":
+                devices.append(name)
+        return frozenset(devices if len(devices) > DEVICES else ())
 
     @property
     def rounds_planned(self) -> int | None:
@@ -208,14 +213,16 @@ class Facts(Protocol):
     @property
     def training_ended(self) -> float:
         """The time at which the last round of a leading node ended; the run's last time, if none was finished."""
-        ends = [round.end for round in self.rounds() if round.end and round.node in self.leaders]
+        led = [round for round in self.rounds() if round.node in self.leaders]
+        ends = [round.end for round in led if round.end]
         if ends:
             return max(ends)
         return self.seconds
 
     def rounds_done(self) -> int:
         """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
-        kept = max((event.round or 0 for event in self.events(Continued.NAME)), default=0)
+        restarts = [event.round or 0 for event in self.events(Continued.NAME)]
+        kept = max(restarts, default=0)
         before = set(range(1, kept + 1))
         done: defaultdict[str, set[int]] = defaultdict(before.copy)
         for event in self.events(Resumed.NAME):
@@ -296,13 +303,13 @@ class Facts(Protocol):
                 return Coverage(covers, clients_of(self.plan, self.nodes, self.counts))
         return None
 
-    def edge_series(self, name: str) -> dict[str, list[Metric]]:
+    def edge_series(self, name: str) -> Series:
         """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
         return self.tier_series(name, "edge", "global", "own")
 
-    def tier_series(self, name: str, tier: str, *scopes: str) -> dict[str, list[Metric]]:
+    def tier_series(self, name: str, tier: str, *scopes: str) -> Series:
         """A metric of each node of a tier, of the first of these scopes that the node reports."""
-        series: dict[str, list[Metric]] = {}
+        series: Series = {}
         for scope in reversed(scopes):
             series |= self.series(name, scope)
         of_tier = {}

@@ -13,6 +13,8 @@ from orchestrator.record.rows import FaultPhase, FaultSpan
 if TYPE_CHECKING:
     from orchestrator.results.facts import Facts
 
+Members = Mapping[str, Iterable[str]]  # of each medium and channel
+
 
 def fault_spans(facts: Facts, phases: Iterable[FaultPhase]) -> list[FaultSpan]:
     """The course of every fault: the planned ones in the plan's order, then the manual ones. ``phases``: the rows of
@@ -30,8 +32,10 @@ def fault_spans(facts: Facts, phases: Iterable[FaultPhase]) -> list[FaultSpan]:
     members = _members(facts)
     spans = []
     for fault in dict.fromkeys([*planned, *phases_of]):
+        plan = planned.get(fault, {})
         own_phases = phases_of.get(fault, {})
-        spans.append(_span(fault, planned.get(fault, {}), own_phases, order, members, users.get(fault, "")))
+        user = users.get(fault, "")
+        spans.append(_span(fault, plan, own_phases, order, members, user))
     return spans
 
 
@@ -49,7 +53,7 @@ def _span(
     planned: dict[str, Any],
     phases: Mapping[str, FaultPhase],
     order: Mapping[str, int],
-    members: Mapping[str, Iterable[str]],
+    members: Members,
     by: str,
 ) -> FaultSpan:
     """One fault. ``order``: of the nodes. ``members``: of media and channels. ``by``: who made it manually."""
@@ -57,28 +61,35 @@ def _span(
     end = phases.get("end")
     skipped = phases.get("skipped")
     first = start or skipped or end
-    round = first.round if first is not None else None
-    if round is None:
-        round = planned.get("round")
-    action = planned.get("action") or (first.action if first is not None else "")
-    details = [phase.detail for phase in (start, skipped, end) if phase is not None and phase.detail]
-    touched = _touched(planned, members)
+    round = planned.get("round")
+    action = planned.get("action") or ""
+    if first is not None:
+        action = action or first.action
+        if first.round is not None:
+            round = first.round
+    recorded = [phase for phase in (start, skipped, end) if phase is not None]
+    details = [phase.detail for phase in recorded if phase.detail]
+    nodes = _touched(planned, members) & order.keys()
     return FaultSpan(
         id=id,
         action=str(action),
         target=_target(planned, first),
-        start=start.t if start is not None else None,
-        end=end.t if end is not None else None,
-        skipped=skipped.t if skipped is not None else None,
+        start=_time(start),
+        end=_time(end),
+        skipped=_time(skipped),
         round=round,
         detail=" ".join(details),
-        nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
+        nodes=tuple(sorted(nodes, key=order.__getitem__)),
         planned=planned,
         by=by,
     )
 
 
-def _touched(planned: Mapping[str, Any], members: Mapping[str, Iterable[str]]) -> set[str]:
+def _time(phase: FaultPhase | None) -> float | None:
+    return None if phase is None else phase.t
+
+
+def _touched(planned: Mapping[str, Any], members: Members) -> set[str]:
     """The names of the nodes that a fault affects, and perhaps others."""
     medium = planned.get("medium")
     if medium:

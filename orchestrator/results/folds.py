@@ -7,12 +7,12 @@ folds each row when it comes. Both give the same answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Protocol
 
 from orchestrator.record.events.nodes import Overrun, RoundAbandoned, RoundReached
 from orchestrator.record.rows import Event, Metric, Round
-from orchestrator.results.means import Bands
+from orchestrator.results.means import Bands, Counts
 
 
 class EventFold(Protocol):
@@ -41,9 +41,12 @@ class Rounds:
         is_reached = event.name == RoundReached.NAME
         if is_reached and event.data.get("phase") == "start":
             self._latest[event.node] = len(self.all)
-            self.all.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
+            started = Round(event.node, event.round, event.t, None, False, event.edge_round)
+            self.all.append(started)
         elif index is not None and self.all[index].number == (event.round, event.edge_round):
-            changed: Mapping[str, Any] = {"end": event.t} if is_reached else {"abandoned": True}
+            changed: Mapping[str, Any] = {"abandoned": True}
+            if is_reached:
+                changed = {"end": event.t}
             self.all[index] = self.all[index]._replace(**changed)
 
     def latest(self, node: str) -> Round | None:
@@ -77,7 +80,7 @@ class Reports:
     ``keeps_all``: also the single reports of many devices are kept.
     """
 
-    def __init__(self, many_devices: Collection[str], counts: Callable[[str], bool], *, keeps_all: bool) -> None:
+    def __init__(self, many_devices: Collection[str], counts: Counts, *, keeps_all: bool) -> None:
         self.by_node: dict[str, list[Metric]] = {}
         self.bands = Bands()
         self._many_devices = many_devices
@@ -88,5 +91,7 @@ class Reports:
         is_one_of_many = metric.node in self._many_devices
         if self._keeps_all or not is_one_of_many:
             self.by_node.setdefault(metric.node, []).append(metric)
-        if is_one_of_many and metric.round is not None and math.isfinite(metric.value) and self._counts(metric.node):
+        if not is_one_of_many or metric.round is None:
+            return
+        if math.isfinite(metric.value) and self._counts(metric.node):
             self.bands.add(metric, metric.round)

@@ -26,10 +26,15 @@ EVERY = 1.0  # s between two readings: a count that has grown since the last rea
 LATEST = 5.0  # s: a counter of energy without a row for longer was not read any more
 OTHERS = 0.2  # of the processors' time, from which on other processes explain that steps came late
 Key = tuple[str, str, str]  # quantity, source, scope
+Readings = Sequence[SensorReading]  # of one sensor, in the order of recording
+Sensors = Mapping[Key, Readings]  # of one host
+Course = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+Entry = dict[str, Any]  # of the summary
+Joules = dict[str, float]  # by node
 
 
 class MeterKind(NamedTuple):
-    """Sensors that tell the energy of a host. ``added``: the host's energy is their sum, not that of the first one."""
+    """Sensors that measure the energy of a host. ``added``: the host's energy is their sum, not that of the first one."""
 
     quantity: str
     scope: re.Pattern[str]
@@ -43,7 +48,7 @@ METERS = (
     MeterKind("power", re.compile("PMIC rails")),
     MeterKind("energy", re.compile(r"package-\d+(-die-\d+)?( dram)?"), added=True),  # core and uncore are parts of it
 )
-"""The first of these that can be read reports the energy of a host, so that nothing is counted twice."""
+"""The first of these that can be read gives the energy of a host, so that nothing is counted twice."""
 
 
 class Meter(NamedTuple):
@@ -57,9 +62,11 @@ class Meter(NamedTuple):
 
     def between(self, start: float, end: float) -> float | None:
         """J from one time to another; None if a part of it is not known."""
-        if np.ptp(np.interp([start, end], self.times, self.unknown)) > 0:
+        unknown = np.interp([start, end], self.times, self.unknown)
+        if np.ptp(unknown) > 0:
             return None
-        return float(np.ptp(np.interp([start, end], self.times, self.joules)))
+        joules = np.interp([start, end], self.times, self.joules)
+        return float(np.ptp(joules))
 
 
 class Throttling(NamedTuple):
@@ -78,8 +85,10 @@ def hosts(history: History) -> list[dict[str, Any]] | None:
     throttled [{from, until, why}], None if nothing reports; not_readable [{quantity, source, scope, reason}]. None for
     what is not known. Times are in seconds of training, temperatures in °C.
     """
-    found = by_host(history)
-    return [_host(history, host, sensors) for host, sensors in found.items()] or None
+    entries = []
+    for host, sensors in by_host(history).items():
+        entries.append(_host(history, host, sensors))
+    return entries or None
 
 
 def by_host(history: History) -> dict[str, dict[Key, list[SensorReading]]]:
@@ -109,7 +118,7 @@ def energy_in_words(energy: Mapping[str, Any]) -> str:
     return f"{text.energy(energy['joules'])} of {energy['scope']} ({energy['source']})"
 
 
-def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter | None:
+def meter(sensors: Sensors, until: float) -> Meter | None:
     """The energy of a host from its sensors; None if no sensor that can be read shows it."""
     for kind in METERS:
         chosen = _sensors_of(kind, sensors)
@@ -118,7 +127,8 @@ def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter
         if not chosen:
             continue
         courses = [_course(kind.quantity, sensors[key], until) for key in chosen]
-        times = np.unique(np.concatenate([times for times, _, _ in courses]))
+        all_times = np.concatenate([times for times, _, _ in courses])
+        times = np.unique(all_times)
         joules = sum(np.interp(times, own, joules) for own, joules, _ in courses)
         unknown = sum(np.interp(times, own, unknown) for own, _, unknown in courses)
         _, source, _ = chosen[0]
@@ -133,7 +143,7 @@ def meter(sensors: Mapping[Key, Sequence[SensorReading]], until: float) -> Meter
     return None
 
 
-def _sensors_of(kind: MeterKind, sensors: Mapping[Key, Sequence[SensorReading]]) -> list[Key]:
+def _sensors_of(kind: MeterKind, sensors: Sensors) -> list[Key]:
     """The sensors of a kind of meter that could be read."""
     matching = []
     for key, rows in sensors.items():
@@ -144,16 +154,17 @@ def _sensors_of(kind: MeterKind, sensors: Mapping[Key, Sequence[SensorReading]])
     return matching
 
 
-def _was_read(rows: Sequence[SensorReading]) -> bool:
+def _was_read(rows: Readings) -> bool:
     return any(row.value is not None for row in rows)
 
 
-def _course(quantity: str, rows: Sequence[SensorReading], until: float) -> tuple[NDArray[np.float64], ...]:
+def _course(quantity: str, rows: Readings, until: float) -> Course:
     """Times, the energy up to each, and the seconds until then in which it was not known."""
     if quantity == "energy":
         return _course_of_counter(rows, until)
     last = rows[-1].t
-    times = np.array([*(row.t for row in rows), max(until, last)])
+    read_at = [row.t for row in rows]
+    times = np.array([*read_at, max(until, last)])
     lengths = np.diff(times)
     watts = np.array([row.value or 0.0 for row in rows])
     unread = np.array([row.value is None for row in rows])
@@ -162,7 +173,7 @@ def _course(quantity: str, rows: Sequence[SensorReading], until: float) -> tuple
     return times, joules, unknown
 
 
-def _course_of_counter(rows: Sequence[SensorReading], until: float) -> tuple[NDArray[np.float64], ...]:
+def _course_of_counter(rows: Readings, until: float) -> Course:
     """As `_course`. A counter continues while it cannot be read. One that fell has restarted."""
     known = _known(rows)
     counts = np.array([value for _, value in known])
@@ -171,7 +182,8 @@ def _course_of_counter(rows: Sequence[SensorReading], until: float) -> tuple[NDA
     began = rows[0].t
     first, _ = known[0]
     last, _ = known[-1]
-    times = np.array([began, *(t for t, _ in known), max(until, last)])
+    read_at = [t for t, _ in known]
+    times = np.array([began, *read_at, max(until, last)])
     missing_at_end = 0.0
     if until - last > LATEST:
         missing_at_end = until - last
@@ -180,12 +192,12 @@ def _course_of_counter(rows: Sequence[SensorReading], until: float) -> tuple[NDA
     return times, joules, np.cumsum([0.0, *missing])
 
 
-def _known(rows: Sequence[SensorReading]) -> list[tuple[float, float]]:
+def _known(rows: Readings) -> list[tuple[float, float]]:
     """The times and the values of the readings that succeeded."""
     return [(row.t, row.value) for row in rows if row.value is not None]
 
 
-def restarts(rows: Sequence[SensorReading]) -> list[float]:
+def restarts(rows: Readings) -> list[float]:
     """For each reading of a counter of energy after the first: the seconds before it that are unknown, because it
     restarted after it could not be read, as on a lost host; 0 s after `resume`."""
     unknown = []
@@ -197,13 +209,14 @@ def restarts(rows: Sequence[SensorReading]) -> list[float]:
             continue
         if known.value is not None:
             restarted_unread = unread and row.value <= known.value
-            unknown.append(row.t - known.t if restarted_unread else 0.0)
+            seconds = row.t - known.t
+            unknown.append(seconds if restarted_unread else 0.0)
         known = row
         unread = False
     return unknown
 
 
-def throttled(sensors: Mapping[Key, Sequence[SensorReading]], start: float, end: float) -> list[Throttling] | None:
+def throttled(sensors: Sensors, start: float, end: float) -> list[Throttling] | None:
     """The periods from ``start`` to ``end`` in which a host was throttled; None if no sensor that was read shows it."""
     periods = []
     was_read = False
@@ -233,18 +246,23 @@ def _merged(periods: Iterable[Throttling]) -> list[Throttling]:
             continue
         last = merged[-1]
         reasons = dict.fromkeys((*last.why, *period.why))
-        merged[-1] = Throttling(last.start, max(last.end, period.end), tuple(reasons))
+        end = max(last.end, period.end)
+        merged[-1] = Throttling(last.start, end, tuple(reasons))
     return merged
 
 
-def _flagged(rows: Sequence[SensorReading], end: float) -> Iterable[tuple[float, float]]:
+def _flagged(rows: Readings, end: float) -> Iterable[tuple[float, float]]:
     """The periods in which a flag was 1."""
     ends = [row.t for row in rows[1:]]
     ends.append(max(end, rows[-1].t))
-    return [(row.t, until) for row, until in zip(rows, ends, strict=True) if row.value]
+    periods = []
+    for row, until in zip(rows, ends, strict=True):
+        if row.value:
+            periods.append((row.t, until))
+    return periods
 
 
-def _counted(rows: Sequence[SensorReading]) -> Iterable[tuple[float, float]]:
+def _counted(rows: Readings) -> Iterable[tuple[float, float]]:
     """The time before each reading with a count that had grown."""
     periods = []
     for (_, before), (t, now) in pairwise(_known(rows)):
@@ -264,7 +282,7 @@ def rounds(history: History) -> dict[int, tuple[float, float]]:
     return spans
 
 
-def _host(history: History, host: str, sensors: Mapping[Key, Sequence[SensorReading]]) -> dict[str, Any]:
+def _host(history: History, host: str, sensors: Sensors) -> Entry:
     began = history.training_began or 0.0
     ended = history.training_ended
     energy = _energy(history, meter(sensors, ended), began, ended)
@@ -281,24 +299,19 @@ def _host(history: History, host: str, sensors: Mapping[Key, Sequence[SensorRead
     }
 
 
-def _throttled_in_training(
-    sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended: float
-) -> list[dict[str, Any]] | None:
+def _throttled_in_training(sensors: Sensors, began: float, ended: float) -> list[Entry] | None:
     periods = throttled(sensors, began, ended)
     if periods is None:
         return None
     rows = []
     for period in periods:
-        row = {
-            "from": round(period.start - began, 1),
-            "until": round(period.end - began, 1),
-            "why": list(period.why),
-        }
-        rows.append(row)
+        start = round(period.start - began, 1)
+        end = round(period.end - began, 1)
+        rows.append({"from": start, "until": end, "why": list(period.why)})
     return rows
 
 
-def _not_readable(sensors: Mapping[Key, Sequence[SensorReading]]) -> list[dict[str, str]]:
+def _not_readable(sensors: Sensors) -> list[dict[str, str]]:
     """The sensors that could not be read at some time, each with the first reason."""
     failures = []
     for (quantity, source, scope), rows in sensors.items():
@@ -309,7 +322,7 @@ def _not_readable(sensors: Mapping[Key, Sequence[SensorReading]]) -> list[dict[s
     return failures
 
 
-def _energy(history: History, meter: Meter | None, began: float, ended: float) -> dict[str, Any] | None:
+def _energy(history: History, meter: Meter | None, began: float, ended: float) -> Entry | None:
     if meter is None:
         return None
     joules = meter.between(began, ended)
@@ -320,21 +333,25 @@ def _energy(history: History, meter: Meter | None, began: float, ended: float) -
         in_round = meter.between(*span)
         if in_round is not None:
             by_round[str(number)] = round(in_round, 3)
-    return {"joules": round(joules, 3), "source": meter.source, "scope": meter.scope, "rounds": by_round}
+    total = round(joules, 3)
+    return {"joules": total, "source": meter.source, "scope": meter.scope, "rounds": by_round}
 
 
-def _shares(history: History, host: str, joules: float, began: float) -> dict[str, float] | None:
+def _shares(history: History, host: str, joules: float, began: float) -> Joules | None:
     """The energy of a host by node; None if its nodes used no processor time that is known."""
     host_at = host_of(history)
     used_here = (row for row in history.resources() if host_at(row.node, row.t) == host)
     seconds = processor_seconds(used_here, began)
     total = sum(seconds.values())
-    if total > 0:
-        return {node: round(joules * own / total, 3) for node, own in seconds.items()}
-    return None
+    if total <= 0:
+        return None
+    shares = {}
+    for node, own in seconds.items():
+        shares[node] = round(joules * own / total, 3)
+    return shares
 
 
-def _highest(sensors: Mapping[Key, Sequence[SensorReading]], began: float, ended: float) -> dict[str, Any] | None:
+def _highest(sensors: Sensors, began: float, ended: float) -> Entry | None:
     """The highest temperature until the end of training, the earliest of equal ones."""
     highest: SensorReading | None = None
     for (quantity, _, _), rows in sensors.items():

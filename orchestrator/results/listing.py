@@ -34,7 +34,9 @@ class Listing:
 
     def rows(self) -> list[Row]:
         """One row for each run: those that are running first, then the latest first."""
-        rows = {name: self._row(name, RunDirectory(path)) for name, path in run_paths(self.folder)}
+        rows = {}
+        for name, path in run_paths(self.folder):
+            rows[name] = self._row(name, RunDirectory(path))
         self._read = {name: self._read[name] for name in rows}
         return sorted(rows.values(), key=_order)
 
@@ -60,13 +62,16 @@ def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
             yield path.name, path
         else:
             with contextlib.suppress(RunError):  # another user's folder
-                yield from ((f"{path.name}/{run.name}", run) for run in paths_in(path) if is_run(run))
+                for run in paths_in(path):
+                    if is_run(run):
+                        yield f"{path.name}/{run.name}", run
 
 
 def find(folder: Path, name: str) -> RunDirectory:
     """The run of this name. RecordError if the folder has none. No name leads out of the folder."""
     parts = name.split("/")
-    stays_inside = len(parts) <= 2 and not {"", ".", ".."} & set(parts)
+    leads_out = {"", ".", ".."} & set(parts)
+    stays_inside = len(parts) <= 2 and not leads_out
     if stays_inside:
         path = folder.joinpath(*parts)
         if is_run(path):
@@ -84,16 +89,29 @@ def run_row(name: str, directory: RunDirectory) -> Row:
     sweep, algorithm, driver, seed, status, verdict, ended, accuracy (fraction), rounds, rounds_planned, seconds, began
     (s since the epoch), error."""
     sweep, _, _ = name.rpartition("/")
-    blank = dict.fromkeys(("algorithm", "driver", "seed", "verdict", "ended", "accuracy", "rounds", "rounds_planned"))
     row: Row = {
-        **{"run": name, "name": directory.run, "sweep": sweep or None, "status": "finished", **blank},
-        **{"seconds": None, "began": directory.began, "error": None},
+        "run": name,
+        "name": directory.run,
+        "sweep": sweep or None,
+        "status": "finished",
+        "algorithm": None,
+        "driver": None,
+        "seed": None,
+        "verdict": None,
+        "ended": None,
+        "accuracy": None,
+        "rounds": None,
+        "rounds_planned": None,
+        "seconds": None,
+        "began": directory.began,
+        "error": None,
     }
     try:
         summary = current_summary(directory)
-        if summary is not None:
-            return _plain({**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})})
-        return _plain({**row, **_from_record(directory)})
+        if summary is None:
+            return _plain(row | _from_record(directory))
+        effective = _document(directory.path / "effective.json") or {}
+        return _plain(row | _from_summary(summary, effective))
     except OrchestratorError as error:
         return {**row, "status": "unreadable", "error": str(error)}
     except (*DAMAGE, OSError) as error:
@@ -103,7 +121,8 @@ def run_row(name: str, directory: RunDirectory) -> Row:
 def _plain(row: Row) -> Row:
     """The row. ValueError or TypeError if it has a value that the page cannot show."""
     for name, value in row.items():
-        if value is not None and not isinstance(value, str if name in TEXTS else int | float):
+        expected = str if name in TEXTS else int | float
+        if value is not None and not isinstance(value, expected):
             raise TypeError(f"{name} is a {type(value).__name__}")
     if row["verdict"] not in (None, *WORST_FIRST):
         raise ValueError(f"the verdict is {row['verdict'][:40]!r}")
@@ -150,11 +169,17 @@ def _from_record(directory: RunDirectory) -> Row:
 def _from_summary(summary: Row, effective: Row) -> Row:
     algorithm = effective.get("algorithm")
     stop = effective.get("stop")
+    accuracy = summary.get("accuracy") or {}
     return {
-        **{key: summary.get(key) for key in ("name", "driver", "verdict", "ended", "rounds", "seconds")},
+        "name": summary.get("name"),
+        "driver": summary.get("driver"),
+        "verdict": summary.get("verdict"),
+        "ended": summary.get("ended"),
+        "rounds": summary.get("rounds"),
+        "seconds": summary.get("seconds"),
         "algorithm": algorithm.get("name") if isinstance(algorithm, dict) else None,
         "seed": effective.get("seed"),
-        "accuracy": (summary.get("accuracy") or {}).get("global"),
+        "accuracy": accuracy.get("global"),
         "rounds_planned": stop.get("rounds") if isinstance(stop, dict) else None,
     }
 

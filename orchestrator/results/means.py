@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 from orchestrator.record.rows import Metric
 
+Counts = Callable[[str], bool]  # whether a node counts in means
+Nodes = Mapping[str, Mapping[str, Any]]  # of the plan, by name
+
 
 class Coverage(NamedTuple):
     """How many of the run's ``total`` clients a mean ``covers``. ``noun``: what they are, such as "client"."""
@@ -143,7 +146,7 @@ def _band(reports: Mapping[str, Metric], latest: Mapping[str, Metric]) -> Band:
     return Band(t, min(values), max(values), mean(values))
 
 
-def without_samples(nodes: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+def without_samples(nodes: Nodes) -> frozenset[str]:
     """The planned ``nodes`` that neither hold training samples nor have any below them. Empty if none holds samples:
     programs have data that the plan does not know."""
     holding: set[str] = set()
@@ -157,7 +160,7 @@ def without_samples(nodes: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
     return frozenset()
 
 
-def clients_of(plan: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], counts: Callable[[str], bool]) -> int:
+def clients_of(plan: Mapping[str, Any], nodes: Nodes, counts: Counts) -> int:
     """How many clients of a run hold data: its population, or its devices, or its edges if it has no devices."""
     population = plan.get("population")
     if population:

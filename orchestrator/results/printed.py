@@ -45,17 +45,28 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         "programs": "programs ended",
         None: "not yet",
     }
-    kinds = {name: " and ".join(found) for name, found in summary["link_kinds"].items()}
-    delivered = ", ".join(f"{name} ({kinds[name]}) {text.size(size)}" for name, size in summary["bytes"].items())
-    rows: list[tuple[Cell, Cell]] = [("verdict", Text(summary["verdict"], style=f"bold {STYLES[summary['verdict']]}"))]
+    sizes = []
+    for link_class, size in summary["bytes"].items():
+        kinds = " and ".join(summary["link_kinds"][link_class])
+        sizes.append(f"{link_class} ({kinds}) {text.size(size)}")
+    links = summary["links"]
+    if sizes:
+        links = f"{links}: {', '.join(sizes)}"
+    verdict = summary["verdict"]
+    rows: list[tuple[Cell, Cell]] = []
+    rows.append(("verdict", Text(verdict, style=f"bold {STYLES[verdict]}")))
     for check in summary["checks"]:
-        mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
+        style = STYLES[check["verdict"]]
+        mark = Text.assemble("  ", (check["verdict"], style))
         rows.append((mark, f"{check['name']}: {check['detail']}"))
     rounds = text.count(summary["rounds"], "round")
     trained = summary["training_seconds"]
-    whole = f"{summary['seconds']:.1f} s"
-    took = f"{rounds} in {trained:.1f} s of training" if trained is not None else f"no training in {whole}"
-    rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
+    if trained is not None:
+        took = f"{rounds} in {trained:.1f} s of training"
+    else:
+        took = f"no training in {summary['seconds']:.1f} s"
+    reason = ended.get(summary["ended"], summary["ended"])
+    rows.append(("ended", f"{reason}, {took}"))
     if accuracy is not None:
         rows.append(("accuracy", f"{text.percent(accuracy)}{_covered(summary)}"))
     others = other_metrics(summary)
@@ -63,7 +74,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         if not name.startswith(text.RECALL):
             rows.append((name, text.metric(name, value)))
     rows += _recalls(others)
-    rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
+    rows.append(("links", links))
     real_links = summary.get("real_links") or {"before": ()}
     rows += [("real", sentence) for sentence in real_sentences(real_links)]
     clients = summary.get("population")
@@ -71,8 +82,11 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         share = text.percent(clients["share_seen"])
         rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
-    by_hand = sum("by" in fault for fault in made)
-    rows.append(("faults", f"{len(made)}, {by_hand} of them manual" if by_hand else str(len(made))))
+    manual = sum("by" in fault for fault in made)
+    number = str(len(made))
+    if manual:
+        number += f", {manual} of them manual"
+    rows.append(("faults", number))
     for program in summary.get("ended_programs") or ():
         how = text.how_ended(program["code"])
         rows.append(("program", f"{program['program']} ended at {program['at']:.1f} s ({how})"))
@@ -80,8 +94,10 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
         if host["energy"] is not None:
-            where = f", host {host['host']}" if host["host"] else ""
-            rows.append(("energy", energy_in_words(host["energy"]) + where))
+            energy = energy_in_words(host["energy"])
+            if host["host"]:
+                energy += f", host {host['host']}"
+            rows.append(("energy", energy))
         rows += [("host", sentence) for sentence in sentences(host)]
     rows.append(("report", str(report) if report.exists() else "not written"))
     write_entries(console, rows)

@@ -69,6 +69,8 @@ KEPT = (
 )
 """The names of the events that the checks of a running run read. Others may be many."""
 _FOLDED = frozenset((*Overruns.EVENTS, *Rounds.EVENTS))
+NumberedEvent = tuple[int, Event]  # an event with its place among all events
+Planned = dict[str, Any]  # a fault as in plan.json
 
 
 class Story(Facts):
@@ -95,14 +97,16 @@ class Story(Facts):
         self._by_round = _sorted_by("round", self._planned.values())
         self.driver = str(plan.get("driver") or "")
         self.engine = str(plan.get("engine") or "")
-        self._events: dict[str, list[tuple[int, Event]]] = {name: [] for name in KEPT}  # with their places
+        self._events: dict[str, list[NumberedEvent]] = {name: [] for name in KEPT}
         self._number = 0  # of events so far
         self._states: list[State] = []
         self._probes: list[ProbeResult] = []
         self._phases: list[FaultPhase] = []
         self._rounds = Rounds()
         self._overruns = Overruns()
-        self._folds: dict[type[EventFold], EventFold] = {Rounds: self._rounds, Overruns: self._overruns}
+        self._folds: dict[type[EventFold], EventFold] = {}
+        self._folds[Rounds] = self._rounds
+        self._folds[Overruns] = self._overruns
         self._ends: dict[int, float] = {}  # by round, when the last leader ended it
         self._done = 0  # the latest of these rounds
         self._reports: dict[tuple[str, str], Reports] = {}  # by metric and scope
@@ -156,7 +160,7 @@ class Story(Facts):
             if rows:
                 self._read[table] = rows[-1][0]
             self.behind |= len(rows) == PIECE
-        if not first:  # else states and faults are soon there
+        if not first:  # states and faults first: they are shown sooner
             self.behind |= self.usage.read(history)
             self.seconds = max(self.seconds, self.usage.now)
 
@@ -226,7 +230,10 @@ class Story(Facts):
         it is "cut off" while a fault disconnects it, "in a round" while it leads one, or, if it trains, from the start
         of its parent's round until its last report of training in it, and otherwise "waiting". It is only "running" if
         neither it nor its parent has rounds."""
-        cut = {fault.get("node") for fault in self.faults_in_force() if fault["action"] == "disconnect"}
+        cut = set()
+        for fault in self.faults_in_force():
+            if fault["action"] == "disconnect":
+                cut.add(fault.get("node"))
         return {name: self._activity(name, name in cut) for name in self.nodes}
 
     def _activity(self, node: str, cut: bool) -> str:
@@ -281,7 +288,9 @@ class Story(Facts):
         if not self.rounds_planned or not done:
             return None
         first = max(0, done - PACE)
-        since = self._ends.get(first, began if first == 0 else None)
+        since = self._ends.get(first)
+        if since is None and first == 0:
+            since = began
         if since is None or done <= first:
             return None
         latest = self._ends[done]
@@ -332,6 +341,16 @@ class Story(Facts):
             self._latest[name] = metric
             if self.counts(node):
                 self.latest_of_leaders[name].add(metric)
+
+    def _add_resources(self, *row: Any) -> None:
+        self.usage.add_resources(*row)
+
+    def _add_channel(self, t: float, channel: str, *counts: Any) -> None:
+        seconds = counts[-1]
+        self.usage.add_channel(t, channel, seconds)
+
+    def _add_time(self, t: float) -> None:
+        """Take a row that only shows how long the run has lasted: `_add` has done that."""
 
     def _add_state(self, t: float, node: str, state: str, detail: str) -> None:
         latest = State(t, node, state, detail)
@@ -396,18 +415,15 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "fault": (("t", "fault", "action", "target", "phase", "round", "detail"), Story._add_fault),
     "event": (("t", "node", "name", "round", "edge_round", "data"), Story._add_event),
     "metric": (("t", "node", "round", "scope", "name", "value"), Story._add_metric),
-    "resources": (("t", "node", "cpu_seconds", "rss", "pss"), lambda story, *row: story.usage.add_resources(*row)),
-    "channel": (
-        ("t", "channel", "member", "packets", "bytes", "seconds"),
-        lambda story, t, channel, *counts: story.usage.add_channel(t, channel, counts[-1]),
-    ),
-    "probe": (("t",), lambda story, t: None),
-    "outcome": (("t",), lambda story, t: None),
+    "resources": (("t", "node", "cpu_seconds", "rss", "pss"), Story._add_resources),
+    "channel": (("t", "channel", "member", "packets", "bytes", "seconds"), Story._add_channel),
+    "probe": (("t",), Story._add_time),
+    "outcome": (("t",), Story._add_time),
 }
 """The columns that are read of a table, its first ones, and what takes them. Of some only the time counts."""
 
 
-def _sorted_by(key: str, faults: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sorted_by(key: str, faults: Iterable[Planned]) -> list[Planned]:
     """The faults that are planned by this key, such as "at" or "round", in its order."""
     planned = [fault for fault in faults if fault.get(key) is not None]
     return sorted(planned, key=itemgetter(key))

@@ -22,6 +22,8 @@ from orchestrator.results.hosts import hosts
 from orchestrator.results.traffic import volumes
 from orchestrator.results.traffic.volumes import real_links
 
+Row = dict[str, Any]
+
 
 def summary(history: History) -> dict[str, Any]:
     """The summary of a run, in plain JSON values; None for missing figures.
@@ -43,11 +45,16 @@ def summary(history: History) -> dict[str, Any]:
     results = checks(history)
     began = history.training_began
     outcome = history.outcome
-    edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
+    edges = {}
+    for edge, series in history.edge_series("accuracy").items():
+        edges[edge] = finite(series[-1].value)
     overall_accuracy = history.global_series("accuracy")
     coverage = history.coverage()
+    mean_over = None
+    if coverage is not None:
+        mean_over = {"clients": coverage.covers, "of": coverage.total}
     about = evaluations(history) | {
-        "mean_over": None if coverage is None else {"clients": coverage.covers, "of": coverage.total},
+        "mean_over": mean_over,
         "real_links": real_links(history),
         "hosts": hosts(history),
         "accelerators": _accelerators(history),
@@ -75,7 +82,7 @@ def summary(history: History) -> dict[str, Any]:
         "wall_seconds": wall_seconds,
         "accuracy": {
             "global": last_accuracy,
-            "edge": {name: finite(value) for name, value in edges.items()},
+            "edge": edges,
         },
         "metrics": _metrics(history),
         "bytes": volumes.bytes_by_class(history),
@@ -140,7 +147,8 @@ def finite(value: float) -> float | None:
 
 def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """The metrics of a run's summary besides accuracy and loss."""
-    return {name: value for name, value in (summary.get("metrics") or {}).items() if name != "loss"}
+    metrics = summary.get("metrics") or {}
+    return {name: value for name, value in metrics.items() if name != "loss"}
 
 
 def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | None:
@@ -149,8 +157,8 @@ def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | No
         return None
     rows = []
     for program in ended_programs(history):
-        at = round(program.t - began, 3)
-        rows.append({"program": program.label, "node": program.node, "code": program.code, "at": at})
+        row = {"program": program.label, "node": program.node, "code": program.code}
+        rows.append(row | {"at": round(program.t - began, 3)})
     return rows
 
 
@@ -180,14 +188,19 @@ def _side(nodes: Sequence[str]) -> str | list[str]:
     return list(nodes)
 
 
-def overview(history: History, found: dict[str, Any] | None = None) -> dict[str, Any]:
+def overview(history: History, found: Row | None = None) -> Row:
     """The scenario, algorithm, driver, seed, verdict, rounds, seconds, and as far as the run has them last accuracies
     (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
     found = found or summary(history)
     plan = history.plan
-    last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
-    others = {f"{name}.global": value for name, value in other_metrics(found).items()}
-    sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
+    figures = {}
+    for scope, accuracy in found["accuracy"].items():
+        if isinstance(accuracy, float):
+            figures[f"accuracy.{scope}"] = accuracy
+    for name, value in other_metrics(found).items():
+        figures[f"{name}.global"] = value
+    for link_class, delivered in (found.get("bytes") or {}).items():
+        figures[f"bytes.{link_class}"] = delivered
     return {
         "run": history.run,
         "name": plan["name"],
@@ -198,7 +211,5 @@ def overview(history: History, found: dict[str, Any] | None = None) -> dict[str,
         "ended": found["ended"],
         "rounds": found["rounds"],
         "seconds": found["seconds"],
-        **last,
-        **others,
-        **sent,
+        **figures,
     }

@@ -110,16 +110,20 @@ def metric_rows(history: History, name: str | None = None) -> list[MetricRow]:
 
 
 def accuracy_rows(history: History) -> list[AccuracyRow]:
-    return [
-        AccuracyRow(row.round, row.t, row.node, row.scope, row.value, row.step)
-        for row in metric_rows(history, "accuracy")
-    ]
+    rows = []
+    for row in metric_rows(history, "accuracy"):
+        rows.append(AccuracyRow(row.round, row.t, row.node, row.scope, row.value, row.step))
+    return rows
+
+
+def check_rows(history: History) -> list[CheckRow]:
+    return [CheckRow(**check) for check in checks(history)]
 
 
 TABLES: dict[str, Table] = {
     "accuracy": Table(AccuracyRow, accuracy_rows),
     "channels": Table(media.ChannelCounters, media.channel_counters),
-    "checks": Table(CheckRow, lambda history: [CheckRow(**each) for each in checks(history)]),
+    "checks": Table(CheckRow, check_rows),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),
     "links": Table(LinkCounters, volumes.link_counters),

@@ -51,8 +51,10 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     ends = [state for state in ends if state not in with_host]
     done = history.outcome is not None and history.outcome.ended in AFTER_A_ROUND
     until = history.training_ended if done else math.inf
-    nodes = [stall for stall in node_standstills(history) if stall.t > began and stall.t - stall.seconds < until]
-    gaps = [gap for gap in history.recorded(Gap) if gap.t > began and gap.event.since < until]
+    nodes = [stall for stall in node_standstills(history) if stall.t > began]
+    nodes = [stall for stall in nodes if stall.t - stall.seconds < until]
+    gaps = [gap for gap in history.recorded(Gap) if gap.t > began]
+    gaps = [gap for gap in gaps if gap.event.since < until]
     stalls = [StoodStill("the orchestrator", gap.t, gap.event.stood_still) for gap in gaps]
     own = [stall for stall in stalls if stall.seconds >= LEAST]
     training = max(history.training_ended - began, 1e-9)

@@ -68,7 +68,8 @@ def _moot(history: Facts, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool
     joined = [manual.nodes for manual in by_hand if manual.action == "join"]
     if span.action == "join" and span.nodes in joined:
         return True
-    now = {state.node: state.state for state in history.states() if state.t <= span.skipped}
+    earlier = [state for state in history.states() if state.t <= span.skipped]
+    now = {state.node: state.state for state in earlier}
     states = [now.get(node, "planned") for node in span.nodes]
     return bool(states) and all(state in (*AWAY, "done") for state in states)
 

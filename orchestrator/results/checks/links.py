@@ -42,7 +42,8 @@ def links_as_configured(history: Facts) -> Assessment:
     failed = [probe for probe in probes if probe.verdict == "fail"]
     if failed:
         return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
-    unprobed = [each for each in classes if each not in {probe.link_class for probe in found}]
+    probed = {probe.link_class for probe in found}
+    unprobed = [link_class for link_class in classes if link_class not in probed]
     if unprobed:
         return missing(history, f"no probe of {text.some(unprobed)}: those links were not measured")
     if tally["unknown"]:
@@ -64,7 +65,8 @@ def links_as_configured(history: Facts) -> Assessment:
 def links_followed(history: History) -> Assessment:
     """Check that links with a schedule changed on time."""
     links = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
-    channels = sum(len(medium.get("schedules", ())) for medium in history.plan.get("media", []))
+    media = history.plan.get("media", [])
+    channels = sum(len(medium.get("schedules", ())) for medium in media)
     if not links + channels:
         return "pass", "no links were planned to change over time"
     courses = [recorded.event for recorded in history.recorded(ScheduleEnded)]
@@ -117,6 +119,11 @@ def links_on_time(history: Facts) -> Assessment:
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
 
 
+def _severity(overload: Overload) -> tuple[int, float]:
+    lost = sum(overload.lost.values())
+    return lost, overload.held_up
+
+
 def overloads(history: Facts) -> list[Overload]:
     """The complete intervals of overload."""
     return merged(recorded.event for recorded in history.recorded(Overload))
@@ -149,7 +156,7 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
     if busy:
         parts.append(f"this host's processors were saturated for {text.duration(busy)}")
     if lost or late or others:
-        worst = max(overloads, key=lambda overload: (sum(overload.lost.values()), overload.held_up))
+        worst = max(overloads, key=_severity)
         at = max(0.0, worst.start - began)
         lasted = text.duration(worst.end - worst.start)
         parts.append(f"the worst at {at:.1f} s for {lasted}: {worst.cause}")
@@ -342,7 +349,8 @@ class Busiest(NamedTuple):
 
 def busiest(history: History) -> list[Busiest]:
     """The busiest link of each class, of those with a constant rate that carried data; likewise channels."""
-    links = {(link["source"], link["target"]): link for link in history.plan.get("links", [])}
+    planned = history.plan.get("links", [])
+    links = {(link["source"], link["target"]): link for link in planned}
     profiles = _with_constant_rate(history, links)
     piece = SUPER_PACKET if "kernel" in (history.engine or "") else FULL_FRAME
     allowed = {}

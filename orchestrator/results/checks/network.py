@@ -15,15 +15,17 @@ from orchestrator.results.traffic.hosts_network import CrossingLink, NetworkFind
 from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks
 
 MOST = 3  # findings that are shown
+Link = tuple[str, str, LinkProfile]  # source, target, profile
 
 
-def crossing_links(links: Iterable[tuple[str, str, LinkProfile]], hosts: Mapping[str, str]) -> list[CrossingLink]:
-    """Those of the ``links`` (source, target, profile) that cross the ``hosts`` of the nodes."""
-    return [
-        CrossingLink(source, target, pair_of(hosts[source], hosts[target]), profile.latency, profile.real)
-        for source, target, profile in links
-        if hosts[source] != hosts[target]
-    ]
+def crossing_links(links: Iterable[Link], hosts: Mapping[str, str]) -> list[CrossingLink]:
+    """Those of the ``links`` that cross the ``hosts`` of the nodes."""
+    crossing = []
+    for source, target, profile in links:
+        if hosts[source] != hosts[target]:
+            pair = pair_of(hosts[source], hosts[target])
+            crossing.append(CrossingLink(source, target, pair, profile.latency, profile.real))
+    return crossing
 
 
 def real_networks(history: Facts) -> list[RealNetwork]:
@@ -39,31 +41,33 @@ def real_networks(history: Facts) -> list[RealNetwork]:
 def _judge(findings: NetworkFindings, began: float) -> Assessment:
     """Judge what was found. ``began``: the time at which the training started. At least one reading."""
     number = sum(findings.strangers.values())
-    dropped = f"; {text.count(number, 'packet')} of strangers dropped on {text.some(sorted(findings.strangers))}"
-    strange = dropped if number else ""
-    confirmed = [each for each in findings.found if each.confirmed]
+    strange = ""
+    if number:
+        hosts = text.some(sorted(findings.strangers))
+        strange = f"; {text.count(number, 'packet')} of strangers dropped on {hosts}"
+    confirmed = [finding for finding in findings.found if finding.confirmed]
     cases = confirmed or findings.found
     if cases:
-        more = f"; and {len(cases) - MOST} more times" if len(cases) > MOST else ""
-        said = "; ".join(each.sentence(began) for each in cases[:MOST]) + more
+        said = "; ".join(finding.sentence(began) for finding in cases[:MOST])
+        if len(cases) > MOST:
+            said += f"; and {len(cases) - MOST} more times"
         if confirmed:
             return "fail", f"{said}{strange}"
         return "unknown", f"{said}; no reading before or after confirms it{strange}"
-    sent = sum(each.sent for each in findings.frames.values())
-    missing = sum(each.missing for each in findings.frames.values())
-    frames = f"; {missing:,} of {text.count(sent, 'frame')} did not arrive" if sent else ""
-    return "pass", (
-        f"in {text.count(findings.readings, 'reading')} its delay was at most {text.duration(findings.furthest)} off "
-        f"that before the run{frames}{strange}"
-    )
+    sent = sum(frames.sent for frames in findings.frames.values())
+    lost = sum(frames.missing for frames in findings.frames.values())
+    arrived = f"; {lost:,} of {text.count(sent, 'frame')} did not arrive" if sent else ""
+    readings = text.count(findings.readings, "reading")
+    furthest = text.duration(findings.furthest)
+    return "pass", f"in {readings} its delay was at most {furthest} off that before the run{arrived}{strange}"
 
 
 def network_held(history: Facts) -> Assessment | None:
     """Check that the network between hosts stayed as it was measured before the run, and carried what it was given, as
     far as links were shaped. None for a run on one host."""
-    if len({node.get("host", "") for node in history.nodes.values()}) < 2:
+    hosts = _planned_hosts(history)
+    if len(set(hosts.values())) < 2:
         return None
-    hosts = {name: str(node.get("host", "")) for name, node in history.nodes.items()}
     links = _crossing(history)
     if not links:
         return "pass", "no link crosses hosts"
@@ -81,12 +85,20 @@ def network_held(history: Facts) -> Assessment | None:
     if not findings.readings:
         return missing(history, "it was not measured during the run", MEASURED)
     verdict, said = _judge(findings, history.training_began or 0.0)
-    return verdict, f"{said}; real links: {networks}" if networks else said
+    if networks:
+        said += f"; real links: {networks}"
+    return verdict, said
+
+
+def _planned_hosts(history: Facts) -> dict[str, str]:
+    """The host of each node when the run started."""
+    return {name: str(node.get("host", "")) for name, node in history.nodes.items()}
 
 
 def _crossing(history: Facts, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:
     """``hosts``: of the nodes, by default those of the plan."""
-    hosts = hosts or {name: str(node.get("host", "")) for name, node in history.nodes.items()}
-    planned = history.plan.get("links", [])
-    links = ((each["source"], each["target"], LinkProfile.from_mapping(each["profile"])) for each in planned)
-    return crossing_links(links, hosts)
+    links = []
+    for link in history.plan.get("links", []):
+        profile = LinkProfile.from_mapping(link["profile"])
+        links.append((link["source"], link["target"], profile))
+    return crossing_links(links, hosts or _planned_hosts(history))

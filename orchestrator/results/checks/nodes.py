@@ -35,16 +35,20 @@ def compute_on_time(history: Facts) -> Assessment | None:
         return None
     if not overruns:
         return "pass", "every step of every node took the time of its hardware"
-    node, (_, seconds) = max(overruns.items(), key=lambda item: item[1][1])
+    late_seconds = {name: seconds for name, (_, seconds) in overruns.items()}
+    node = max(late_seconds, key=late_seconds.__getitem__)
+    seconds = late_seconds[node]
     share = text.share(seconds, history.training_ended - began)
-    late = text.count(sum(steps for steps, _ in overruns.values()), "step")
-    steps = f"{late} on {text.count(len(overruns), 'node')} took longer than their hardware needs"
+    late_steps = sum(steps for steps, _ in overruns.values())
+    nodes = text.count(len(overruns), "node")
+    steps = f"{text.count(late_steps, 'step')} on {nodes} took longer than their hardware needs"
     allowed = f"at most {LATE_SHARE:.0%} may be"
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training ({allowed})"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
+    cause = slow_because(history, "so many or so fast nodes")
     remedy = "use fewer or slower nodes, or `--driver sim`: its time is virtual"
-    return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
+    return "fail", f"{steps}; {worst}: {cause}; {remedy}"
 
 
 def nodes_responded(history: History) -> Assessment:
@@ -52,21 +56,29 @@ def nodes_responded(history: History) -> Assessment:
     outcome = history.outcome
     if outcome is None:
         return missing(history, "the orchestrator ended before it could ask the nodes")
-    excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
+    excused: set[str] = set()
+    for span in history.faults():
+        if _takes_away(span, outcome.t):
+            excused.update(span.nodes)
     states = history.current_states()
-    silent = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
-    away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
+    away = 0
+    silent = {}
+    for name, row in states.items():
+        if row.state != "done" and name in excused:
+            away += 1
+        elif row.state != "done":
+            silent[name] = row.state
     note = f", {away} away as planned" if away else ""
     if history.clients:
         note += f"; one of them stands for {history.clients:,} clients"
-    if silent:
-        killed = {node: event.grace for _, node, _, event in history.recorded(KilledAtEnd)}
-        listed = text.some(
-            f"{name} ({state if name not in killed else STILL_RAN.format(text.duration(killed[name]))})"
-            for name, state in silent.items()
-        )
-        return "fail", f"{len(silent)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
-    return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
+    nodes = text.count(len(states), "node")
+    if not silent:
+        return "pass", f"{len(states) - away} of {nodes} answered at the end{note}"
+    for _, killed, _, event in history.recorded(KilledAtEnd):
+        if killed in silent:
+            silent[killed] = STILL_RAN.format(text.duration(event.grace))
+    listed = text.some(f"{name} ({reason})" for name, reason in silent.items())
+    return "fail", f"{len(silent)} of {nodes} did not answer at the end: {listed}{note}"
 
 
 def _takes_away(span: FaultSpan, end: float) -> bool:
@@ -77,14 +89,17 @@ def _takes_away(span: FaultSpan, end: float) -> bool:
         return False
     if span.action == "leave":
         return True
-    return span.action in ("crash", "power-off", "pause") and (span.end is None or span.end >= end)
+    lasts = span.end is None or span.end >= end
+    return lasts and span.action in ("crash", "power-off", "pause")
 
 
 def messages_accepted(history: Facts) -> Assessment | None:
     """Check that no message was refused (events ``bad_message`` with a ``count``), and no line of a program dropped;
     None if none was."""
     said = [*_refused_messages(history), *_dropped_lines(history)]
-    return ("fail", "; ".join(said)) if said else None
+    if not said:
+        return None
+    return "fail", "; ".join(said)
 
 
 def _refused_messages(history: Facts) -> Iterator[str]:
@@ -112,12 +127,16 @@ def _dropped_lines(history: Facts) -> Iterator[str]:
 
 def stack_as_configured(history: Facts) -> Assessment | None:
     """Check that the settings of `stack` were in force in the nodes' namespaces; None without any."""
-    configured = {name: node["stack"] for name, node in history.nodes.items() if node.get("stack")}
+    configured = {}
+    for name, node in history.nodes.items():
+        if node.get("stack"):
+            configured[name] = node["stack"]
     if not configured:
         return None
     if history.simulated:
         return "modelled", "the model of TCP has these settings"
-    in_force = [event for _, node, _, event in history.recorded(StackInForce) if node is None]
+    recorded = history.recorded(StackInForce)
+    in_force = [event for _, reporter, _, event in recorded if reporter is None]
     if not in_force:
         return missing(history, "no node with settings of its own was started")
     wrong = []
@@ -125,7 +144,5 @@ def stack_as_configured(history: Facts) -> Assessment | None:
         wrong += [f"{stack.node} has {setting}" for setting in stack.refused(configured[stack.node])]
     if wrong:
         return "fail", f"the kernel refused a setting of `stack`: {text.some(dict.fromkeys(wrong))}"
-    return (
-        "pass",
-        f"the settings of `stack` are in force at {text.count(len({stack.node for stack in in_force}), 'node')}",
-    )
+    nodes = {stack.node for stack in in_force}
+    return "pass", f"the settings of `stack` are in force at {text.count(len(nodes), 'node')}"

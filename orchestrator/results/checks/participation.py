@@ -112,7 +112,9 @@ def _of_clients(history: History) -> Found:
             if event.node in uppers.get(peer, ()):
                 against[peer].append(event)
     connected = {joined.event.peer for joined in history.recorded(Joined)}
-    losses = {(node_name, lost.peer): lost.reason for _, node_name, _, lost in history.recorded(Lost)}
+    losses = {}
+    for _, node_name, _, lost in history.recorded(Lost):
+        losses[node_name, lost.peer] = lost.reason
     counted = 0
     reasons = {}
     for client, parent in parents.items():
@@ -136,7 +138,12 @@ def _of_clients(history: History) -> Found:
     return len(parents), counted, reasons
 
 
-def _reasons(history: History, client: str, used: set[str], events: list[Event]) -> Iterator[Reason]:
+def _reasons(
+    history: History,
+    client: str,
+    used: set[str],
+    events: list[Event],
+) -> Iterator[Reason]:
     """The reasons why messages did not count, of each kind of which none counted."""
     counts: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], Event] = {}
@@ -210,7 +217,8 @@ def _of_population(history: History) -> Found | None:
         if client in selected - counted
     }
     if found and not counted and not reasons:
-        tally = text.some(f"{number:,} {outcome}" for outcome, number in Counter(p.outcome for p in found).items())
+        outcomes = Counter(part.outcome for part in found)
+        tally = text.some(f"{number:,} {outcome}" for outcome, number in outcomes.items())
         return clients, 0, {"all that were selected": Reason(5, "unknown", f"no answer counted: {tally}")}
     return (clients, len(counted), reasons) if found else None
 

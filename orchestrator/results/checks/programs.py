@@ -6,7 +6,7 @@ Such a run may have done nothing for most of its time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from netem.units import parse_duration
@@ -19,9 +19,8 @@ from orchestrator.results.history import History
 
 TOLERANCE = 5.0  # s before the end of the run in which a program may end unexpectedly
 STALLED = 3.0  # times the longest round without the end of another one
-_NO_REPORTS = frozenset(
-    (*RESERVED, NodeFailed.NAME, BadMessage.NAME, OutOfMemory.NAME)
-)  # events of nodes by the orchestrator
+# The events of nodes that the orchestrator records.
+_NO_REPORTS = frozenset((*RESERVED, NodeFailed.NAME, BadMessage.NAME, OutOfMemory.NAME))
 
 
 class EndedProgram(NamedTuple):
@@ -42,13 +41,13 @@ class EndedProgram(NamedTuple):
 def ended_programs(history: Facts) -> list[EndedProgram]:
     """The programs that ended before the run was stopped, in the order of time."""
     planned = {program["label"]: program for program in history.plan.get("programs", ())}
-    found = []
+    ended = []
     for t, node, _, end in history.recorded(ProgramEnded):
         program = planned.get(end.program)
         if program is not None and node is not None:
             expected = bool(program.get("expected_to_end") or program.get("ends_the_run"))
-            found.append(EndedProgram(t, node, program["label"], int(end.code), expected))
-    return found
+            ended.append(EndedProgram(t, node, program["label"], int(end.code), expected))
+    return ended
 
 
 def early_ends(history: Facts) -> list[EndedProgram]:
@@ -57,20 +56,24 @@ def early_ends(history: Facts) -> list[EndedProgram]:
     if _ended_with_all_programs(history):
         return []
     limit = asked_to_end(history) - TOLERANCE
-    return [each for each in ended_programs(history) if each.code == 0 and not each.expected and each.t < limit]
+    early = [program for program in ended_programs(history) if program.t < limit]
+    return [program for program in early if program.code == 0 and not program.expected]
 
 
 def asked_to_end(history: Facts) -> float:
     """The time at which the nodes were asked to end, in s of the run; its time so far, if they were not."""
-    began = max((event.t for event in history.events(Training.NAME)), default=0.0)
-    answers = [state.t for state in history.states() if state.state == "done" and state.t >= began]
+    starts = [event.t for event in history.events(Training.NAME)]
+    began = max(starts, default=0.0)
+    done = [state.t for state in history.states() if state.state == "done"]
+    answers = [t for t in done if t >= began]
     return min(answers, default=history.seconds)
 
 
 def all_ended_idle(history: History) -> str | None:
     """In words that all programs ended long before the time that `stop.after` gives, and reported nothing; None if that
     is not so, or expected."""
-    after = (history.plan.get("stop") or {}).get("after")
+    stop = history.plan.get("stop") or {}
+    after = stop.get("after")
     began = history.training_began
     if after is None or began is None or not _ended_with_all_programs(history):
         return None
@@ -92,16 +95,17 @@ def stopped_rounds(history: Facts) -> str | None:
     """In words that rounds of the leading nodes started and none ended, or that they stopped with a fault and did not
     continue; None otherwise."""
     began = history.training_began or 0.0
-    rounds = [each for each in history.rounds() if each.node in history.leaders]
+    rounds = [round for round in history.rounds() if round.node in history.leaders]
     if not rounds:
         return None
-    done = [each for each in rounds if each.end is not None]
+    done = [round for round in rounds if round.end is not None]
     if not done:
-        return f"round {rounds[0].round} started at {rounds[0].start - began:.1f} s, and no round ended"
-    longest = max(_length(each) for each in done)
-    last = max(each.end or 0.0 for each in done)
+        first = rounds[0]
+        return f"round {first.round} started at {first.start - began:.1f} s, and no round ended"
+    longest = max(map(_length, done))
+    last = max(round.end or 0.0 for round in done)
     idle = asked_to_end(history) - last
-    fault = next(_faults_since(history.faults(), last - longest), None)
+    fault = _first_fault_since(history.faults(), last - longest)
     if fault is None or idle <= max(TOLERANCE, STALLED * longest):
         return None
     at = (fault.start or 0.0) - began
@@ -111,12 +115,15 @@ def stopped_rounds(history: Facts) -> str | None:
     )
 
 
-def _length(each: Round) -> float:
-    return (each.end or each.start) - each.start
+def _length(round: Round) -> float:
+    return (round.end or round.start) - round.start
 
 
-def _faults_since(faults: Sequence[FaultSpan], t: float) -> Iterator[FaultSpan]:
-    return (span for span in faults if span.start is not None and span.start >= t)
+def _first_fault_since(faults: Sequence[FaultSpan], t: float) -> FaultSpan | None:
+    for span in faults:
+        if span.start is not None and span.start >= t:
+            return span
+    return None
 
 
 def _programs(history: Facts) -> Sequence[dict[str, Any]]:
@@ -126,11 +133,14 @@ def _programs(history: Facts) -> Sequence[dict[str, Any]]:
 def _ended_with_all_programs(history: Facts) -> bool:
     """Whether the run ended because all its programs had."""
     outcome = history.outcome
-    by_programs = outcome is not None and outcome.ended == "programs"
-    return by_programs and not any(program.get("ends_the_run") for program in _programs(history))
+    if outcome is None or outcome.ended != "programs":
+        return False
+    return not any(program.get("ends_the_run") for program in _programs(history))
 
 
 def _reported(history: History) -> bool:
     """Whether any program reported anything."""
-    events = [event for event in history.events() if event.node is not None and event.name not in _NO_REPORTS]
-    return bool(events or history.metric_names())
+    for event in history.events():
+        if event.node is not None and event.name not in _NO_REPORTS:
+            return True
+    return bool(history.metric_names())

@@ -51,8 +51,12 @@ def checks(history: Facts) -> list[Check]:
         assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
     else:
         assessments = {name: _assessment(check, history) for name, check in SO_FAR.items()}
-    known = {name: found for name, found in assessments.items() if found is not None and found != NOT_YET}
-    return [Check(name=name, verdict=verdict, detail=detail) for name, (verdict, detail) in known.items()]
+    results = []
+    for name, assessment in assessments.items():
+        if assessment is not None and assessment != NOT_YET:
+            verdict, detail = assessment
+            results.append(Check(name=name, verdict=verdict, detail=detail))
+    return results
 
 
 def _assessment(check: Callable[[F], Assessment | None], history: F) -> Assessment | None:
@@ -75,28 +79,38 @@ def finished(history: History) -> Assessment:
         rounds = f"{done} of {text.count(planned, 'round')}"
     else:
         rounds = text.count(done, "round")
-    abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
-    rounds += f" ({abandoned} abandoned for lack of answers)" if abandoned else ""
+    led = [round for round in history.rounds() if round.node in history.leaders]
+    abandoned = {round.round for round in led if round.abandoned}
+    if abandoned:
+        rounds += f" ({len(abandoned)} abandoned for lack of answers)"
     remedy = f"; `resume {history.run}` continues from there" if done else ""
     outcome = history.outcome
     if outcome is None:
         return "fail", f"the orchestrator ended without an outcome after {rounds}{remedy}"
-    enough: Verdict = "pass" if planned is None or done >= planned else "fail"
+    enough: Verdict = "fail"
+    if planned is None or done >= planned:
+        enough = "pass"
     match outcome.ended:
         case "rounds":
             if done == 0 and planned != 0:
                 return "fail", f"the nodes ended without finishing a round ({rounds})"
             return enough, f"{rounds} done"
-        case "accuracy" | "target" as goal:
-            return "pass", f"the target{' accuracy' * (goal == 'accuracy')} was reached after {rounds}"
+        case "accuracy":
+            return "pass", f"the target accuracy was reached after {rounds}"
+        case "target":
+            return "pass", f"the target was reached after {rounds}"
         case "programs":
-            said = "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
-            return _without_doubt(enough, said, all_ended_idle(history) or stopped_rounds(history))
+            said = "the programs ended with exit code 0"
+            if planned or done:
+                said += f" after {rounds}"
+            doubt = all_ended_idle(history) or stopped_rounds(history)
+            return _without_doubt(enough, said, doubt)
         case "after":
             said = f"the time given was over after {rounds} and {text.duration(outcome.t)}"
             return _without_doubt("pass", said, stopped_rounds(history))
         case "bytes":
-            limit = text.size((history.plan.get("stop") or {}).get("bytes"))
+            stop = history.plan.get("stop") or {}
+            limit = text.size(stop.get("bytes"))
             said = f"the devices had sent and received {limit} after {rounds} and {text.duration(outcome.t)}"
             return _without_doubt("pass", said, stopped_rounds(history))
         case "calibrated":
@@ -104,7 +118,8 @@ def finished(history: History) -> Assessment:
         case "interrupted":
             return "fail", f"interrupted after {rounds}{remedy}"
         case _:
-            return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}{remedy}"
+            reason = outcome.error or "no reason was recorded"
+            return "fail", f"failed after {rounds}: {reason}{remedy}"
 
 
 def _without_doubt(verdict: Verdict, said: str, doubt: str | None) -> Assessment:
@@ -118,8 +133,8 @@ def came_to_what_was_expected(history: History) -> Assessment | None:
     """Check that the run met all expectations of the scenario; None without expectations or training."""
 
     def verdict(name: CheckName) -> Verdict | None:
-        found = _assessment(CHECKS[name], history)
-        return found[0] if found else None
+        assessment = _assessment(CHECKS[name], history)
+        return assessment[0] if assessment else None
 
     return as_expected(history, verdict)
 

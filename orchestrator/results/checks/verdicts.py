@@ -15,16 +15,31 @@ real link, which has no settings. Both say nothing about trust."""
 Assessment = tuple[Verdict, str]  # a check's verdict, with one sentence that gives the numbers
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")
 
-MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~", "measured": "="}
+MARKS: dict[Verdict, str] = {
+    "fail": "✕",
+    "unknown": "?",
+    "pass": "✓",
+    "modelled": "~",
+    "measured": "=",
+}
 NEUTRAL: tuple[Verdict, ...] = ("modelled", "measured")
-STYLES: dict[str, str] = {"fail": "red", "unknown": "yellow", "pass": "green", "modelled": "cyan", "measured": "cyan"}
+STYLES: dict[str, str] = {
+    "fail": "red",
+    "unknown": "yellow",
+    "pass": "green",
+    "modelled": "cyan",
+    "measured": "cyan",
+}
 """Style names of the rich library."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst verdict; unknown if nothing was checked."""
     given = set(verdicts)
-    return next((verdict for verdict in WORST_FIRST if verdict in given), "unknown")
+    for verdict in WORST_FIRST:
+        if verdict in given:
+            return verdict
+    return "unknown"
 
 
 NOT_YET: Assessment = "unknown", "the run is going on"
@@ -38,4 +53,6 @@ def missing(history: Facts, words: str, calibrated: Assessment | None = None) ->
     ``calibrated``: instead of that for a calibration, which lacks it on purpose."""
     if calibrated is not None and history.calibrated:
         return calibrated
-    return NOT_YET if history.status == "running" else ("unknown", words)
+    if history.status == "running":
+        return NOT_YET
+    return "unknown", words

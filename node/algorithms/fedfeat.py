@@ -47,10 +47,11 @@ from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State
 from node.learning.batching import batches
 from node.learning.devices import as_array
+from node.learning.hidden_information import Hidden, compare_features
 from node.learning.local_training import EVALUATION_BATCH
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
-from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
+from node.learning.privacy import draw_noise, noise_scale
 from node.learning.training import Learner, TrainResult
 from node.messaging.wire import Message
 from node.role import Role

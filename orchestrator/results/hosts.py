@@ -34,7 +34,7 @@ Joules = dict[str, float]  # by node
 
 
 class MeterKind(NamedTuple):
-    """Sensors that measure the energy of a host. ``added``: the host's energy is their sum, not that of the first one."""
+    """Sensors that measure a host's energy. ``added``: its energy is their sum, not that of the first one."""
 
     quantity: str
     scope: re.Pattern[str]

@@ -50,14 +50,14 @@ def junit(summary: Mapping[str, Any]) -> ET.Element:
     for key in ("run", "driver", "links", "ended", "rounds", "seconds"):
         ET.SubElement(properties, "property", name=key, value=_xml(str(summary[key])))
     for check in checks:
-        made = ET.SubElement(suite, "testcase", classname=name, name=check["name"], time="0")
+        testcase = ET.SubElement(suite, "testcase", classname=name, name=check["name"], time="0")
         detail = _xml(check["detail"])
         if check["verdict"] == "fail":
-            ET.SubElement(made, "failure", message=detail).text = detail
+            ET.SubElement(testcase, "failure", message=detail).text = detail
         elif check["verdict"] in SKIPPED:
-            ET.SubElement(made, "skipped", message=detail)
+            ET.SubElement(testcase, "skipped", message=detail)
         else:
-            ET.SubElement(made, "system-out").text = detail
+            ET.SubElement(testcase, "system-out").text = detail
     return suites
 
 

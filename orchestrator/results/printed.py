@@ -14,7 +14,7 @@ from orchestrator.layout import Cell, write_entries
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.hosts import energy_in_words, sentences
 from orchestrator.results.means import Coverage
-from orchestrator.results.summary import other_metrics
+from orchestrator.results.overview import other_metrics
 from orchestrator.results.traffic.volumes import sentences as real_sentences
 
 
@@ -81,9 +81,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     if clients is not None:
         share = text.percent(clients["share_seen"])
         rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
-    made = [fault for fault in summary["faults"] if fault["at"] is not None]
-    manual = sum("by" in fault for fault in made)
-    number = str(len(made))
+    started = [fault for fault in summary["faults"] if fault["at"] is not None]
+    manual = sum("by" in fault for fault in started)
+    number = str(len(started))
     if manual:
         number += f", {manual} of them manual"
     rows.append(("faults", number))

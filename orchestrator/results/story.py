@@ -43,7 +43,7 @@ from orchestrator.results.facts import (
 from orchestrator.results.folds import EventFold, Overruns, Reports, Rounds
 from orchestrator.results.forecast import NextFault, TimeLeft
 from orchestrator.results.history import History
-from orchestrator.results.means import LatestReports
+from orchestrator.results.latest import LatestReports
 from orchestrator.results.traffic.usage import Usage
 
 PIECE = 20_000  # rows of a table that are read in one go

@@ -1,10 +1,9 @@
-"""The facts of a run in one JSON object: the last output of `up --json`, and summary.json in the run's directory; and
-as one row, for a table of several runs."""
+"""The facts of a run in one JSON object: the last output of `up --json`, and summary.json in the run's directory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from node.catalogue.datasets import CLIENTS
@@ -21,8 +20,6 @@ from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
 from orchestrator.results.traffic import volumes
 from orchestrator.results.traffic.volumes import real_links
-
-Row = dict[str, Any]
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -145,12 +142,6 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def other_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """The metrics of a run's summary besides accuracy and loss."""
-    metrics = summary.get("metrics") or {}
-    return {name: value for name, value in metrics.items() if name != "loss"}
-
-
 def _ended_programs(history: History, began: float) -> list[dict[str, Any]] | None:
     """The programs that ended before the run was stopped; None for runs without programs."""
     if not history.plan.get("programs"):
@@ -186,30 +177,3 @@ def _side(nodes: Sequence[str]) -> str | list[str]:
     if len(nodes) == 1:
         return nodes[0]
     return list(nodes)
-
-
-def overview(history: History, found: Row | None = None) -> Row:
-    """The scenario, algorithm, driver, seed, verdict, rounds, seconds, and as far as the run has them last accuracies
-    (fractions), other metrics and delivered bytes by class of links. ``found``: its summary, if known."""
-    found = found or summary(history)
-    plan = history.plan
-    figures = {}
-    for scope, accuracy in found["accuracy"].items():
-        if isinstance(accuracy, float):
-            figures[f"accuracy.{scope}"] = accuracy
-    for name, value in other_metrics(found).items():
-        figures[f"{name}.global"] = value
-    for link_class, delivered in (found.get("bytes") or {}).items():
-        figures[f"bytes.{link_class}"] = delivered
-    return {
-        "run": history.run,
-        "name": plan["name"],
-        "algorithm": plan["algorithm"]["name"],
-        "driver": plan["driver"],
-        "seed": plan["seed"],
-        "verdict": found["verdict"],
-        "ended": found["ended"],
-        "rounds": found["rounds"],
-        "seconds": found["seconds"],
-        **figures,
-    }

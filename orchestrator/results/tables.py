@@ -111,8 +111,8 @@ def metric_rows(history: History, name: str | None = None) -> list[MetricRow]:
 
 def accuracy_rows(history: History) -> list[AccuracyRow]:
     rows = []
-    for row in metric_rows(history, "accuracy"):
-        rows.append(AccuracyRow(row.round, row.t, row.node, row.scope, row.value, row.step))
+    for t, node, round, scope, _, value, step in metric_rows(history, "accuracy"):
+        rows.append(AccuracyRow(round, t, node, scope, value, step))
     return rows
 
 

@@ -23,7 +23,8 @@ from orchestrator.record.rows import Event
 from orchestrator.report.topology import drawing
 from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.history import History
-from orchestrator.results.summary import overview, summary
+from orchestrator.results.overview import overview
+from orchestrator.results.summary import summary
 from orchestrator.results.tables import TABLES
 from orchestrator.run.display.events import Listener
 from orchestrator.run.display.single_line import Glimpse

@@ -45,8 +45,7 @@ def faults_took_effect(history: Facts) -> Assessment:
         return "fail", f"{summary}; never made: {names}"
     running = history.status == "running"
     if isinstance(history, History) and not running:  # a story has no readings
-        continued = [event.t for event in history.events(Continued.NAME)]
-        leaks = _leaks(history, (*made, *by_hand), continued)
+        leaks = _leaks(history, (*made, *by_hand))
         if leaks:
             return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
     verdict, late = timely(history, (*made, *moot))
@@ -93,8 +92,9 @@ def _missed(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
     return [span for span in spans if was_due(span)]
 
 
-def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[float]) -> list[str]:
-    """The links that delivered packets while faults cut them. A ``continued`` run has new links."""
+def _leaks(history: History, spans: Sequence[FaultSpan]) -> list[str]:
+    """The links that delivered packets while faults cut them. A run that was continued has new links."""
+    continued = [event.t for event in history.events(Continued.NAME)]
     windows: list[tuple[str, str, float, float]] = []
     cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
     moved = _moved_links(spans)
@@ -104,15 +104,17 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
         end = history.seconds if span.end is None else span.end
         breaks = [t for t in continued if span.start < t < end]
         parts = list(pairwise((span.start, *breaks, end)))
+        may_have_moved = "medium" in span.planned
         for source, target in span.planned.get("links") or ():
-            if "medium" in span.planned and (source, target) in moved:
+            if may_have_moved and (source, target) in moved:
                 continue  # it may have crossed another medium
             for start, stop in parts:
                 windows.append((source, target, start + SETTLING, stop - SETTLING))
                 cut.append((f"{source} → {target}", span))
     packets: dict[tuple[str, int], int] = {}
     targets: dict[int, str] = {}
-    for (link, span), counted in zip(cut, volumes.delivered(history, windows), strict=True):
+    counts = volumes.delivered(history, windows)
+    for (link, span), counted in zip(cut, counts, strict=True):
         targets[span.id] = span.target
         packets.setdefault((link, span.id), 0)
         if counted is not None:
@@ -175,15 +177,15 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
 
 def _stops(history: Facts) -> list[tuple[float, float]]:
     """When the run was continued, and how many seconds passed until it trained again. Faults wait for these too."""
-    found = []
+    stops = []
     continued = None
     for event in history.events(Training.NAME, Continued.NAME):
         if event.name == Continued.NAME:
             continued = event.t
         elif continued is not None:
-            found.append((continued, event.t - continued))
+            stops.append((continued, event.t - continued))
             continued = None
-    return found
+    return stops
 
 
 def timely(history: Facts, spans: Iterable[FaultSpan]) -> Assessment:

@@ -16,9 +16,10 @@ from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks
 
 MOST = 3  # findings that are shown
 Link = tuple[str, str, LinkProfile]  # source, target, profile
+Hosts = Mapping[str, str]  # by node
 
 
-def crossing_links(links: Iterable[Link], hosts: Mapping[str, str]) -> list[CrossingLink]:
+def crossing_links(links: Iterable[Link], hosts: Hosts) -> list[CrossingLink]:
     """Those of the ``links`` that cross the ``hosts`` of the nodes."""
     crossing = []
     for source, target, profile in links:
@@ -92,12 +93,15 @@ def network_held(history: Facts) -> Assessment | None:
 
 def _planned_hosts(history: Facts) -> dict[str, str]:
     """The host of each node when the run started."""
-    return {name: str(node.get("host", "")) for name, node in history.nodes.items()}
+    hosts = {}
+    for name, node in history.nodes.items():
+        hosts[name] = str(node.get("host", ""))
+    return hosts
 
 
-def _crossing(history: Facts, hosts: Mapping[str, str] | None = None) -> list[CrossingLink]:
+def _crossing(history: Facts, hosts: Hosts | None = None) -> list[CrossingLink]:
     """``hosts``: of the nodes, by default those of the plan."""
-    links = []
+    links: list[Link] = []
     for link in history.plan.get("links", []):
         profile = LinkProfile.from_mapping(link["profile"])
         links.append((link["source"], link["target"], profile))

@@ -17,8 +17,9 @@ from orchestrator.layout import Cell, write, write_entries, write_table, write_w
 from orchestrator.results.checks.verdicts import STYLES
 from orchestrator.results.evaluation.targets import accuracy_series, first_at
 from orchestrator.results.history import History
+from orchestrator.results.overview import other_metrics, overview
 from orchestrator.results.steps import steps
-from orchestrator.results.summary import finite, other_metrics, overview, summary
+from orchestrator.results.summary import finite, summary
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")
 """The columns that are written once, above the table, if all runs have the same value."""
@@ -48,7 +49,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class RunOverview:
-    """One run of a comparison. ``row``: see `orchestrator.results.summary`. ``accuracy``: of the global model, by
+    """One run of a comparison. ``row``: see `orchestrator.results.overview`. ``accuracy``: of the global model, by
     round. ``reached``: seconds of training by target accuracy."""
 
     row: dict[str, Any]

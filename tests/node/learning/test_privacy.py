@@ -5,18 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from node.learning.privacy import (
-    BINS,
-    compare_features,
-    correlation,
-    divergence,
-    draw_noise,
-    entropy,
-    gaussian_delta,
-    gaussian_epsilon,
-    guarantee,
-    noise_scale,
-)
+from node.learning.hidden_information import BINS, compare_features, correlation, divergence, entropy
+from node.learning.privacy import draw_noise, gaussian_delta, gaussian_epsilon, guarantee, noise_scale
 
 
 def test_equation_5() -> None:

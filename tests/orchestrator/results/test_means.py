@@ -11,7 +11,8 @@ import pytest
 from orchestrator.record.rows import Metric
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
-from orchestrator.results.means import Bands, Coverage, LatestReports, mean_series, without_samples
+from orchestrator.results.latest import LatestReports
+from orchestrator.results.means import Bands, Coverage, mean_series, without_samples
 from orchestrator.results.story import Story
 
 

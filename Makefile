@@ -125,6 +125,7 @@ lint: setup
 	$(BIN)/lint-imports
 	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
 	$(BIN)/oxfmt --check --config orchestrator/.oxfmtrc.json $(SCRIPTS)
+	$(BIN)/python -m docs.lines
 	$(BIN)/python -m docs.language
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from node.arrays import as_array
-from node.catalogue.datasets import CLIENTS, MAIN_METRIC
+from node.catalogue.tasks import CLIENTS, MAIN_METRIC
 from node.learning.aggregation import STATISTICS, State, weighted_mean
 from node.learning.class_metrics import of_classes
 from node.learning.evaluation import Evaluation

@@ -6,26 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from node.catalogue.tasks import Task
+
 Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3, 128) sequence, (20,) features
-Task = Literal["classification", "multi-label", "regression"]
 
 IGNORED = -100
 """The label of a token that counts neither in the loss nor in the metrics, as in torch and transformers."""
-
-CLASS_METRICS = ("macro_f1", "balanced_accuracy", "recall")  # on request, of a classification
-MAIN_METRIC: Mapping[str, str] = {
-    "classification": "accuracy",
-    "multi-label": "accuracy",
-    "regression": "mae",
-}
-"""By task, the metric that results are compared by. Accuracy is a fraction; mae has the unit of the targets."""
-CLIENTS = "clients"
-"""The metric that says how many clients a reported mean over clients covers."""
-WITHOUT_CLASSES: Mapping[str, str] = {
-    "multi-label": "several labels for each sample",
-    "regression": "numbers to predict",
-}
-"""What data of a task has instead of classes, in words."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from node.catalogue.datasets import CLASS_METRICS, IGNORED
+from node.catalogue.datasets import IGNORED
+from node.catalogue.tasks import CLASS_METRICS
 
 Counts = NDArray[np.int64]
 RECALL = "recall_"  # and the number of the class

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any
 
-from node.catalogue.datasets import CLIENTS
+from node.catalogue.tasks import CLIENTS
 from orchestrator import text
 from orchestrator.record.rows import Metric
 from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
-from node.catalogue.datasets import CLIENTS, MAIN_METRIC
+from node.catalogue.tasks import CLIENTS, MAIN_METRIC
 from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.nodes import Resumed
 from orchestrator.record.events.run import Continued, Training

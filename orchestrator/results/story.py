@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, Literal, Self, cast
 
 from netem.units import parse_duration
-from node.catalogue.datasets import CLIENTS
+from node.catalogue.tasks import CLIENTS
 from orchestrator.record.events.links import LossAudit
 from orchestrator.record.events.network import NetworkReading
 from orchestrator.record.events.nodes import (

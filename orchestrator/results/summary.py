@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from node.catalogue.datasets import CLIENTS
+from node.catalogue.tasks import CLIENTS
 from orchestrator.record.events.nodes import Overrun
 from orchestrator.record.rows import FaultSpan
 from orchestrator.results.checks.links import overloads

@@ -24,18 +24,8 @@ from typing import Any
 import numpy as np
 
 from node.arrays import Array, Integers
-from node.catalogue.datasets import (
-    DATASET_PATHS,
-    DATASETS,
-    EMNIST,
-    IGNORED,
-    TABLES,
-    Columns,
-    Form,
-    Shape,
-    Task,
-    is_dataset,
-)
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, IGNORED, TABLES, Columns, Form, Shape, is_dataset
+from node.catalogue.tasks import Task
 from node.extras import lacking
 from node.learning.data import downloads, formats, parts
 from node.learning.data.files import below, open_regular, refuse_large

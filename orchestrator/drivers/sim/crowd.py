@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import Assignment, Hardware
-from node.catalogue.datasets import CLIENTS
+from node.catalogue.tasks import CLIENTS
 from node.learning.training import Learner
 from node.messaging.delivery.association import Traffic
 from node.messaging.memory import MemoryTransport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from node.catalogue.datasets import CLASS_METRICS, WITHOUT_CLASSES
+from node.catalogue.tasks import CLASS_METRICS, WITHOUT_CLASSES
 from orchestrator import text
 from orchestrator.errors import PlanError
 from orchestrator.scenario.schema import Scenario

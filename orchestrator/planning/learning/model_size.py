@@ -11,10 +11,11 @@ from dataclasses import asdict, replace
 
 from node.algorithms.registry import Algorithm
 from node.assignment import PluginSource
-from node.catalogue.datasets import WITHOUT_CLASSES, Form
+from node.catalogue.datasets import Form
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
 from node.catalogue.networks import needs_pictures
 from node.catalogue.sizes import Size
+from node.catalogue.tasks import WITHOUT_CLASSES
 from node.messaging.wire import LIMITS
 from node.parameters import read_parameters
 from node.plugins import is_of_plugin

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import Tier, derive_seed
-from node.catalogue.datasets import IGNORED, WITHOUT_CLASSES, Form
+from node.catalogue.datasets import IGNORED, Form
 from node.catalogue.partitions import PARTITIONS
+from node.catalogue.tasks import WITHOUT_CLASSES
 from node.learning.data.datasets import Prepared
 from node.learning.data.partition import Partition, divide, own_test, own_test_of, set_apart
 from node.learning.errors import PartitionError

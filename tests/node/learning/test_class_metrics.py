@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from node.catalogue.datasets import CLASS_METRICS
+from node.catalogue.tasks import CLASS_METRICS
 from node.learning.class_metrics import ClassCounts, class_metrics
 from node.learning.data.datasets import Prepared
 from node.learning.evaluation import Totals

@@ -71,16 +71,19 @@ def by_model(profile: LinkProfile, size: int) -> Callable[[float], dict[str, int
 
 
 def judged(
-    directory: Path, links: dict[str, tuple[LinkProfile, Callable[[float], dict[str, int]]]]
+    directory: Path,
+    links: dict[str, tuple[LinkProfile, Callable[[float], dict[str, int]]]],
+    link_class: str | None = None,
 ) -> dict[str, Busiest]:
+    """The busiest link of each class. Without a ``link_class`` for all, every link has one of its own."""
     plan: dict[str, Any] = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))
     plan["links"] = [
-        {"source": name, "target": "cloud", "link_class": name, "profile": profile.to_mapping()}
+        {"source": name, "target": "cloud", "link_class": link_class or name, "profile": profile.to_mapping()}
         for name, (profile, _) in links.items()
     ]
     record, random = Record.create(directory, json.dumps(plan), {"engine": "userspace"}), Random(1)
     for name, (profile, counted) in links.items():
-        row = dict.fromkeys(COUNTERS, 0) | {"source": name, "target": "cloud", "link_class": name}
+        row = dict.fromkeys(COUNTERS, 0) | {"source": name, "target": "cloud", "link_class": link_class or name}
         for second in range(seconds_of(profile)):
             t = second + random.random() / 5  # a busy host reads late
             record.counters(t, [row | counted(t)])
@@ -115,3 +118,16 @@ def test_a_link_that_carries_a_tenth_too_much_fails(tmp_path: Path) -> None:
     found = judged(tmp_path, wrong)
     assert all(each.too_fast for each in found.values())
     assert found.keys() == steady.keys()
+
+
+@pytest.mark.parametrize("order", [("full", "idle"), ("idle", "full")])
+def test_the_busiest_link_stands_for_its_class(tmp_path: Path, order: tuple[str, ...]) -> None:
+    profile = LinkProfile(latency=0.02, rate=1e6)
+    senders = {
+        "full": by_packets(profile, FULL_FRAME),
+        "idle": by_packets(profile.merged(rate=0.3e6), FULL_FRAME),
+    }
+    links = {name: (profile, senders[name]) for name in order}
+    (busiest_link,) = judged(tmp_path, links, link_class="device-cloud").values()
+    assert busiest_link.link == "full → cloud"
+    assert 0.9 < busiest_link.use < 1.1

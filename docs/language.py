@@ -72,9 +72,9 @@ def messages() -> Iterator[Text]:
     """The texts in the code that do not document the code: what users may read."""
     for file in code():
         tree = ast.parse(file.read_text())
-        documentation = {id(constant) for constant in _documentation(tree)}
+        documenting = {id(constant) for constant in documentation(tree)}
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documentation:
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documenting:
                 continue
             if " " in node.value.strip():
                 yield _name(file), node.lineno, node.value
@@ -84,7 +84,7 @@ def docstrings_and_comments() -> Iterator[Text]:
     """What documents the code for those who read it."""
     for file in code():
         source = file.read_text()
-        for constant in _documentation(ast.parse(source)):
+        for constant in documentation(ast.parse(source)):
             lines = str(constant.value).splitlines()
             for number, line in enumerate(lines, constant.lineno):
                 yield _name(file), number, line
@@ -110,7 +110,7 @@ def code() -> list[Path]:
     return sorted(files)
 
 
-def _documentation(tree: ast.Module) -> Iterator[ast.Constant]:
+def documentation(tree: ast.Module) -> Iterator[ast.Constant]:
     """The docstrings, also those of attributes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

@@ -21,8 +21,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ["edgebed", "netem", "node", "orchestrator"]
+from docs.language import ROOT, code, documentation
+
 FOR_USERS = ["orchestrator/verbs/docs", "orchestrator/verbs/project", "orchestrator/verbs/scenarios"]
 MOST_TOKENS = 26
 NO_TOKENS = {
@@ -42,11 +42,10 @@ Refusal = tuple[int, str]
 def files() -> list[Path]:
     """The product, without the files that are for users to copy."""
     kept = []
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            name = file.relative_to(ROOT).as_posix()
-            if not name.startswith(tuple(FOR_USERS)):
-                kept.append(file)
+    for file in code():
+        name = file.relative_to(ROOT).as_posix()
+        if not name.startswith(tuple(FOR_USERS)):
+            kept.append(file)
     return kept
 
 
@@ -111,16 +110,13 @@ def _long_lines(source: str, tree: ast.Module) -> Iterator[Refusal]:
             tokens[line] += 1
     for line, count in tokens.items():
         if count > MOST_TOKENS:
-            yield line, f"{count} tokens on one line, of which {MOST_TOKENS} are the most"
+            yield line, f"{count} tokens on one line, at most {MOST_TOKENS}"
 
 
 def _lines_of_documentation(tree: ast.Module) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
-            continue
-        if isinstance(node.value.value, str) and node.end_lineno is not None:
-            lines.update(range(node.lineno, node.end_lineno + 1))
+    for text in documentation(tree):
+        lines.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
     return lines
 
 

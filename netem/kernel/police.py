@@ -78,7 +78,7 @@ def bucket_of(profile: LinkProfile, piece: int = FULL_FRAME) -> Bucket | None:
 
 
 def queued_share(profile: LinkProfile) -> float:
-    """The share of the packets that pass the policer, duplicates included, that comes to netem's queue. netem loses a
+    """The share of the packets that pass the policer, duplicates included, that reaches netem's queue. netem loses a
     packet if it is drawn for loss and not for duplication. A packet drawn for duplication only is given to the policer
     a second time, and this copy is lost or not (sch_netem.c, netem_enqueue)."""
     loss = profile.mean_loss

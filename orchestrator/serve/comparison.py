@@ -161,7 +161,7 @@ def cases_of(
 
 
 def _named(number: int | None, key: Sequence[str]) -> str:
-    """The name of a case: its number, if it has one, and the first settings that tell it apart."""
+    """The name of a case: its number, if it has one, and the first settings that distinguish it."""
     label = ", ".join(key[:LABEL_SETTINGS])
     if len(label) > LONGEST:
         label = f"{label[: LONGEST - 1]}…"

@@ -203,7 +203,7 @@ def _planned(history: History, client: str, event: Event) -> bool:
 
 
 def _of_population(history: History) -> Found | None:
-    """See `Found`; None if no client was selected. Only clients whose answers were refused have reasons."""
+    """See `Found`; None if no client was selected. Only clients with refused answers have reasons."""
     found = parts(history)
     clients = int(history.plan[POPULATION]["size"])
     selected = {part.client for part in found}

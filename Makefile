@@ -127,6 +127,8 @@ lint: setup
 	$(BIN)/oxfmt --check --config orchestrator/.oxfmtrc.json $(SCRIPTS)
 	$(BIN)/python -m docs.lines
 	$(BIN)/python -m docs.language
+	$(BIN)/python -m docs.generate --check
+	$(BIN)/python -m tests.wording
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml

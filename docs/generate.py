@@ -1,9 +1,11 @@
-"""Writes the reference pages of this folder from the code that they describe: ``python -m docs.generate``."""
+"""Writes the reference pages of this folder from the code that they describe: ``python -m docs.generate``. With
+``--check`` it writes nothing and names the pages that differ from the code."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import yaml
 
 from docs.commands import catalogue_page, commands_page, examples_page
 from docs.interface import interface_page
+from docs.messages import messages_page
 from netem.profile import KEYS
 from orchestrator.claims.page import page as scoreboard
 from orchestrator.claims.reading import load
@@ -220,10 +223,26 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/catalogue.md": catalogue_page,
     "reference/api.md": interface_page,
+    "reference/messages.md": messages_page,
     "papers/README.md": lambda: scoreboard(load()),
     "../scenarios/README.md": examples_page,
 }
 
-if __name__ == "__main__":
+
+def main(check: bool) -> int:
+    failed = False
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page())
+        file = FOLDER / name
+        text = page()
+        if file.exists() and file.read_text() == text:
+            continue
+        if check:
+            print(f"docs/{name} differs from what it is generated from: run python -m docs.generate")
+            failed = True
+        else:
+            file.write_text(text)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv))

@@ -110,7 +110,7 @@ def code() -> list[Path]:
     return sorted(files)
 
 
-def documentation(tree: ast.Module) -> Iterator[ast.Constant]:
+def documentation(tree: ast.AST) -> Iterator[ast.Constant]:
     """The docstrings, also those of attributes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

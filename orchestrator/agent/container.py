@@ -18,6 +18,7 @@ from docker.types import LogConfig, Mount
 
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
+from orchestrator.drivers.docker.helper import RIGHTS
 from orchestrator.drivers.hosts.agents.settings import (
     DATASETS,
     FILE,
@@ -31,7 +32,6 @@ from orchestrator.drivers.hosts.agents.settings import (
 )
 from orchestrator.drivers.swarm.cluster import Cluster, refusal
 from orchestrator.errors import HostError
-from orchestrator.fabric.namespaces.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
 PART = "agent"

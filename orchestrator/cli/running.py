@@ -181,9 +181,8 @@ def logs(
 @json_option
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
     """End RUN, by default the latest, and remove everything of it but its directory."""
-    from orchestrator.drivers.swarm.leftovers import hosts
     from orchestrator.record.directory import find_run, is_id
-    from orchestrator.run.down import down, traces
+    from orchestrator.run.down import down, known_hosts, traces
 
     left = traces(runs)
     if everything:
@@ -195,7 +194,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
             directory = find_run(run, runs)
             targets = {directory.run: directory}
         except RunError as error:
-            if run is None or not is_id(run) or not hosts():
+            if run is None or not is_id(run) or not known_hosts():
                 here = "on this host is none"
                 if left:
                     here = f"on this host are: {', '.join(sorted(left))}"

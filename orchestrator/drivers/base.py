@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.host.sensors.sensor import Reading
+from orchestrator.host.trial import Trial
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -237,12 +238,103 @@ class KnowsHosts(Protocol):
         """The hosts that are ready. HostError with the remedy if there are none."""
 
 
-@runtime_checkable
-class LeavesAgents(Protocol):
-    """The power of a driver's module to end the agents of a run after its orchestrator was killed."""
+class Trace(NamedTuple):
+    """What a run has left, or still has, outside the processes and cgroups with its labels. ``directory``: that of the
+    run, as it was when the run started. ``pid``: the first process of a container of this ``node``."""
 
-    def stop_agents(self, run: str) -> list[str]:
-        """End the agents, and remove what was made for them. Returns their hosts. HostError if that fails."""
+    run: str
+    directory: Path
+    node: str = ""
+    pid: int | None = None
+
+
+@dataclass(frozen=True)
+class LeftRun:
+    """A run that is to leave nothing. ``directory``: None if it is gone. What its record says: its ``driver``, ""
+    without a record; the ``hosts`` of its plan; whether its nodes were containers, and its orchestrator was killed
+    before it had an outcome."""
+
+    run: str
+    directory: RunDirectory | None
+    driver: str = ""
+    hosts: tuple[str, ...] = ()
+    killed_with_containers: bool = False
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What was removed of a run: its agents on these ``hosts``, and the ``containers`` of these nodes. ``left``: what
+    could not be removed, in words."""
+
+    hosts: Sequence[str] = ()
+    containers: Sequence[str] = ()
+    left: Sequence[str] = ()
+
+
+@runtime_checkable
+class LeavesTraces(Protocol):
+    """The power of a driver's module to find and remove what runs leave if their orchestrator is killed, in addition to
+    labelled processes and cgroups. It is asked on every host and after every run, so it is fast where there is nothing.
+    Drivers are asked from the last of the catalogue: one that builds on another comes after it, and ends its agents
+    before the other removes what they make."""
+
+    def traces(self, run: str | None = None) -> Sequence[Trace]:
+        """The traces of one run, or of all runs; empty if what shows them is not available."""
+
+    def remove(self, run: LeftRun) -> Removal:
+        """End and remove what the run has left on this host, and its agents on others."""
+
+
+@runtime_checkable
+class LeavesOnHosts(Protocol):
+    """The power of a driver's module to remove what a run may have left on hosts that were away when it ended."""
+
+    def known_hosts(self) -> Sequence[str]:
+        """The hosts on which a run may have left something, whatever their state; empty if there are none."""
+
+    def sweep(self, run: LeftRun) -> Mapping[str, str]:
+        """Remove what the run may have left on its hosts, or without its directory on all. Returns the hosts that were
+        not reached, with the reasons."""
+
+
+@runtime_checkable
+class EntersNodes(Protocol):
+    """The power of a driver's module to run commands in nodes that do not belong to the run's processes."""
+
+    def enter(
+        self,
+        run: str,
+        node: str,
+        planned: Mapping[str, object],
+        *,
+        terminal: bool,
+    ) -> list[str]:
+        """The argv prefix that runs a command in a node of a running run. ``planned``: the node's part of the plan.
+        ``terminal``: the command gets a terminal. RunError if the node does not run on this host, HostError if this
+        host lacks something for it."""
+
+
+@runtime_checkable
+class TriesHost(Protocol):
+    """The power of a driver's module to try what this host has for it, for `doctor`. A signal ends `doctor`, so this
+    uses no thread."""
+
+    def trials(self) -> Sequence[Trial]:
+        """The results, in the order of the report. What only this driver needs is optional."""
+
+
+@runtime_checkable
+class KnowsJob(Protocol):
+    """The power of a driver's module to describe the job of a batch system that this process belongs to. Only
+    administrators can change the hosts of a job."""
+
+    def job(self) -> Sequence[Trial]:
+        """The job, and its hosts; empty outside a job."""
+
+
+def entries() -> list[DriverEntry]:
+    """The entries of all drivers, in the order of the catalogue."""
+    return [entry_of(driver) for driver in DRIVERS]
 
 
 def entry_of(driver: str) -> DriverEntry:

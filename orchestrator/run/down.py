@@ -6,15 +6,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator import text
-from orchestrator.drivers.base import LeavesAgents, entry_of
-from orchestrator.drivers.docker import leftovers
-from orchestrator.drivers.swarm import leftovers as agents
-from orchestrator.errors import HostError, RecordError, RunError
+from orchestrator.drivers.base import LeavesOnHosts, LeavesTraces, LeftRun, entries
+from orchestrator.errors import RecordError, RunError
 from orchestrator.fabric.namespaces.anchor import remove
 from orchestrator.host.kernel import cgroups
 from orchestrator.host.process import processes
@@ -33,7 +30,7 @@ class Removed:
 
     run: str
     stopped: bool = False  # its running orchestrator ended the run in order
-    hosts: list[str] = field(default_factory=list)  # of a swarm, with agents that were ended
+    hosts: list[str] = field(default_factory=list)  # with agents that were ended
     containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
@@ -68,7 +65,8 @@ class Removed:
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
     """End a run: in order if its orchestrator runs, otherwise by its labels. Safe to repeat. A run with a removed
-    directory may have left something on each host of the swarm. RunError if the directory belongs to another user."""
+    directory may have left something on each host that a driver knows. RunError if the directory belongs to another
+    user."""
     stopped = False
     if directory is not None:
         if not directory.is_ours:
@@ -79,15 +77,10 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
             if not stopped and _signal_holder(directory, signal.SIGKILL):
                 _wait_released(directory, 5.0)
     result = clear(run, directory, stopped=stopped)
-    hosts: Sequence[str] = []
-    if directory is not None:
-        hosts = _hosts(directory)
-    elif result.hosts or not result.anything:
-        hosts = agents.hosts()
-    if hosts and not result.left:
-        folder = Path() if directory is None else directory.path
-        away = agents.sweep(run, folder, hosts)
-        for host, reason in sorted(away.items()):
+    may_be_on_hosts = directory is not None or bool(result.hosts) or not result.anything
+    if may_be_on_hosts and not result.left:
+        left_run = _left_run(run, directory)
+        for host, reason in sorted(_sweep_hosts(left_run).items()):
             result.left.append(f"what it may have left on the host {host} ({reason})")
     if directory is not None:
         holder = directory.holder()
@@ -121,12 +114,13 @@ def clear(
 ) -> Removed:
     """Remove everything of a run without an orchestrator. ``trackers``: also those that do not end themselves."""
     result = Removed(run, stopped)
-    result.hosts, away = agents.stop_agents(run)
-    for host in away:
-        result.left.append(f"what runs on the host {host}: its agent does not answer")
-    if directory is not None:
-        _stop_agents(run, directory, result)
-    _remove_containers(run, directory, result)
+    left_run = _left_run(run, directory)
+    for entry in reversed(entries()):
+        if isinstance(entry, LeavesTraces):
+            removal = entry.remove(left_run)
+            result.hosts += removal.hosts
+            result.containers += removal.containers
+            result.left += removal.left
     everything = processes.run_processes(run)
     ended = [process for process in everything if process.part != processes.TRACKER]
     left = processes.end(ended)
@@ -143,46 +137,36 @@ def clear(
     return result
 
 
-def _stop_agents(run: str, directory: RunDirectory, result: Removed) -> None:
-    """End the agents that the driver of the run leaves."""
-    with contextlib.suppress(RecordError, KeyError):  # a damaged record may name no driver
-        with History.open(directory.path) as history:
-            entry = entry_of(history.driver)
-        if isinstance(entry, LeavesAgents):
-            try:
-                result.hosts += entry.stop_agents(run)
-            except HostError as error:
-                result.left.append(f"its agents ({error})")
-
-
-def _remove_containers(run: str, directory: RunDirectory | None, result: Removed) -> None:
-    with leftovers.engine() as engine:
-        if engine is not None:
-            containers = engine.containers(run)
-            result.containers = [container.node for container in containers]
-            remaining = engine.remove(containers)
-            result.left += [f"container of {container.node}" for container in remaining]
-        elif directory is not None and _had_containers(directory):
-            result.left.append("containers: the Docker Engine, which lists them, is not running")
-
-
-def _had_containers(directory: RunDirectory) -> bool:
-    """Whether a run may have left containers: it ended without an outcome, for example when it was killed."""
+def _left_run(run: str, directory: RunDirectory | None) -> LeftRun:
+    """The run for drivers. Without a readable record nothing is known of it but its directory."""
+    if directory is None:
+        return LeftRun(run, None)
     try:
         with History.open(directory.path) as history:
-            has_images = kind_of(history.driver).images
-            return has_images and history.outcome is None
+            driver = history.driver
+            hosts = tuple(host["name"] for host in history.plan.get("hosts", ()))
+            killed_with_containers = history.outcome is None and kind_of(driver).images
+            return LeftRun(run, directory, driver, hosts, killed_with_containers)
     except RecordError:
-        return False
+        return LeftRun(run, directory)
 
 
-def _hosts(directory: RunDirectory) -> list[str]:
-    """The hosts of a swarm that a run was on."""
-    with contextlib.suppress(RecordError), History.open(directory.path) as history:
-        if kind_of(history.driver).images:  # other agents keep all in this directory
-            hosts = history.plan.get("hosts", [])
-            return [host["name"] for host in hosts]
-    return []
+def _sweep_hosts(run: LeftRun) -> dict[str, str]:
+    """Remove what a run may have left on other hosts. Returns the hosts that were not reached, with the reasons."""
+    away: dict[str, str] = {}
+    for entry in entries():
+        if isinstance(entry, LeavesOnHosts):
+            away |= entry.sweep(run)
+    return away
+
+
+def known_hosts() -> list[str]:
+    """The other hosts on which runs may have left something."""
+    hosts: list[str] = []
+    for entry in entries():
+        if isinstance(entry, LeavesOnHosts):
+            hosts += entry.known_hosts()
+    return hosts
 
 
 def _wait_released(directory: RunDirectory, timeout: float) -> bool:
@@ -195,15 +179,15 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of this user that has a trace on this host: a running orchestrator, a process, a container, a cgroup,
-    or the secret keys of a run below ``runs`` with a killed orchestrator."""
+    """Every run of this user that has a trace on this host: a running orchestrator, a process, a cgroup, what a
+    driver finds, or the secret keys of a run below ``runs`` with a killed orchestrator."""
     directories: dict[str, RunDirectory | None] = {}
     labelled = []
     for process in processes.run_processes():
         labelled.append((process.run, process.directory))
-    for container in leftovers.listed():
-        labelled.append((container.run, container.directory))
-    labelled += agents.runs().items()
+    for entry in entries():
+        if isinstance(entry, LeavesTraces):
+            labelled += [(trace.run, trace.directory) for trace in entry.traces()]
     for run, path in labelled:
         if not os.path.exists(path) or RunDirectory(path).is_ours:
             directories[run] = _known(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import platform
@@ -11,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -21,9 +20,9 @@ from node.errors import PluginError
 from node.extras import LEARNING, install_command
 from node.plugins import added, advertised, find
 from node.resources import processors
-from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.drivers.base import KnowsJob, TriesHost, entries
+from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.namespaces import tcp
-from orchestrator.fabric.namespaces.helper import without_client
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.host.commands import PACKAGES as COMMANDS
@@ -34,13 +33,17 @@ from orchestrator.host.kernel.cgroups import writable_hierarchies
 from orchestrator.host.kernel.load import Others
 from orchestrator.host.process import python
 from orchestrator.host.training_devices import tried_here
+from orchestrator.host.trial import Trial
 from orchestrator.layout import write_entries, write_line
 from orchestrator.record.versions import installed_version
 from orchestrator.scenario.plugins import use
+from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.verbs.versions import LEARNING_PACKAGES, PACKAGES
 
 LOOK = 1.0  # s, at the load of the processors
-SHAPED = "the drivers namespaces and docker"
+LOCAL = [kind.name for kind in DRIVERS.values() if not kind.simulated and not kind.several_hosts]
+SHAPED = f"the drivers {' and '.join(LOCAL)}"
+TRAINING = [kind.name for kind in DRIVERS.values() if not kind.images and not kind.several_hosts]
 IFB = ("ifb", "`shared` with the link engine `kernel`")
 MODPROBE = ("modprobe -a ifb act_mirred act_skbedit",)
 MARKS = {
@@ -49,31 +52,6 @@ MARKS = {
     False: ("no", "red"),
 }
 """A word and its colour, by ``ok`` of a trial."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing. ``used_by`` names the
-    parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that."""
-
-    name: str
-    used_by: str
-    ok: bool | None
-    detail: str
-    remedy: str = ""
-    commands: tuple[str, ...] = ()
-
-    @classmethod
-    def missing(
-        cls,
-        name: str,
-        used_by: str,
-        error: HostError,
-        *,
-        ok: bool | None = False,
-    ) -> Trial:
-        """The finding that an error describes."""
-        return cls(name, used_by, ok, error.what, error.remedy, error.commands)
 
 
 async def examine() -> list[Trial]:
@@ -89,13 +67,16 @@ async def examine() -> list[Trial]:
     findings += [commands, namespaces]
     findings += await _links(bool(commands.ok and namespaces.ok))
     findings += [_cgroups(), _curve(), _accelerator()]
-    findings += _docker()
+    job: list[Trial] = []
+    for entry in entries():
+        if isinstance(entry, TriesHost):
+            findings += entry.trials()
+        if isinstance(entry, KnowsJob):
+            job += entry.job()
     findings += _plugins()
-    job = os.environ.get("SLURM_JOB_ID", "")
     if not job:
         return findings
-    on_cluster = [_on_a_cluster(finding) for finding in findings]
-    return [_job(job), _hosts(), *on_cluster]
+    return [*job, *(_in_job(finding) for finding in findings)]
 
 
 def print_findings(findings: Sequence[Trial], console: Console) -> None:
@@ -114,29 +95,7 @@ def print_findings(findings: Sequence[Trial], console: Console) -> None:
                 write_line(console, line)
 
 
-def _job(job: str) -> Trial:
-    """The Slurm job of this process, from the variables of sbatch(1)."""
-    node = os.environ.get("SLURMD_NODENAME", platform.node())
-    total = os.cpu_count()
-    detail = f"job {job} on {node}: {processors()} of {total} processors, temporary files in {tempfile.gettempdir()}"
-    return Trial("Slurm job", "everything", True, detail)
-
-
-def _hosts() -> Trial:
-    """The hosts of the job, over which a run can spread."""
-    from orchestrator.drivers.slurm.job import hosts
-
-    name = "its hosts"
-    used_by = "the driver slurm"
-    try:
-        of_job = hosts(memory=1)
-    except HostError as error:
-        return Trial.missing(name, used_by, error, ok=None)
-    described = [f"{host.name} ({host.address}, {host.cores:g})" for host in of_job]
-    return Trial(name, used_by, True, ", ".join(described))
-
-
-def _on_a_cluster(finding: Trial) -> Trial:
+def _in_job(finding: Trial) -> Trial:
     """The finding with a note if only an administrator can follow its remedy."""
     if os.geteuid() == 0 or "root" not in finding.remedy:
         return finding
@@ -187,7 +146,7 @@ def _installed(
 
 
 def _learning() -> Trial:
-    used_by = "training, under the drivers namespaces and sim"
+    used_by = f"training, under the drivers {' and '.join(TRAINING)}"
     command = install_command(LEARNING)
     return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", command)
 
@@ -311,42 +270,6 @@ def _accelerator() -> Trial:
         return Trial("accelerator", used_by, None, f"this host shows none; {result['problem']}")
     remedy = "install its driver and torch's build for CUDA (`edgebed docs accelerators`)"
     return Trial("accelerator", used_by, None, f"{devices}, and {result['problem']}", remedy)
-
-
-def _docker() -> list[Trial]:
-    """Check the Docker Engine and the image of nodes, which only the docker driver needs."""
-    from orchestrator.drivers.docker import node_image
-    from orchestrator.drivers.docker.container import Limits, product
-    from orchestrator.drivers.docker.driver import unfit
-    from orchestrator.drivers.docker.engine import Engine
-
-    used_by = "the driver docker"
-    name = node_image.image_name()
-    findings = []
-    no_client = without_client() if os.geteuid() != 0 else None
-    if no_client is not None:
-        findings.append(Trial.missing("docker command", used_by, no_client, ok=None))
-    try:
-        engine = Engine.connect()
-    except HostError as error:
-        findings.append(Trial.missing("Docker Engine", used_by, error, ok=None))
-        return findings
-    with contextlib.closing(engine):
-        facts = engine.facts()
-        image = engine.image(name)
-    refused = unfit(facts, platform.release())
-    if refused is not None:
-        findings.append(Trial.missing("Docker Engine", used_by, refused, ok=None))
-        return findings
-    limits = Limits.of(facts).notes()
-    detail = "; ".join([product(facts), *limits])
-    findings.append(Trial("Docker Engine", used_by, True, detail))
-    problem = node_image.problem(name, image, facts["Architecture"])
-    if problem is None:
-        findings.append(Trial("image of nodes", used_by, True, name))
-    else:
-        findings.append(Trial.missing("image of nodes", used_by, problem, ok=None))
-    return findings
 
 
 def _plugins() -> list[Trial]:

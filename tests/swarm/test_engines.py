@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fabric.namespaces.helper import RIGHTS
+from orchestrator.drivers.docker.helper import RIGHTS
 from tests.e2e.engine import own_daemon
 from tests.e2e.image import import_commands
 from tests.netem.traffic import round_trips

@@ -1,18 +1,34 @@
-"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry`, `KnowsHosts` and `LeavesAgents`."""
+"""The entry of this driver, see `orchestrator.drivers.base`: `DriverEntry`, `KnowsHosts`, `LeavesTraces`."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
 
-from orchestrator.drivers.base import Environment, Tell
+from orchestrator.drivers.base import Environment, LeftRun, Removal, Tell, Trace
 from orchestrator.drivers.kubernetes import cluster
 from orchestrator.errors import HostError
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
 
+NAME = "kubernetes"
+
 inventory = cluster.inventory
-stop_agents = cluster.stop_agents
+
+
+def traces(run: str | None = None) -> list[Trace]:
+    """None: not every command asks the cluster, which may take long to answer."""
+    return []
+
+
+def remove(run: LeftRun) -> Removal:
+    """End the agents of a run of this driver."""
+    if run.driver != NAME:
+        return Removal()
+    try:
+        return Removal(hosts=cluster.stop_agents(run.run))
+    except HostError as error:
+        return Removal(left=[f"its agents ({error})"])
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

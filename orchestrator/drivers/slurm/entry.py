@@ -1,13 +1,17 @@
-"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry` and `KnowsHosts`."""
+"""The entry of this driver, see `orchestrator.drivers.base`: `DriverEntry`, `KnowsHosts`, `KnowsJob`."""
 
 from __future__ import annotations
 
 import os
+import platform
+import tempfile
 from contextlib import AsyncExitStack
 from functools import partial
 
+from node.resources import processors
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.errors import HostError
+from orchestrator.host.trial import Trial
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
@@ -39,6 +43,31 @@ def inventory() -> Inventory:
 
     own_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Inventory(tuple(hosts(own_memory)))
+
+
+def job() -> list[Trial]:
+    """The job of this process, from the variables of sbatch(1), and its hosts, over which a run can spread."""
+    number = os.environ.get("SLURM_JOB_ID", "")
+    if not number:
+        return []
+    node = os.environ.get("SLURMD_NODENAME", platform.node())
+    total = os.cpu_count()
+    folder = tempfile.gettempdir()
+    detail = f"job {number} on {node}: {processors()} of {total} processors, temporary files in {folder}"
+    return [Trial("Slurm job", "everything", True, detail), _hosts()]
+
+
+def _hosts() -> Trial:
+    from orchestrator.drivers.slurm.job import hosts
+
+    name = "its hosts"
+    used_by = "the driver slurm"
+    try:
+        of_job = hosts(memory=1)
+    except HostError as error:
+        return Trial.missing(name, used_by, error, ok=None)
+    described = [f"{host.name} ({host.address}, {host.cores:g})" for host in of_job]
+    return Trial(name, used_by, True, ", ".join(described))
 
 
 async def open_environment(

@@ -1,17 +1,46 @@
-"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry` and `KnowsHosts`."""
+"""The entry of this driver, see `orchestrator.drivers.base`: `DriverEntry`, `KnowsHosts`, `LeavesTraces`,
+`LeavesOnHosts`, `EntersNodes`."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
+from pathlib import Path
 
-from orchestrator.drivers.base import Environment, Tell
-from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.base import Environment, LeftRun, Tell
+from orchestrator.drivers.docker import entering
+from orchestrator.drivers.swarm import agent_image, leftovers
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
+
+NAME = "swarm"
+
+traces = leftovers.traces
+remove = leftovers.remove
+enter = entering.enter
+
+
+def known_hosts() -> list[str]:
+    """The hosts of this host's swarm, whatever their state; empty without a swarm."""
+    return leftovers.hosts()
+
+
+def sweep(run: LeftRun) -> dict[str, str]:
+    """Remove what a run of this driver may have left on its hosts, or one without a directory on all of the swarm."""
+    folder = Path()
+    hosts: Sequence[str] = ()
+    if run.directory is None:
+        hosts = leftovers.hosts()
+    elif run.driver == NAME:
+        folder = run.directory.path
+        hosts = run.hosts
+    if not hosts:
+        return {}
+    return leftovers.sweep(run.run, folder, hosts)
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:

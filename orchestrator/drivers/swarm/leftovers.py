@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.drivers.base import LeftRun, Removal, Trace
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.hosts.agents.settings import LEFT_BY, SOCKET
 from orchestrator.drivers.swarm import agent_image
@@ -31,13 +32,15 @@ def cluster() -> Iterator[Cluster | None]:
             yield None
 
 
-def runs() -> dict[str, Path]:
-    """The runs that have agents, with their directories; empty without a swarm."""
+def traces(run: str | None = None) -> list[Trace]:
+    """The runs that have agents; empty without a swarm."""
+    rows = []
     with cluster() as swarm, contextlib.suppress(HostError):
-        if swarm is None:
-            return {}
-        return swarm.runs()
-    return {}
+        if swarm is not None:
+            for name, directory in swarm.runs().items():
+                if run in (None, name):
+                    rows.append(Trace(name, directory))
+    return rows
 
 
 def hosts() -> list[str]:
@@ -49,15 +52,15 @@ def hosts() -> list[str]:
     return []
 
 
-def stop_agents(run: str) -> tuple[list[str], list[str]]:
-    """End the agents of a run, which end what they have made. Returns the hosts that had agents, and the hosts on which
-    the swarm does not know that the agent has ended."""
+def remove(run: LeftRun) -> Removal:
+    """End the agents of a run, which end what they have made. HostError if the swarm refuses."""
     with cluster() as swarm:
-        if swarm is None or run not in swarm.runs():
-            return [], []
-        hosts = sorted(swarm.agents(run))
-        left = swarm.stop_agents(run)
-        return hosts, left
+        if swarm is None or run.run not in swarm.runs():
+            return Removal()
+        hosts = sorted(swarm.agents(run.run))
+        away = swarm.stop_agents(run.run)
+        left = [f"what runs on the host {host}: its agent does not answer" for host in away]
+        return Removal(hosts, left=left)
 
 
 def sweep(

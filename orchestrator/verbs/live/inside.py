@@ -6,12 +6,10 @@ Processes and containers are found by their labels, so any process of the run's 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from orchestrator.drivers.docker import leftovers
-from orchestrator.errors import HostError, RunError
-from orchestrator.host.docker_socket import NODE, RUN, address
+from orchestrator.drivers.base import EntersNodes, entry_of
+from orchestrator.errors import RunError
 from orchestrator.host.kernel import namespaces
 from orchestrator.host.process import processes
 from orchestrator.record.directory import RunDirectory
@@ -49,9 +47,11 @@ def entry(
         )
     if directory.holder() is None:
         raise RunError(f"run {run} is over: only the nodes of a running run can be entered")
-    if kind.images:
-        prefix = container_entry(run, node, planned[node], terminal=terminal)
-        return prefix, {}
+    if kind.module:  # a damaged record may name no driver
+        of_driver = entry_of(driver)
+        if isinstance(of_driver, EntersNodes):
+            prefix = of_driver.enter(run, node, planned[node], terminal=terminal)
+            return prefix, {}
     if not directory.is_ours:
         raise RunError(f"run {run} belongs to another user: only that user can enter its nodes")
     entered = namespace_entry(run, node)
@@ -81,36 +81,3 @@ def namespace_entry(
         return None
     hub = None if os.geteuid() == 0 else hubs[0]
     return namespaces.entry(min(nodes), kinds, hub)
-
-
-def container_entry(
-    run: str,
-    node: str,
-    planned: Mapping[str, object],
-    *,
-    terminal: bool,
-) -> list[str]:
-    """The argv prefix that enters a node's container. RunError without it, HostError without `docker`."""
-    containers = []
-    for container in leftovers.listed(run):
-        if container.node == node and container.pid is not None:
-            containers.append(container)
-    if not containers:
-        host = planned.get("host")
-        if host is not None:
-            marks = f"--filter label={RUN}={run} --filter label={NODE}={node}"
-            raise RunError(
-                f"{node} has no container on this host; it belongs on {host}: run there"
-                f" `docker exec -it $(docker ps -q {marks}) sh`"
-            )
-        raise RunError(f"{node} has no running container")
-    if shutil.which("docker") is None:
-        raise HostError(
-            "the command 'docker' is missing, which enters containers",
-            "install the package docker.io (Debian 13 and later: docker-cli)",
-            ["apt-get install docker.io"],
-        )
-    prefix = ["docker", "--host", address(), "exec", "--interactive"]
-    if terminal:
-        prefix.append("--tty")
-    return [*prefix, containers[0].id]

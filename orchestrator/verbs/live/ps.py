@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from node.resources import proportional_bytes
-from orchestrator.drivers.docker import leftovers
+from orchestrator.drivers.base import LeavesTraces, entries
 from orchestrator.errors import RecordError
 from orchestrator.host.process import processes
 from orchestrator.record.directory import RunDirectory
@@ -47,12 +47,15 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
 
 
 def _processes(run: str) -> dict[str, int]:
-    """The process id of each node that has a process. The Engine reports a container's process, which has the name of
-    its program. Other processes have the names of their nodes."""
+    """The process id of each node that has a process. A driver reports a container's process, which has the name of its
+    program. Other processes have the names of their nodes."""
     of_containers = {}
-    for container in leftovers.listed(run):
-        if container.pid is not None:
-            of_containers[container.node] = container.pid
+    for entry in entries():
+        if not isinstance(entry, LeavesTraces):
+            continue
+        for trace in entry.traces(run):
+            if trace.pid is not None:
+                of_containers[trace.node] = trace.pid
     of_nodes = {}
     for process in processes.run_processes(run):
         if process.part == "node":

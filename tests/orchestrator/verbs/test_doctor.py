@@ -11,10 +11,12 @@ from click.testing import CliRunner
 
 from node.plugins import active
 from orchestrator.cli.main import cli
+from orchestrator.drivers.docker import entry as docker
 from orchestrator.errors import HostError
 from orchestrator.host import commands
+from orchestrator.host.trial import Trial
 from orchestrator.verbs import doctor
-from orchestrator.verbs.doctor import Trial, examine, print_findings
+from orchestrator.verbs.doctor import examine, print_findings
 from tests.orchestrator.consoles import printed
 
 COMMANDS = ("sysctl kernel.unprivileged_userns_clone=1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0")
@@ -71,7 +73,7 @@ async def test_in_a_job_the_remedies_name_who_can_apply_them(monkeypatch: pytest
 
     monkeypatch.setattr(doctor, "LOOK", 0.0)
     monkeypatch.setattr(doctor, "_links", none)
-    monkeypatch.setattr(doctor, "_docker", list)
+    monkeypatch.setattr(docker, "trials", list)
     monkeypatch.setattr(doctor, "_cgroups", lambda: FINDINGS[1])
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("os.cpu_count", lambda: 64)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from node.assignment import Keypair
-from orchestrator.drivers.base import LeavesAgents, entry_of
+from orchestrator.drivers.base import LeavesTraces, LeftRun, Removal, entry_of
 from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.kubernetes import cluster
 from orchestrator.errors import HostError
@@ -97,5 +97,6 @@ def test_the_agents_of_a_killed_run_are_removed(kubectl: Write, tmp_path: Path) 
     kubectl(ANSWERS)
     pods(tmp_path, {"running": {}}, "Running")
     entry = entry_of("kubernetes")
-    assert isinstance(entry, LeavesAgents)
-    assert entry.stop_agents("r") == ["n1"]
+    assert isinstance(entry, LeavesTraces)
+    assert entry.remove(LeftRun("r", None, "docker")) == Removal()
+    assert entry.remove(LeftRun("r", None, "kubernetes")) == Removal(hosts=["n1"])

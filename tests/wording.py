@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from docs.language import ROOT, documentation
 from docs.messages import PLACEHOLDER, messages, template
 
-MOST = 725
+MOST = 690
 WORDS = 7
 IN_A_ROW = 3
+WHY = ("pytest.fail", "pytest.importorskip", "pytest.mark.skipif", "pytest.skip")
+"""Calls with reasons of their own."""
 ABOUT_WORDS: dict[str, str] = {}
 """Tests and folders that may pin messages, and why."""
 
@@ -34,9 +36,11 @@ def phrases(texts: list[str]) -> set[Words]:
 
 def pinned(place: ast.AST, known: set[Words]) -> str:
     """The first line of the strings of a place that is the wording of a message; empty if there is none."""
-    documenting = {id(constant) for constant in documentation(place)}
+    others = {id(constant) for constant in documentation(place)}
     for node in ast.walk(place):
-        if id(node) in documenting:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(WHY):
+            others.update(id(part) for part in ast.walk(node))
+        if id(node) in others:
             continue
         for line in template(node).splitlines():
             words = _words(line)

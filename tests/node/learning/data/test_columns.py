@@ -17,6 +17,7 @@ from pyarrow import parquet
 from node.catalogue.datasets import Columns
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataError
+from tests.texts import containing
 
 NUMBER = "number"
 PRICE = "target: numbers to predict"
@@ -57,18 +58,18 @@ TEN: dict[str, tuple[str | bytes, Columns, dict[str, str] | str]] = {
     "Excel, American": (
         'id,income,share,kind\r\n1,"1,200",5%,no\r\n2,"950",7%,yes\r\n3,"2,500",9%,no\r\n4,"1,750",5%,yes\r\n',
         Columns("kind"),
-        r"a.csv: row 1 \(line 2\) of column 'income' is '1,200', a number with a comma; write decimal points",
+        r"row 1 \(line 2\).*'income'.*'1,200'",
     ),
     "Excel, French": (
         "sep=;\r\ntaille;prix\r\n1,5;1\u202f200,50\r\n1,75;950,00\r\n1,6;2\u202f500,25\r\n1,9;1\u202f750,00\r\n",
         Columns("prix"),
-        r"row 1 \(line 3\) of column 'prix' is '1\\u202f200,50', a number with separators of thousands; write the",
+        r"row 1 \(line 3\).*'prix'.*'1\\u202f200,50'",
     ),
     "PostgreSQL": (
         "id,created,amount,ok\n1,2026-01-01 10:00:00+01,12.50,t\n2,2026-01-02 11:30:00+01,8.00,f\n"
         "3,2026-01-03 09:15:00+01,7.25,t\n",
         Columns("ok"),
-        r"row 1 \(line 2\) of column 'created' is '2026-01-01 10:00:00\+01', a date or a time; write numbers",
+        r"row 1.*'created' is '2026-01-01 10:00:00\+01'",
     ),
     "SQLite": (
         'rownames,Species,"Sepal Length"\r\n1,setosa,5.1\r\n2,virginica,6.3\r\n3,setosa,4.9\r\n4,virginica,5.8\r\n',
@@ -78,12 +79,12 @@ TEN: dict[str, tuple[str | bytes, Columns, dict[str, str] | str]] = {
     "MySQL": (
         "id\tage\tkind\n1\t30\tno\n2\t\\N\tyes\n3\t41\tno\n",
         Columns("kind"),
-        r"a.csv: row 2 \(line 3\) has no value in column 'age'; fill it in, or leave the row out",
+        r"a.csv: row 2 \(line 3\).*'age'",
     ),
     "UCI": (
         "age, workclass, income\n39, State-gov, <=50K\n50, Private, >50K\n38, ?, <=50K\n53, Private, >50K\n",
         Columns("income"),
-        r"a.csv: row 3 \(line 4\) has no value in column 'workclass'; fill it in, or leave the row out",
+        r"a.csv: row 3 \(line 4\).*'workclass'",
     ),
 }
 
@@ -107,9 +108,7 @@ def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
         found = opened(content, tmp_path / name, Columns("Preis"))
         x = np.concatenate([found.array("x_train"), found.array("x_test")])
         assert sorted(x.tolist()) == np.array(GERMAN_INPUTS, np.float32).tolist()
-    with pytest.raises(
-        DataError, match=r"is not UTF-8 text \(byte 2, line 1\); save it as UTF-8, in Excel as 'CSV UTF-8'"
-    ):
+    with pytest.raises(DataError, match=r"UTF-8 text \(byte 2, line 1\)"):
         opened(GERMAN.encode("cp1252"), tmp_path, Columns("Preis"))
 
 
@@ -127,34 +126,34 @@ def column(values: list[str], delimiter: str = ",") -> str:
 @pytest.mark.parametrize(
     ("values", "delimiter", "message"),
     [
-        (["5%", "7 %", "5%", "9%", "1%", "2%"], ",", "'5%', a number with a percent sign; write the numbers without"),
+        (["5%", "7 %", "5%", "9%", "1%", "2%"], ",", r"'5%', a number.*percent sign"),
         (["$5", "$7", "$5", "$9", "$1", "$2"], ",", r"'\$5', a number with a currency"),
-        (["5 €", "7 €", "5,5 €", "9 €", "1 €", "2 €"], ";", "'5 €', a number with a currency"),
-        (["5 kg", "7 kg", "5 kg", "9 kg", "1 kg", "2 kg"], ",", "'5 kg', a number with the unit kg"),
-        (["5", "7", "5", "12kg", "1", "2"], ",", "'12kg', a number with the unit kg"),
+        (["5 €", "7 €", "5,5 €", "9 €", "1 €", "2 €"], ";", r"'5 €', a number.*currency"),
+        (["5 kg", "7 kg", "5 kg", "9 kg", "1 kg", "2 kg"], ",", r"'5 kg', a number.*unit"),
+        (["5", "7", "5", "12kg", "1", "2"], ",", r"'12kg', a number.*unit kg"),
         (["5.5", "7", "5", "<0.1", "1", "2"], ",", "'<0.1', a bound, and no number"),
         (["0", "1", "2", "3+", "1", "2"], ",", r"'3\+', a number with a mark"),
-        (["5.5", "7", "5", "unknown", "1", "2"], ",", "row 4 .line 5. of column 'v' is 'unknown', no number, and most"),
+        (["5.5", "7", "5", "unknown", "1", "2"], ",", r"row 4 .line 5..*'v'.*'unknown'"),
         (['"5,5"', '"7,25"', '"5,5"', '"9,0"', '"1,5"', '"2,5"'], ",", "'5,5', a number with a comma"),
-        (["1.200,5", "7,2", "5,1", "9,0", "1,5", "2,5"], ";", "'1.200,5', a number with separators of thousands"),
-        (["1.200", "950", "875", "2.500", "1.750", "3.125"], ";", "'1.200', a number with a comma or point that"),
+        (["1.200,5", "7,2", "5,1", "9,0", "1,5", "2,5"], ";", r"'1.200,5', a number with separators.*thousands"),
+        (["1.200", "950", "875", "2.500", "1.750", "3.125"], ";", r"'1.200', a number.*comma or point"),
         (
             ["1.5", "7,2", "5,1", "9,0", "1,5", "2,5"],
             ";",
-            "'1.5', a number with a point, and others have decimal commas",
+            r"'1.5', a number.*point, and others",
         ),
-        (["1,200", "950", "875", "2,500", "1,750", "3,125"], "\t", "'1,200', a number with a comma or point that"),
-        (["1'200", "950", "875", "2'500", "1'750", "3'125"], ",", '"1\'200", a number with separators of thousands'),
+        (["1,200", "950", "875", "2,500", "1,750", "3,125"], "\t", r"'1,200', a number.*comma or point"),
+        (["1'200", "950", "875", "2'500", "1'750", "3'125"], ",", r'"1\'200", a number with separators'),
         (["(5)", "7", "5", "(9)", "1", "2"], ",", r"'\(5\)', a number in brackets"),
         (["3.1.2026", "4.1.2026", "3.1.2026", "5.1.2026", "1.1.2026", "2.1.2026"], ",", "a date or a time"),
         (["01/31/2026 10:15 PM"] * 3 + ["02/01/2026 9:00 AM"] * 3, ",", "a date or a time"),
-        (["5", "7", "", "9", "1", "2"], ",", r"row 3 \(line 4\) has no value in column 'v'"),
-        (["5", "7", "?", "9", "1", "2"], ",", r"row 3 \(line 4\) has no value in column 'v'"),
-        (["5", "7", "None", "9", "1", "2"], ",", r"row 3 \(line 4\) has no value in column 'v'"),
+        (["5", "7", "", "9", "1", "2"], ",", r"row 3 \(line 4\).*no.*'v'"),
+        (["5", "7", "?", "9", "1", "2"], ",", r"row 3 \(line 4\).*no.*'v'"),
+        (["5", "7", "None", "9", "1", "2"], ",", r"row 3 \(line 4\).*no.*'v'"),
         (
             [f"{1_700_000_000 + row}" for row in (5, 3, 1, 7, 9, 2)],
             ",",
-            "6 different values that single precision cannot",
+            r"6 different values.*single precision cannot",
         ),
     ],
 )
@@ -188,9 +187,9 @@ def test_numbers_are_read(values: list[str], delimiter: str, expected: list[floa
         (["0", "1", "unknown", "0", "0", "1"], "category with 3 values: 0, 1, unknown"),
         (["None", "Brick", "None", "None", "Stone", "Brick"], "category with 3 values: Brick, None, Stone"),
         (["TRUE", "false", "True", "TRUE", "FALSE", "true"], "truth value"),
-        (["a", "b", "a", "b", "a", "b"], "category with 2 values: a, b; each value belongs to one class, so it may be"),
-        (["3", "3", "3", "3", "3", "3"], "number; it is the same in all rows"),
-        (["4", "2", "3", "1", "6", "5"], "number; it is each number from 1 to 6 once, so it may number the rows"),
+        (["a", "b", "a", "b", "a", "b"], "category with 2 values: a, b"),
+        (["3", "3", "3", "3", "3", "3"], "number; it is the same"),
+        (["4", "2", "3", "1", "6", "5"], "number; it is each number"),
     ],
 )
 def test_what_a_column_became(values: list[str], became: str, tmp_path: Path) -> None:
@@ -206,8 +205,8 @@ def test_what_a_column_became(values: list[str], became: str, tmp_path: Path) ->
         ("...1", ["9", "3", "5", "1", "0", "7"], "it has no name"),
         ("anything", ["0", "1", "2", "3", "4", "5"], "it numbers the rows"),
         ("anything", ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0"], "it numbers the rows"),
-        ("user_id", ["9", "3", "5", "1", "0", "7"], "its numbers are all different, as identifiers"),
-        ("car", ["a", "b", "c", "d", "e", "f"], "its texts are all different, as names of rows"),
+        ("user_id", ["9", "3", "5", "1", "0", "7"], "its numbers are all different"),
+        ("car", ["a", "b", "c", "d", "e", "f"], "its texts are all different"),
         ("empty", ["", "", "", "NA", "", "NULL"], "it has no values"),
     ],
 )
@@ -221,7 +220,7 @@ def test_what_is_no_input(name: str, values: list[str], reason: str, tmp_path: P
 def test_a_named_input_is_one_whatever_it_holds(tmp_path: Path) -> None:
     content = "id,x,label\n" + "".join(f"{row},{row * row},{row % 2}\n" for row in range(6))
     found = opened(content, tmp_path, Columns("label", ["id"]))
-    assert dict(found.columns)["x"] == "left out: data.columns.inputs does not name it"
+    assert dict(found.columns)["x"] == containing("left out: data.columns.inputs does not")
     assert sorted(found.array("x_train")[:, 0].tolist() + found.array("x_test")[:, 0].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
@@ -257,20 +256,20 @@ def test_columns_of_parquet_follow_the_same_rules(tmp_path: Path) -> None:
         "label": "target: 2 classes: 0, 1",
     }
     parquet.write_table(table.set_column(1, "text", [["5%", "2%", "3%", "5%", "2%", "3%"]]), tmp_path / "b.parquet")
-    with pytest.raises(DataError, match=r"b\.parquet: row 1 of column 'text' is '5%', a number with a percent sign"):
+    with pytest.raises(DataError, match=r"row 1.*column 'text' is '5%'"):
         prepare("hf:b.parquet", tmp_path / "cache", [tmp_path], download=False)
 
 
 def test_a_target_in_another_unit_is_named(tmp_path: Path) -> None:
     lines = [f"{row % 3},{1.5 * row},{3.0 * row + 1}\n" for row in (4, 2, 5, 1, 3, 7)]
     found = opened("a,euro,dollar\n" + "".join(lines), tmp_path, Columns("euro"))
-    assert dict(found.columns) == {"a": NUMBER, "euro": PRICE, "dollar": "number; it is the target in another unit"}
+    assert dict(found.columns) == {"a": NUMBER, "euro": PRICE, "dollar": containing("number", "target in another unit")}
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
     """A quoted text of two lines, and an empty line."""
     content = 'note,x,label\n"two\nlines",1,0\n\n"one",,1\n"one",3,1\n'
-    with pytest.raises(DataError, match=r"row 2 \(line 5\) has no value in column 'x'"):
+    with pytest.raises(DataError, match=r"row 2 \(line 5\).*no.*'x'"):
         opened(content, tmp_path)
 
 
@@ -285,7 +284,7 @@ def test_splits_of_one_table(tmp_path: Path) -> None:
     assert len(set(apart.test_subjects.tolist())) == 1
     assert not {*apart.subjects.tolist()} & {*apart.test_subjects.tolist()}
     assert (len(apart.subjects), len(apart.test_subjects)) == (8, 2)
-    with pytest.raises(DataError, match="split: by-subject needs the column of people; name it in"):
+    with pytest.raises(DataError, match=r"split: by-subject needs the column.*people"):
         opened(content, tmp_path, Columns("label", ["x"], split="by-subject"))
 
 
@@ -295,5 +294,5 @@ def test_the_test_part_may_be_chosen(tmp_path: Path) -> None:
     for part, first in ((None, 25), ("test", 25), ("validation", 45)):
         found = prepare(f"csv:{tmp_path}", tmp_path / "cache", download=False, columns=Columns(test=part))
         assert found.array("x_test")[0, 0] == first
-    with pytest.raises(DataError, match="has no files of train and dev; there are"):
+    with pytest.raises(DataError, match="no files of train and dev"):
         prepare(f"csv:{tmp_path}", tmp_path / "cache", download=False, columns=Columns(test="dev"))

@@ -110,7 +110,7 @@ def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path, monkeyp
     (tmp_path / "bad" / "a").write_bytes(b"other")
     with mirror(tmp_path / "bad") as bad:
         monkeypatch.setitem(DOWNLOADS, "mine", published(bad, a=b"one"))
-        with pytest.raises(OSError, match=rf"{bad}a: its 5 bytes differ from the published ones"):
+        with pytest.raises(OSError, match=rf"{bad}a: its 5 bytes differ.*published"):
             download("mine", tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -14,6 +14,7 @@ from node.extras import install_command
 from node.learning.data.partition import Partition, divide
 from node.learning.errors import PartitionError
 from tests.fakes import flower
+from tests.texts import containing
 
 LABELS = np.repeat(np.arange(4), 50)
 PEOPLE = np.tile(np.arange(5), 40)
@@ -83,20 +84,20 @@ def test_groups_of_people_follow_the_order_of_the_data(seed: int) -> None:
 def test_people_are_kept_whole_and_left_out() -> None:
     people = np.repeat(np.arange(5), [100, 40, 30, 20, 10])
     natural = {"partitioner": "NaturalIdPartitioner", "arguments": {"partition_by": "subject"}}
-    with pytest.raises(PartitionError, match=r"^2 clients have fewer than min_samples 30 \(the fewest: 10\), and flwr"):
+    with pytest.raises(PartitionError, match=r"^2 clients.*min_samples 30 \(the fewest"):
         divide(FromFlower(**natural, min_samples=30), LABELS, (5,), 3, people)  # type: ignore[arg-type]
     leave_out = FromFlower(**natural, min_samples=30, few_samples="leave-out")  # type: ignore[arg-type]
     partition = divide(leave_out, LABELS, (3,), 3, people)
     assert sorted(len(part) for part in partition.parts) == [30, 40, 100]
     assert partition.whole_people
-    assert partition.notes == ("2 of 5 people have fewer than min_samples 30: no client has their samples",)
+    assert partition.notes == (containing("2 of 5 people", "min_samples 30: no client"),)
     divided = FromFlower(partitioner="IidPartitioner", few_samples="join")
-    with pytest.raises(PartitionError, match="few_samples: join moves or leaves out whole people, and this partition"):
+    with pytest.raises(PartitionError, match="few_samples: join moves or leaves out"):
         divide(divided, LABELS, (3,), 3, people)
 
 
 def test_a_draw_with_small_clients_names_the_remedy() -> None:
-    message = r"^DirichletPartitioner: none of its draws .*arguments.min_partition_size samples: set it to 0; min_samp"
+    message = r"^DirichletPartitioner.*draws .*arguments.min_partition_size samples: set"
     with pytest.raises(PartitionError, match=message):
         made("DirichletPartitioner", clients=20, alpha=0.01)
     filled = divide_by("DirichletPartitioner", 20, 3, None, alpha=0.01, min_partition_size=0, min_samples=3)
@@ -115,7 +116,7 @@ def test_shuffling_has_a_seed_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("partitioner", "arguments", "message"),
     [
-        ("Dirichlet", {}, r"'Dirichlet' is no partitioner of flwr_datasets \(known: .*DirichletPartitioner, .*Natural"),
+        ("Dirichlet", {}, r"'Dirichlet'.*flwr_datasets \(known: .*DirichletPartitioner, .*Natural"),
         ("Partitioner", {}, "'Partitioner' is no partitioner of flwr_datasets"),
         ("DirichletPartitioner", {"alfa": 1}, r"DirichletPartitioner\(num_partitions, .* alpha, .*\): .*'alfa'"),
         ("DirichletPartitioner", {}, r"DirichletPartitioner\(num_partitions, .*\): .*missing.*'alpha'"),

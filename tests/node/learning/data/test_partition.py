@@ -249,7 +249,7 @@ def test_people_stay_whole() -> None:
     people = [set(subjects[part]) for part in partition.parts]
     assert sorted(len(each) for each in people) == [2, 2, 3]
     assert set.union(*people) == set(range(1, 8))
-    with pytest.raises(PartitionError, match="7 people or authors in the data for 8 clients: take fewer"):
+    with pytest.raises(PartitionError, match=r"7 people.*8 clients: take fewer"):
         divide(BySubject(), labels, (8,), 4, subjects)
     with pytest.raises(PartitionError, match="names people"):
         divide(BySubject(), labels, (2,), 4)
@@ -276,7 +276,7 @@ def test_top_up_takes_from_several_where_one_is_not_enough() -> None:
 
 
 def test_too_little_data_is_refused() -> None:
-    with pytest.raises(PartitionError, match="20 samples do not give 3 clients min_samples 10 each"):
+    with pytest.raises(PartitionError, match=r"20 samples.*3 clients min_samples 10"):
         divide(Dirichlet(), labels_of(2, 10), (3,), 0)
 
 

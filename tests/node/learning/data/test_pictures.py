@@ -47,11 +47,11 @@ def test_a_folder_and_a_zip_give_the_same_arrays_in_any_order_of_files(tmp_path:
 
 
 def test_no_pictures(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="needs two classes and a test part"):
+    with pytest.raises(DataError, match=r"needs two classes.*test part"):
         read_pictures(tmp_path)
     (tmp_path / "a.zip").write_bytes(b"no zip")
     with pytest.raises(DataError, match="not a readable zip"):
         read_pictures(tmp_path / "a.zip")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="pipe: is a device, pipe or socket, not a file"):
+    with pytest.raises(DataError, match="pipe: is a device, pipe"):
         read_pictures(tmp_path / "pipe")

@@ -148,12 +148,12 @@ FILES: dict[str, Sequence[Case]] = {
             Columns(subject="who", split="by-subject"),
             lambda data: len(set(read(data, "test_subjects"))) == 1 and len(read(data, "x_test")) == 2,
         ),
-        ({"train.csv": TRAIN, "test.csv": TESTED}, Columns(split="in-order"), "has a test part of its own; leave"),
+        ({"train.csv": TRAIN, "test.csv": TESTED}, Columns(split="in-order"), r"has a test part"),
     ],
     "a part that `test` names": [
         ({"train.csv": TRAIN, "test.csv": TRAIN, "validation.csv": TESTED}, Columns(test="validation"), divided),
-        ({"train.csv": TRAIN, "test.csv": TRAIN}, Columns(test="dev"), "has no files of train and dev; there are te"),
-        ({"a.csv": TRAIN}, Columns(test="dev"), "a.csv: is one table, and has no files of dev"),
+        ({"train.csv": TRAIN, "test.csv": TRAIN}, Columns(test="dev"), "no files of train and dev"),
+        ({"a.csv": TRAIN}, Columns(test="dev"), r"a.csv: is one table.*dev"),
     ],
     "other parts, such as `unsupervised`; `cache-*.arrow`": [
         (
@@ -163,11 +163,11 @@ FILES: dict[str, Sequence[Case]] = {
         )
     ],
     "files of one part in several folders": [
-        ({"de/train.parquet": TRAIN, "en/train.parquet": TRAIN}, None, "set: has files of one part in several folders")
+        ({"de/train.parquet": TRAIN, "en/train.parquet": TRAIN}, None, r"set: has files.*part in several")
     ],
     "several tables without `train` in their names": [
-        ({"a.parquet": TRAIN, "test.parquet": TESTED}, None, "set: needs one table, or train and test in the names"),
-        ({"README.md": "# About", "train.json": "{}"}, None, "set: needs one table, or train and test in the names"),
+        ({"a.parquet": TRAIN, "test.parquet": TESTED}, None, "set: needs one table, or train"),
+        ({"README.md": "# About", "train.json": "{}"}, None, "set: needs one table, or train"),
     ],
     "broken file, other suffix": [
         ({"a.parquet": "no parquet"}, None, "a.parquet: cannot be read as parquet: "),
@@ -178,17 +178,17 @@ FILES: dict[str, Sequence[Case]] = {
             None,
             "a.csv: line 4 has 4 values, and the header 2, separated by commas",
         ),
-        ({"a.csv": "5.1,3\n4.9,2\n"}, None, "a.csv: line 1 has the number 5.1 where the names of the columns must be"),
+        ({"a.csv": "5.1,3\n4.9,2\n"}, None, r"a.csv: line 1.*number 5.1 where"),
         (
             {"a.csv": b"x,label\n1,\xff\n"},
             None,
-            "a.csv: is not UTF-8 text .*line 2.*; save it as UTF-8, in Excel as 'CSV UTF-8'",
+            r"a.csv: is not UTF-8.*line 2",
         ),
-        ({"a.xlsx": "PK"}, None, "a.xlsx: is no table by its suffix; take a file with .arrow, .parquet, .csv"),
+        ({"a.xlsx": "PK"}, None, r"a.xlsx: is no table.*suffix"),
     ],
     "no rows": [
-        ({"a.csv": "x,label\n"}, None, "a.csv: has no rows in train or test"),
-        ({"train.parquet": TRAIN, "test.parquet": TESTED[:0]}, None, "set: has no rows in train or test"),
+        ({"a.csv": "x,label\n"}, None, r"a.csv: has no rows in train"),
+        ({"train.parquet": TRAIN, "test.parquet": TESTED[:0]}, None, "set: has no rows in train"),
     ],
 }
 INPUTS: dict[str, Sequence[Case]] = {
@@ -199,7 +199,7 @@ INPUTS: dict[str, Sequence[Case]] = {
             lambda data: data.shape == (1, 4, 5) and (data.array("x_train") == 9).all(),
         ),
         (of(image=[COLOUR] * 10), None, lambda data: data.array("x_test")[1, :, 0, 0].tolist() == [1, 2, 3]),
-        (of(image=[GREY] * 9 + [b"no picture"]), None, "column 'image', row 10 is not a readable picture"),
+        (of(image=[GREY] * 9 + [b"no picture"]), None, r"column 'image', row 10.*not.*readable"),
     ],
     "lists of one length: `Array2D`, `Array3D`, `Sequence`": [
         (
@@ -216,9 +216,7 @@ INPUTS: dict[str, Sequence[Case]] = {
         (of(s=pa.array(X, pa.list_(pa.float64(), 2))), None, first("x_train", [0.5, 1.5])),
         (of(s=[[3, 1, 2]] * 10), None, lambda data: data.tokens and read(data, "x_train")[0] == [3, 1, 2]),
     ],
-    "lists of different lengths": [
-        (of(s=[[1.5]] * 9 + [[1.5, 2.5]]), None, "column 's' has lists of different lengths")
-    ],
+    "lists of different lengths": [(of(s=[[1.5]] * 9 + [[1.5, 2.5]]), None, "column 's' has lists of different")],
     "numbers and truth values": [
         (
             of(a=pa.array([1, 2] * 5, pa.int16()), b=[True, False] * 5, c=[0.5] * 10),
@@ -234,18 +232,18 @@ INPUTS: dict[str, Sequence[Case]] = {
         ({"a.csv": "x\tlabel\n" + "1,5\t0\n2\t1\n" * 5}, None, first("x_train", [1.5])),
     ],
     "both decimal points and commas; separators of thousands": [
-        ({"a.csv": "x;label\n1,5;0\n2.5;1\n3,5;1\n4;0\n"}, None, "'2.5', a number with a point, and others have dec"),
-        ({"a.csv": "x;y1;label\n1,5;1.200;0\n2;300;1\n"}, None, "'1.200', a number with a point, and others have"),
+        ({"a.csv": "x;label\n1,5;0\n2.5;1\n3,5;1\n4;0\n"}, None, r"'2.5', a number.*point, and others"),
+        ({"a.csv": "x;y1;label\n1,5;1.200;0\n2;300;1\n"}, None, r"'1.200', a number.*point, and others"),
         ({"a.csv": 'x,label\n"1,200",0\n"2,500",1\n'}, None, "'1,200', a number with a comma"),
     ],
     "percent signs, currencies, units, bounds or other marks at numbers": [
-        (of(a=["5%", "7%"] * 5), None, "a.parquet: row 1 of column 'a' is '5%', a number with a percent sign; write"),
+        (of(a=["5%", "7%"] * 5), None, r"a.parquet: row 1.*column 'a'.*'5%'"),
     ],
     "a few texts in a column of numbers": [
-        (of(a=["5", "7", "9", "many", "3"] * 2), None, "row 4 of column 'a' is 'many', no number, and most values of"),
+        (of(a=["5", "7", "9", "many", "3"] * 2), None, r"row 4.*column 'a' is 'many'"),
     ],
     "numbers that float32 cannot distinguish, such as seconds since 1970": [
-        (of(a=[1_700_000_000 + 7 * row for row in range(10)]), None, "column 'a' has 10 different values that single"),
+        (of(a=[1_700_000_000 + 7 * row for row in range(10)]), None, "column 'a' has 10 different values"),
     ],
     "texts and class labels; numbers in a dictionary of Parquet": [
         (of(a=["b", "a", "c", "a", "a"] * 2, n=[7] * 10), None, first("x_train", [0, 1, 0, 7])),  # a, b, c and n
@@ -265,41 +263,41 @@ INPUTS: dict[str, Sequence[Case]] = {
             (
                 {"a.csv": f"age,label\n3,0\n{empty},1\n"},
                 None,
-                r"a.csv: row 2 \(line 3\) has no value in column 'age'; fill",
+                r"a.csv: row 2 \(line 3\).*'age'",
             )
             for empty in ("NA", "NaN", "null", "?", r"\N", "None", "-")
         ),
         (
             {"a.csv": "colour,age,label\nred,3,0\n,4,1\n"},
             None,
-            r"a.csv: row 2 \(line 3\) has no value in column 'colour'",
+            r"a.csv: row 2 \(line 3\).*'colour'",
         ),
         (
             {"train.csv": TRAIN, "test.csv": "x,label\n1,\n"},
             None,
-            r"set: row 1 of test \(line 2 of test.csv\) has no value in column 'label'",
+            r"row 1.*\(line 2 of test.csv\).*'label'",
         ),
-        ({"train.csv": TRAIN, "test.csv": "label\n1\n"}, None, "row 1 of test .* has no value in column 'x'"),
-        (of(x=[1.5] * 9 + [float("nan")]), None, "a.parquet: row 10 has no value in column 'x'"),
-        (of(s=[[1.5, 2.5]] * 3 + [[1.5, None]] + [[1.5, 2.5]] * 6), None, "row 4 has no value in column 's'"),
+        ({"train.csv": TRAIN, "test.csv": "label\n1\n"}, None, r"row 1 of test.*no value.*'x'"),
+        (of(x=[1.5] * 9 + [float("nan")]), None, r"a.parquet: row 10.*no value.*'x'"),
+        (of(s=[[1.5, 2.5]] * 3 + [[1.5, None]] + [[1.5, 2.5]] * 6), None, r"row 4.*no value.*'s'"),
     ],
     "dates and times, also as texts; other types; several columns of lists": [
         (
             {"a.csv": "day,label\n" + "2026-01-01,0\n" * 10},
             None,
-            "column 'day' is '2026-01-01', a date or a time; write",
+            "column 'day' is '2026-01-01', a date",
         ),
         (
             {"a.csv": "at,label\n" + "".join(f"3.{day}.2026 12:00,0\n" for day in range(1, 9))},
             None,
             "'at' is '3.1.2026 12",
         ),
-        (of(a=X, b=X), None, "name one column in data.columns.inputs: a, b"),
-        (of(a=X, b=[1] * 10), Columns(inputs=["a", "b"]), "column 'a' is list<.*>, and not numbers, texts or truth"),
+        (of(a=X, b=X), None, r"data.columns.inputs: a, b"),
+        (of(a=X, b=[1] * 10), Columns(inputs=["a", "b"]), r"column 'a' is list<.*>, and not"),
     ],
     "column that is missing, or has the name of another": [
-        (of(x=[1.5] * 10), Columns(inputs=["y"]), "there is no column 'y'; the columns are label, x"),
-        ({"a.csv": "x,x,label\n1,2,0\n"}, None, "a.csv: the header has the name 'x' more than once"),
+        (of(x=[1.5] * 10), Columns(inputs=["y"]), "is no column 'y'"),
+        ({"a.csv": "x,x,label\n1,2,0\n"}, None, r"a.csv: the header.*name 'x'"),
     ],
     "column without a name, as an index of pandas or R; `Unnamed: 0`, `__index_level_0__`": [
         (of(x=[1.5] * 10, __index_level_0__=[3] * 10), None, first("x_train", [1.5])),
@@ -308,7 +306,7 @@ INPUTS: dict[str, Sequence[Case]] = {
     "0, 1, 2, … or 1, 2, 3, … in order": [
         (of(x=[1.5] * 10, a=list(range(10)), b=list(range(1, 11))), None, first("x_train", [1.5])),
         (of(a=list(range(10))), Columns(inputs=["a"]), first("x_train", [0])),
-        (of(a=list(range(10))), None, "no column is left as an input .'a' is left out, since it numbers the rows"),
+        (of(a=list(range(10))), None, r"no column is left.*'a'"),
     ],
     "a text or, under a name such as `id`, a whole number that is different in each row": [
         (
@@ -335,7 +333,7 @@ TARGET: dict[str, Sequence[Case]] = {
     "numbers with a decimal point, or `task: regression`": [
         ({"a.csv": "x,price\n" + "1,2.0\n" * 10}, Columns("price"), lambda data: data.task == "regression"),
         (labelled([250_000] * 10), Columns("t", task="regression"), first("y_train", [250_000])),
-        (labelled([float("nan")] + [1.5] * 9), Columns("t"), "row 1 has no value in column 't'"),
+        (labelled([float("nan")] + [1.5] * 9), Columns("t"), r"row 1.*no value.*'t'"),
     ],
     "floats with `task: classification`": [
         (labelled([1.5, 0.5] * 5), Columns("t", task="classification"), first("y_train", 1))
@@ -348,13 +346,13 @@ TARGET: dict[str, Sequence[Case]] = {
         (labelled(list(range(101))), Columns("t"), "column 't' has 101 different values; set data.columns.task"),
     ],
     "pictures, dates; texts with `task: regression`": [
-        (labelled([GREY] * 10), Columns("t", ["x"]), "column 't' is binary, and not numbers, texts or truth values"),
-        ({"a.csv": "x,t\n" + "1,2026-01-01\n" * 10}, Columns("t"), "column 't' is '2026-01-01', a date or a time"),
-        (labelled(["a"] * 10), Columns("t", task="regression"), "column 't' has no numbers to predict"),
+        (labelled([GREY] * 10), Columns("t", ["x"]), "column 't' is binary, and not"),
+        ({"a.csv": "x,t\n" + "1,2026-01-01\n" * 10}, Columns("t"), "column 't' is '2026-01-01', a date"),
+        (labelled(["a"] * 10), Columns("t", task="regression"), "column 't' has no numbers"),
     ],
     "no target to be found": [
-        (labelled([0] * 10), None, "name the column to predict in data.columns.target: x, t"),
-        (of(label2=[0] * 10, Y=[0] * 10), None, "name the column to predict in data.columns.target: label, label2, Y"),
+        (labelled([0] * 10), None, r"data.columns.target: x, t"),
+        (of(label2=[0] * 10, Y=[0] * 10), None, r"data.columns.target: label, label2, Y"),
     ],
 }  # fmt: skip
 CASES = {"files": FILES, "inputs": INPUTS, "target": TARGET}
@@ -392,7 +390,7 @@ def test_other_columns_are_another_data_set(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.learning.data.files.available_bytes", lambda: 100_000)
-    with pytest.raises(DataError, match=r"needs .* GB of memory, and this host has 0\.0 GB left"):
+    with pytest.raises(DataError, match=r"needs .* GB .* 0\.0 GB left"):
         opened({"a.csv": "x,label\n" + "123456789,1\n" * 3000}, None, tmp_path)
 
 

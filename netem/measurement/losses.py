@@ -66,7 +66,7 @@ class Losses(NamedTuple):
         (Hoeffding 1956). If losses vary more than independent ones, the number of packets is divided by the ratio of
         the variances.
         """
-        if self.packets == 0 or self.asked <= 0:
+        if self.packets == 0:
             return 0, 0
         effect = self._effect
         independent = round(self.packets / effect)
@@ -76,21 +76,21 @@ class Losses(NamedTuple):
     def as_asked(self, chance: float) -> bool:
         """Whether the number of lost packets is accepted."""
         difference = abs(self.lost - self.asked)
-        if self.asked > 0 and difference <= NEAR * math.sqrt(self.variance):
+        if difference <= NEAR * math.sqrt(self.variance):
             return True
         low, high = self.accepted(chance)
         return low <= self.lost <= high
 
     def tells(self, chance: float) -> bool:
         """Whether the packets suffice for a verdict: no loss is configured, or they would reveal a lossless link."""
-        if self.asked <= 0 < self.packets:
-            return True
+        if self.asked == 0:
+            return self.packets > 0
         fewest, _ = self.accepted(chance)
         return fewest > 0
 
     @property
     def _effect(self) -> float:
-        fraction = min(1.0, self.asked / self.packets)
+        fraction = self.asked / self.packets
         binomial = self.packets * fraction * (1 - fraction)
         if not binomial:
             return 1.0

@@ -289,7 +289,7 @@ class Probe:
             self._late = max(0.0, -wait)
             time.sleep(max(0.0, wait))
 
-    def _head(self, kind: int, number: int = 0) -> bytes:
+    def _head(self, kind: int, number: int) -> bytes:
         return HEADER.pack(self._token, kind, self._identity, number, 0, time.time())
 
     def _send(self, data: bytes) -> None:
@@ -374,8 +374,8 @@ class Probe:
         wait = self.plan["wait"]
         forward = self.plan["forward"]
         waiting = forward["drain"] if forward else 0.0  # behind the datagrams of the other direction
-        for _ in range(ATTEMPTS):
-            self._send(self._head(REQUEST) + request)
+        for attempt in range(ATTEMPTS):
+            self._send(self._head(REQUEST, attempt) + request)
             until = time.monotonic() + max(ASK_AGAIN, waiting + wait)
             while time.monotonic() < until:
                 for kind, _, sent, arrived, data in self._received(until):

@@ -75,3 +75,34 @@ def test_links_as_asked_are_seldom_called_astray(loss: float | GilbertElliott) -
         found = losses(3000, link.counters.lost, (0, LinkProfile(loss=loss)))
         astray += not found.as_asked(0.01)
     assert astray < 10
+
+
+def test_the_accepted_range_of_losses_that_vary_more_than_independent_ones() -> None:
+    """Half of 1,000, with four times the variance of independent losses, 250: as 250 independent packets, of each of
+    which four are lost. Of 125 with a standard deviation of 7.91, 4.42 of them leave 1e-5."""
+    low, high = Losses(1000, 500, 500.0, 1000.0).accepted(1e-5)
+    assert (low, high) == pytest.approx((4 * (125 - 34.9), 4 * (125 + 34.9)), abs=4)
+    assert low % 4 == high % 4 == 0
+
+
+@pytest.mark.parametrize("loss", [0.0, 1.0])
+def test_certain_losses_leave_no_choice(loss: float) -> None:
+    lost = int(1000 * loss)
+    found = losses(1000, lost, (0, LinkProfile(loss=loss)))
+    assert found.accepted(1e-5) == (lost, lost)
+    assert found.as_asked(1e-5)
+    assert found.tells(1e-5)
+    assert not found._replace(lost=abs(lost - 1)).as_asked(1e-5)
+
+
+def test_without_packets_none_may_be_lost() -> None:
+    nothing = losses(0, 0, (0, LinkProfile(loss=0.5)))
+    assert nothing.accepted(1e-5) == (0, 0)
+    assert nothing.as_asked(1e-5)
+    assert not nothing.tells(1e-5)
+
+
+def test_a_count_within_three_standard_deviations_is_accepted_at_any_chance() -> None:
+    """Of 100 at one half, 25 is the variance: 15 to either side."""
+    for lost, accepted in ((65, True), (35, True), (66, False), (34, False)):
+        assert losses(100, lost, (0, LinkProfile(loss=0.5))).as_asked(0.5) is accepted

@@ -11,11 +11,20 @@ from netem.errors import MeasureError
 from netem.impair import Impairment
 from netem.library import PROFILES
 from netem.measurement.judge import judge_direction, judge_loss, judge_rate
-from netem.measurement.measure import Measurement, OneWay, ProbePlan, plan_probe
+from netem.measurement.measure import (
+    Measurement,
+    OneWay,
+    ProbePlan,
+    Saturation,
+    main,
+    plan_probe,
+    probe_arguments,
+    respond_arguments,
+)
 from netem.measurement.probe import Probe, Responder
 from netem.measurement.tally import UDP_HEADERS, arrival_rate, train_counts
 from netem.profile import GilbertElliott, LinkProfile
-from tests.netem.measured import PERFECT, assert_as_asked, direction, judge, measure
+from tests.netem.measured import BURSTY, PERFECT, assert_as_asked, direction, judge, measure
 from tests.netem.wiring import Lab
 
 
@@ -176,6 +185,166 @@ class TestPlan:
         assert lossy is not None
         assert far is not None
         assert (lossy.fills, far.fills) == (False, False)
+
+    @pytest.mark.parametrize(
+        ("forward", "quick", "longest", "count", "spacing", "needed"),
+        [
+            (PERFECT, True, None, 250, 0.001, 0),
+            (PERFECT, False, None, 2000, 0.001, 0),
+            (LinkProfile(jitter=0.001), False, None, 2000, 0.002, 0),
+            (LinkProfile(rate=1e6), False, None, 610, 0.00656, 0),  # what a tenth of it carries in 4 s
+            # 6 / loss probes are to arrive. They are 0.5 ms apart at least, for at most 2 s, 20 s or as long as said.
+            (LinkProfile(loss=0.002), True, None, 3007, 0.0005, 0),
+            (LinkProfile(loss=0.001), True, None, 4000, 0.0005, 6007),
+            (LinkProfile(loss=0.001), False, None, 6007, 4 / 6007, 0),
+            (LinkProfile(loss=0.0001), False, None, 40_000, 0.0005, 60_007),
+            (LinkProfile(loss=0.0001), False, 10.0, 20_000, 0.0005, 60_007),
+            (LinkProfile(loss=0.0001), False, 1.0, 8000, 0.0005, 60_007),  # never shorter than without a loss
+            (LinkProfile(duplicate=0.01), True, None, 600, 0.5 / 600, 0),
+            (LinkProfile(loss=0.1, corrupt=0.2), True, None, 250, 0.001, 0),
+            # A tenth of 164 kbit/s carries 50 probes in 2 s. Of a lower rate two fifths are used.
+            (LinkProfile(rate=164e3), True, None, 50, 0.04, 0),
+            (LinkProfile(rate=163e3), True, None, 50, 656 / (0.4 * 163e3), 0),
+        ],
+    )
+    def test_trains(
+        self, forward: LinkProfile, quick: bool, longest: float | None, count: int, spacing: float, needed: int
+    ) -> None:
+        plan = plan_probe(forward, PERFECT, quick=quick, longest=longest)
+        assert (plan.count, plan.needed) == (count, needed)
+        assert plan.spacing == pytest.approx(spacing)
+
+    @pytest.mark.parametrize(
+        ("forward", "back", "needed"),
+        [
+            # 50 that arrive of those that neither way loses, and three standard deviations: 50 + 3 sqrt(50 x 0.75).
+            (LinkProfile(loss=0.5), LinkProfile(loss=0.5), 274),
+            (LinkProfile(loss=0.9), LinkProfile(loss=0.5), 274),  # half is the most that is made up for
+            # 0.1 + 0.2 - 0.02 = 0.28: 50 + 3 sqrt(50 x 0.28) = 61.2 of 0.72.
+            (LinkProfile(loss=0.1, corrupt=0.2), PERFECT, 86),
+            # 1.5 x 20 bursts, one in 53.3 probes; 6 losses of 6.25 % with a design effect of 5.25 are fewer.
+            (LinkProfile(loss=BURSTY), PERFECT, 1707),
+            (LinkProfile(loss=GilbertElliott(p=0.0, r=0.3, loss_good=0.1)), PERFECT, 67),
+            (LinkProfile(loss=GilbertElliott(p=0.0, r=0.3, loss_good=0.05)), PERFECT, 127),
+        ],
+    )
+    def test_what_suffices_to_judge_every_fraction(self, forward: LinkProfile, back: LinkProfile, needed: int) -> None:
+        plan = plan_probe(replace(forward, rate=100.0), back, longest=1.0)
+        assert (plan.count, plan.needed) == (10, needed)
+        assert plan_probe(back, replace(forward, rate=100.0), longest=1.0).needed == needed
+
+    @pytest.mark.parametrize(
+        ("rate", "latency", "spacing"),
+        [
+            # Two fifths of 5,470 bit/s are a probe each 0.2998 s, and one takes 0.1199 s. An echo after 0.6199 s starts
+            # in the middle if the probes are 1 / 1.5 of that apart.
+            (5470.0, 0.5, 0.6199 / 1.5),
+            (5470.0, 0.0299, 0.2998),  # a quarter of the time of a probe: an echo starts within the next half
+            (5470.0, 0.0301, 0.15003 / 0.5),
+        ],
+    )
+    def test_the_spacing_on_a_slow_link(self, rate: float, latency: float, spacing: float) -> None:
+        steady = LinkProfile(rate=rate, latency=latency)
+        assert plan_probe(steady, PERFECT).spacing == pytest.approx(spacing, rel=1e-3)
+        for disorder in ({"jitter": 0.001}, {"reorder": 0.1}):
+            profile = replace(steady, **disorder)  # type: ignore[arg-type]
+            assert plan_probe(profile, PERFECT).spacing == pytest.approx(0.2998, rel=1e-3)
+            assert plan_probe(PERFECT, profile).spacing == pytest.approx(0.2998, rel=1e-3)
+
+    @pytest.mark.parametrize(
+        ("forward", "back", "wait"),
+        [
+            (PERFECT, PERFECT, 0.05),
+            (LinkProfile(latency=0.1, jitter=0.01), LinkProfile(latency=0.02, jitter=0.03), 0.05 + 0.12 + 5 * 0.04),
+            # A probe of 656 bits and an answer of 400 bytes, at the lower rate.
+            (LinkProfile(rate=1e5), LinkProfile(rate=1e6), 0.05 + (656 + 3200) / 1e5),
+            (LinkProfile(real=True), PERFECT, 1.05),
+            (PERFECT, LinkProfile(real=True), 1.05),
+        ],
+    )
+    def test_the_wait_for_the_last_echo(self, forward: LinkProfile, back: LinkProfile, wait: float) -> None:
+        assert plan_probe(forward, back).wait == pytest.approx(wait)
+
+    @pytest.mark.parametrize(
+        ("profile", "quick", "offer", "seconds", "size", "queue"),
+        [
+            (LinkProfile(rate=10e6), True, 15e6, 0.2, 1472, 0.1),
+            (LinkProfile(rate=10e6), False, 15e6, 2.0, 1472, 0.1),
+            (LinkProfile(rate=10e6, buffer=0.05), True, 15e6, 0.2, 1472, 0.05),
+            (LinkProfile(rate=10e6, buffer=5.0), True, 15e6, 0.2, 1472, 0.1),  # half of 0.2 s is above the rate
+            (LinkProfile(rate=10e6, loss=0.2), True, 15e6 / 0.8, 0.2, 1472, 0.1),
+            (LinkProfile(rate=10e6, loss=0.6), True, 30e6, 0.2, 1472, 0.1),
+            (LinkProfile(rate=200e3, buffer=0.05), True, 300e3, 0.2, 208, 0.05),  # 20 of 250 bytes take 0.2 s
+            (LinkProfile(rate=5000.0, buffer=1.0), True, 7500.0, 3.264, 60, 1.0),
+            (LinkProfile(rate=100e6), True, 150e6, 0.2, 1472, 0.1),
+            (LinkProfile(rate=10e6, jitter=0.01), True, 15e6, 1.0, 1472, 0.1),
+        ],
+    )
+    def test_saturations_by_datagrams(
+        self, profile: LinkProfile, quick: bool, offer: float, seconds: float, size: int, queue: float
+    ) -> None:
+        saturation = plan_probe(profile, PERFECT, quick=quick).forward
+        assert saturation is not None
+        assert (saturation.transport, saturation.size, saturation.window) == ("udp", size, 0)
+        figures = (saturation.offer, saturation.seconds, saturation.queue, saturation.drain)
+        assert figures == pytest.approx((offer, seconds, queue, queue))
+        assert saturation.fills
+        assert plan_probe(PERFECT, profile, quick=quick).back == saturation
+
+    @pytest.mark.parametrize(
+        ("profile", "quick", "seconds", "window", "fills"),
+        [
+            # In flight 1 Gbit/s x 2 ms, 250 kB; and 0.7 of the buffer, 100 ms or 12.5 MB.
+            (LinkProfile(rate=1e9, latency=0.002), True, 1.0, 9_000_000, True),
+            (LinkProfile(rate=1e9, latency=0.002), False, 6.0, 9_000_000, True),
+            (LinkProfile(rate=1e9, latency=0.01599, buffer=0.1), True, 1.0, 10_748_750, True),
+            (LinkProfile(rate=1e9, latency=0.016, buffer=0.1), True, 1.0, 10_750_000, False),  # 2 MB in flight
+            (LinkProfile(rate=1e9, latency=0.1, buffer=0.1), True, 3.0, 21_250_000, False),  # 30 times the latency
+            (LinkProfile(rate=1e9, jitter=0.02), True, 2.0, 8_750_000, True),
+            (LinkProfile(rate=1e9, loss=0.01), True, 1.0, 8_750_000, False),
+            (LinkProfile(rate=100.1e6, buffer_bytes=1_000_000), True, 1.0, 700_000, True),
+        ],
+    )
+    def test_saturations_by_tcp(
+        self, profile: LinkProfile, quick: bool, seconds: float, window: int, fills: bool
+    ) -> None:
+        saturation = plan_probe(profile, PERFECT, quick=quick).forward
+        assert saturation is not None
+        assert (saturation.transport, saturation.size, saturation.fills) == ("tcp", 0, fills)
+        assert (saturation.offer, saturation.seconds, saturation.window) == pytest.approx(
+            (profile.rate, seconds, window), rel=1e-7
+        )
+        assert (saturation.drain, saturation.queue) == (0.0, 0.0)
+
+    def test_saturations_of_a_real_link(self) -> None:
+        for quick, seconds in ((True, 1.0), (False, 6.0)):
+            saturation = plan_probe(LinkProfile(real=True), PERFECT, quick=quick).forward
+            assert saturation == Saturation("tcp", 0.0, seconds, 0, 2_000_000, 0.0, 0.0, fills=False)
+
+
+class TestCommands:
+    """The arguments that one function makes and another one reads."""
+
+    def test_the_probe_gets_its_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[tuple[object, ...]] = []
+        monkeypatch.setattr("netem.measurement.probe.probe", lambda *arguments: calls.append(arguments))
+        plan = plan_probe(LinkProfile(rate=1e6), PERFECT)
+        main(probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan))
+        assert calls == [("10.0.0.2", 4000, "aa", asdict(plan))]
+
+    def test_the_responder_gets_its_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[str] = []
+        monkeypatch.setattr("netem.measurement.probe.respond", calls.append)
+        main(respond_arguments("10.0.0.2"))
+        assert calls == ["10.0.0.2"]
+
+    @pytest.mark.parametrize("missing", ["--address", "--port", "--token", "--plan"])
+    def test_no_argument_may_be_left_out(self, missing: str) -> None:
+        arguments = probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan_probe(PERFECT, PERFECT))
+        place = arguments.index(missing)
+        for some in (arguments[:place] + arguments[place + 2 :], ["respond"], []):
+            with pytest.raises(SystemExit):
+                main(some)
 
 
 def seen(profile: LinkProfile, plan: ProbePlan, seed: int) -> OneWay:

@@ -210,7 +210,6 @@ class ControlServer:
         self._socket.maxmsgsize = _LARGEST
         self._socket.sndhwm = _BACKLOG
         self._socket.rcvhwm = _READ_AHEAD
-        self._socket.router_mandatory = True
         self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
         # One process may connect for many nodes, as a relay does.
@@ -295,11 +294,7 @@ class ControlServer:
         address = self._addresses.get(node)
         if address is None:
             return
-        try:
-            self._socket.send_multipart([address, data], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                raise
+        self._socket.send_multipart([address, data], zmq.NOBLOCK)  # to a node that is gone or does not read: dropped
         asyncio.get_running_loop().call_soon(self._read)
 
     async def _beat(self, pause: float) -> None:

@@ -17,7 +17,9 @@ from node.assignment import Assignment, Keypair, Timeouts
 from node.errors import ControlError
 from node.messaging.control import ControlClient, ControlServer
 from node.messaging.sockets import set_client_keys
+from node.runtime.clock import VirtualLoop, run_virtual
 from tests.node.assignments import Nodes, make_keys
+from tests.virtual import virtual
 
 PATIENCE = 10.0
 
@@ -295,4 +297,101 @@ async def test_lists_in_lists_are_no_message(tmp_path: Path) -> None:
         (_, message) = await it.heard()
         assert message["type"] == "unreadable"
         assert "more than 65536 lists and maps" in message["reason"]
+        client.close()
+
+
+async def test_a_message_to_a_node_that_is_gone_is_dropped(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.register()
+        await it.heard()
+        client.close()
+        it.contexts[0].destroy(linger=0)
+        for _ in range(5):
+            await it.server.send("edge-0", {"type": "stop"})
+        other = it.client(it.assignment("edge-1"))
+        other.register()
+        assert (await it.heard())[0] == "edge-1"
+        other.close()
+
+
+def deaf(timeouts: Timeouts) -> tuple[ControlClient, zmq.Context[zmq.Socket[bytes]]]:
+    """A node that no orchestrator listens to."""
+    keys = make_keys().public
+    assignment = Nodes("edge-0").assignment(
+        "edge-0", {}, control_endpoint="inproc://nobody", control_key=keys, timeouts=timeouts
+    )
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    return ControlClient(assignment, "first", context), context
+
+
+@pytest.mark.parametrize(("frozen", "end"), [(0.0, 12.0), (1.4, 11.9), (20.0, 30.5)])
+def test_the_lease_counts_from_the_registration_and_not_while_frozen(frozen: float, end: float) -> None:
+    """The lease of 8 s starts at 3 s. The node looks each second for whether more than that is over, and is frozen at
+    5.5 s. A look at 6.9 s is not late by more than a second. If it comes at 25.5 s, 18.5 s of 20.5 s do not count."""
+
+    async def hear() -> None:
+        client, context = deaf(Timeouts(beat=1.0, lease=8.0))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        await asyncio.sleep(3)
+        client.register()
+
+        def freeze() -> None:
+            loop._jumping.now += frozen
+
+        loop.call_later(2.5, freeze)
+        assert client._socket.linger == 10_000
+        with pytest.raises(ControlError):
+            await client.receive()
+        assert client._socket.linger == 0  # no one would read what is left
+        assert loop.time() == pytest.approx(end)
+        client.close()
+        context.destroy(linger=0)
+
+    run_virtual(hear())
+
+
+@virtual
+async def test_nodes_are_sent_eight_beats_in_a_lease(tmp_path: Path) -> None:
+    nodes = {name: make_keys().public for name in ("edge-0", "edge-1")}
+    server = ControlServer(f"ipc://{tmp_path}/control", make_keys(), nodes, lease=4.0)
+    sent: list[tuple[float, str]] = []
+    server._addresses = dict.fromkeys(nodes, b"")
+    server._send = lambda node, data: sent.append((asyncio.get_running_loop().time(), node))  # type: ignore[method-assign]
+    await asyncio.sleep(1.2)
+    await server.close()
+    await asyncio.sleep(1.0)
+    assert sent == [(time, node) for time in (0.0, 0.5, 1.0) for node in nodes]
+
+
+async def test_sockets_hold_much_of_events_and_little_of_one_node(tmp_path: Path) -> None:
+    """Messages of 4 MiB at most; a handshake may take 10 s."""
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        for socket in (client._socket, it.server._socket):
+            assert (socket.maxmsgsize, socket.sndhwm) == (4 << 20, 10_000)
+        assert (client._socket.rcvhwm, client._socket.linger, client._socket.reconnect_ivl) == (10_000, 10_000, 100)
+        server = it.server._socket
+        assert (server.rcvhwm, server.linger, server.handshake_ivl) == (100, 0, 10_000)
+        assert it.server._gate._most == 4 * 2  # connections of a node, for each of two
+        client.close()
+
+
+async def test_an_event_without_a_round_has_none_and_round_0_is_one(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.event("note", text="x")
+        client.event("note", round=0)
+        assert (await it.heard())[1] == {"type": "event", "name": "note", "text": "x"}
+        assert (await it.heard())[1] == {"type": "event", "name": "note", "round": 0}
+        client.close()
+
+
+async def test_65_536_lists_and_maps_are_a_message(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        for rows in (65_534, 65_535):  # in a list, in a map
+            client.send({"type": "traffic", "peers": [[]] * rows})
+        assert [(await it.heard())[1]["type"] for _ in range(2)] == ["traffic", "unreadable"]
         client.close()

@@ -19,6 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from node.errors import WireError
 from node.messaging.delivery.chunk_size import ChunkSize
@@ -223,6 +224,15 @@ class Outbound:
         return prefix(type, self.stream, self._number)
 
 
+@dataclass(slots=True)
+class _Partial:
+    """A message that is being reassembled. ``filled``: how many bytes of its body have arrived."""
+
+    header: Header
+    body: NDArray[np.uint8]
+    filled: int = 0
+
+
 class Inbound:
     """The direction from one peer: the current stream, and the one message that is being reassembled."""
 
@@ -233,21 +243,19 @@ class Inbound:
         self._kinds: set[str] = set()
         self._peer = peer
         self._number = 0
-        self._header: Header | None = None
-        self._body = np.empty(0, np.uint8)
-        self._filled = 0
+        self._partial: _Partial | None = None
 
     def accept(self, stream: int) -> None:
         """Make this stream the current one: its hello arrived."""
         self.stream = stream
         self.latest = stream
         self._number = 1
-        self._drop()
+        self._partial = None
 
     def close(self) -> None:
         """Ignore all packets until the next hello."""
         self.stream = None
-        self._drop()
+        self._partial = None
 
     def take(self, packet: Packet) -> Message | None:
         """Take a packet of the current stream. Return the message that it completes, else None.
@@ -259,17 +267,18 @@ class Inbound:
             raise StreamBroken(f"packet {packet.number} where {self._number} was due")
         self._number += 1
         if packet.type is PacketType.MESSAGE:
-            self._start(packet)
-        elif packet.type is not PacketType.CHUNK or self._header is None:
+            self._partial = self._start(packet)
+        elif packet.type is not PacketType.CHUNK:
             return None
-        self._fill(packet.piece)
-        return self._complete()
+        if self._partial is None:
+            return None
+        return self._fill(self._partial, packet.piece)
 
-    def _start(self, packet: Packet) -> None:
-        unfinished = self._header
-        self._drop()
+    def _start(self, packet: Packet) -> _Partial:
+        unfinished = self._partial
+        self._partial = None
         if unfinished is not None:
-            raise WireError(f"message {unfinished.kind!r} ended early")
+            raise WireError(f"message {unfinished.header.kind!r} ended early")
         header = read_header(packet.content)
         if header.sender != self._peer:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
@@ -279,32 +288,25 @@ class Inbound:
         if new_kind and len(self._kinds) == KINDS:
             raise WireError(f"message {header.kind!r} is of one more than {KINDS} kinds")
         try:
-            self._body = np.empty(header.body_size, np.uint8)  # the kernel gives memory as the body is filled
+            body = np.empty(header.body_size, np.uint8)  # the kernel gives memory as the body is filled
         except MemoryError:
             raise WireError(f"message {header.kind!r}: no memory for a body of {header.body_size} bytes") from None
         self._kinds.add(header.kind)
         self.kind = header.kind
-        self._header = header
-        self._filled = 0
+        return _Partial(header, body)
 
-    def _fill(self, piece: Buffer) -> None:
-        end = self._filled + len(piece)
-        if end > len(self._body):
-            self._drop()
-            raise WireError(f"message {self.kind!r} is longer than its header says")
+    def _fill(self, partial: _Partial, piece: Buffer) -> Message | None:
+        """Take a piece of the body. Return the message if it is complete."""
+        start = partial.filled
+        end = start + len(piece)
+        size = len(partial.body)
+        if end > size:
+            self._partial = None
+            raise WireError(f"message {partial.header.kind!r} is longer than its header says")
         if len(piece):
-            self._body[self._filled : end] = np.frombuffer(piece, np.uint8)
-        self._filled = end
-
-    def _complete(self) -> Message | None:
-        if self._header is None or self._filled < self._header.body_size:
+            partial.body[start:end] = np.frombuffer(piece, np.uint8)
+        partial.filled = end
+        if end < size:
             return None
-        header = self._header
-        body = self._body
-        self._drop()
-        return assemble(header, body)
-
-    def _drop(self) -> None:
-        """Drop the message that is being reassembled."""
-        self._header = None
-        self._body = np.empty(0, np.uint8)
+        self._partial = None
+        return assemble(partial.header, partial.body)

@@ -290,3 +290,92 @@ def test_a_message_has_one_of_few_kinds_and_none_of_the_runtimes() -> None:
     assert {row.kind for row in b.association.traffic() if row.kind.startswith("kind")} == {
         f"kind-{number}" for number in range(KINDS)
     }
+
+
+def test_a_hello_may_have_a_kibibyte_and_an_incarnation_64_characters() -> None:
+    """The text fills what the other keys and msgpack's own bytes leave of it."""
+    (rest,) = hello(1, more="x" * 256)
+    room = 1024 - (len(rest) - 13 - 256)
+    for more, expected in ((room, [Joined]), (room + 1, [BadMessage])):
+        assert kinds(Side("a", "b").hear([hello(1, more="x" * more)], 0.0)) == expected
+    assert kinds(Side("a", "b").hear([hello(1, incarnation="x" * 64)], 0.0)) == [Joined]
+
+
+def test_a_hello_is_counted_and_a_repeated_one_ignored() -> None:
+    a = Side("a", "b")
+    b = Side("b", "a")
+    for _ in range(2):
+        b.association.put(outgoing(sender="b"))
+    greeting, first, second = b.packets(0.0)
+    assert kinds(a.hear([greeting, first, greeting, second], 0.0)) == [Joined, Received, Received]
+    (row,) = (row for row in a.association.traffic() if (row.kind, row.direction) == ("hello", "received"))
+    assert (row.messages, row.bytes) == (2, 2 * (len(greeting[0]) - 13))
+
+
+def test_a_piece_of_a_message_takes_an_eighth_of_a_beat() -> None:
+    """A connection that carries 800 kB a second, after more than the largest pieces."""
+    chunk = Side("a", "b").association.outbound.chunk
+    chunk.taken(1 << 26)
+    chunk.refused(5.0)
+    chunk.taken(800_000)
+    chunk.refused(6.0)
+    assert chunk.size == 100_000
+
+
+def test_a_peer_that_is_kept_away_is_not_looked_for_and_welcome() -> None:
+    a, b = Side("a", "b"), Side("b", "a")
+    a.association.keep_away()
+    assert a.association.tick(1000.0, 0.0) == []
+    assert a.packets(1000.0) == []
+    assert a.association.put(outgoing()) == [Undelivered("b", 1, "left")]
+    assert a.hear(b.packets(1000.0), 1000.0) == [Joined("b")]
+    assert b.hear(a.packets(1000.0), 1000.0) == [Joined("a")]
+
+
+def test_ones_own_absence_is_no_attempt_and_no_silence_of_ones_own() -> None:
+    """Of 20 s, the node did not run for 15: its attempt is 5 s old, and the peer took nothing for 5 s."""
+    a = Side("a", "b")
+    a.packets(0.0)
+    a.association.tick(20.0, stalled=15.0)
+    assert not a.association.reopen
+    a.association.tick(23.0, 0.0)
+    assert not a.association.reopen
+    a.association.tick(23.1, 0.0)
+    assert a.association.reopen
+    a, b = meet()
+    a.association.tick(20.0, stalled=15.0)
+    for now in (27.0, 34.0, 41.0):
+        b.association.outbound.beat()
+        a.hear(b.packets(now), now)
+    assert a.association.tick(47.0, 0.0) == []  # 32 s, four times 8
+    assert a.association.tick(47.1, 0.0)[0] == Lost("b", "took nothing for 32.1 s")
+
+
+def test_a_beat_is_due_after_three_quarters_of_its_time() -> None:
+    a, _ = meet()
+    a.association.tick(0.74, 0.0)
+    assert a.packets(0.74) == []
+    a.association.tick(0.75, 0.0)
+    assert len(a.packets(0.75)) == 1
+
+
+def test_no_beat_goes_ahead_of_the_hello() -> None:
+    a = Side("a", "b")
+    a.association.tick(5.0, 0.0)
+    a.association.open(5.0)
+    a.association.tick(7.0, 0.0)
+    (packet,) = a.packets(7.0)
+    assert packet[0][0] == PacketType.HELLO
+
+
+def test_a_restart_is_regained_with_each_beat() -> None:
+    a = Side("a", "b")
+    for number in range(16):
+        assert kinds(a.hear([hello(1, incarnation=f"b-{number}")], 0.0))[-1] is Joined
+    times = [(0.99, False), (0.995, False), (1.0, True), (1.9, False), (2.0, True), (100.0, True)]
+    for number, (now, accepted) in enumerate(times):
+        events = a.hear([hello(1, incarnation=f"b-late-{number}")], now)
+        assert bool(events) is accepted
+    for number in range(15):  # no more than 16 are saved up
+        assert a.hear([hello(1, incarnation=f"b-again-{number}")], 100.0)
+    assert not a.hear([hello(1, incarnation="b-once-more")], 100.0)

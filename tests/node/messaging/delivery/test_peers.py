@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from node.assignment import Timeouts
-from node.messaging.delivery.association import Association, Undelivered
+from node.messaging.delivery.association import Association, Lost, Undelivered
 from node.messaging.delivery.peers import Peers
 from node.messaging.delivery.stream import QUEUE_MESSAGES
 from node.messaging.wire import Message
+from node.runtime.clock import VirtualLoop
 from tests.virtual import virtual
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
@@ -50,3 +51,51 @@ async def test_a_peer_that_never_came_holds_no_one() -> None:
     for _ in range(QUEUE_MESSAGES + 1):
         await asyncio.wait_for(peers.send(["b"], Message("model", "a"), replace=False), 1)
     assert await peers.receive() == Undelivered("b", 1, "unknown")
+
+
+@virtual
+async def test_the_time_for_which_the_node_was_frozen_is_not_the_peers_silence() -> None:
+    """It looks each 0.5 s. From 1.25 s on it is frozen for 20 s: the look that was due at 1.5 s comes at 21.25 s. Of
+    the 20.25 s since the one before, 1 s is usual, and 19.25 s do not count: 8 s of silence are over at 27.25 s."""
+    peers = Peers("a", ["b"], "first", TIMEOUTS, lambda association: None)
+    peers.associations["b"].state = "present"
+    peers.start()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    await asyncio.sleep(1.25)
+    loop._jumping.now += 20.0
+    assert await peers.receive() == Lost("b", "silent for 8.5 s")
+    assert loop.time() == 27.75
+    await peers.stop(None)
+
+
+@virtual
+async def test_a_goodbye_is_waited_for_no_longer_than_it_takes() -> None:
+    """A connection takes it after 0.75 s. Peers that have not come get none."""
+    attended: list[str] = []
+    peers = Peers("a", ["b", "c"], "first", TIMEOUTS, lambda association: attended.append(association.peer))
+    present = peers.associations["b"]
+    present.state = "present"
+
+    def take() -> None:
+        assert present.outbound.peek() is not None
+        peers.taken(present)
+
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.75, take)
+    await peers.stop(2.0)
+    assert (loop.time(), attended) == (0.75, ["b"])
+
+
+@virtual
+async def test_a_goodbye_is_not_needed_by_a_peer_that_leaves_first() -> None:
+    peers = Peers("a", ["b"], "first", TIMEOUTS, lambda association: None)
+    peers.associations["b"].state = "present"
+
+    def leave() -> None:
+        peers.associations["b"].state = "left"
+        peers._progress.set()
+
+    asyncio.get_running_loop().call_later(0.5, leave)
+    await peers.stop(2.0)
+    assert asyncio.get_running_loop().time() == 0.5

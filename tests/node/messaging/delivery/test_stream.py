@@ -245,3 +245,113 @@ def test_a_body_that_ends_early_is_refused_and_a_later_one_counts() -> None:
     with pytest.raises(WireError, match="message 'model' ended early"):
         inbound.take(packet(PacketType.MESSAGE, 2, message.header, bytes(8)))
     assert inbound.take(packet(PacketType.MESSAGE, 3, message.header, bytes(8))) is not None
+
+
+@pytest.mark.parametrize(("missing", "room"), [(0, False), (1, True)])
+def test_the_queue_takes_another_message_below_its_bytes(missing: int, room: bool) -> None:
+    outbound = opened()
+    outbound.put(Outgoing("model", b"x" * 100, [memoryview(bytes((1 << 28) - 100 - missing))]))
+    assert outbound.room is room
+
+
+def test_what_was_sent_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.delivery.stream.QUEUE_BYTES", 1000)
+    outbound = opened()
+    for size in (900, 99, 1):
+        assert outbound.room
+        outbound.put(Outgoing("model", b"x" * size))
+    assert not outbound.room
+    for _ in range(2):  # the hello, and the first message
+        outbound.peek()
+        outbound.taken()
+    outbound.put(Outgoing("model", b"x" * 899))
+    assert outbound.room
+
+
+def test_small_parts_share_a_piece_up_to_its_size() -> None:
+    """64 KiB are large: they are sent from where they are, and nothing is copied behind them."""
+    sizes = (10, 20, (64 << 10) - 1, 64 << 10, 30, 40)
+    parts = [memoryview(bytes([number]) * size) for number, size in enumerate(sizes, 1)]
+    message = Outgoing("model", b"header", parts)
+    start = 10 + 20 + (64 << 10) - 1
+    assert message.size == 6 + start + (64 << 10) + 70
+    assert bytes(message.piece(0, 1000)) == b"\1" * 10 + b"\2" * 20 + b"\3" * 970
+    assert bytes(message.piece(5, 15)) == b"\1" * 5 + b"\2" * 10
+    assert bytes(message.piece(0, 1 << 20)) == b"\1" * 10 + b"\2" * 20 + b"\3" * ((64 << 10) - 1)
+    assert message.piece(10, 7) == parts[1][:7]
+    large = message.piece(start, 1 << 20)
+    assert large == parts[3]
+    assert np.shares_memory(np.frombuffer(large, np.uint8), np.frombuffer(parts[3], np.uint8))
+    assert bytes(message.piece(start + (64 << 10) - 1, 1 << 20)) == b"\4" + b"\5" * 30 + b"\6" * 40
+
+
+def test_a_stream_has_a_number_that_fits_a_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """31 bits of 32: a node may open as many connections again."""
+    monkeypatch.setattr("secrets.randbelow", lambda limit: limit - 1)
+    outbound = Outbound(0.1, lambda: b"")
+    assert outbound.stream == (1 << 31) - 1
+    assert not outbound.greeted
+    assert outbound.idle
+
+
+def test_only_a_peek_can_be_taken() -> None:
+    with pytest.raises(RuntimeError):
+        opened().taken()
+
+
+def test_the_rate_of_a_connection_starts_with_its_hello() -> None:
+    """What was refused before the connection was there is no rate of it."""
+    outbound = opened()
+    outbound.chunk.refused(0.0)
+    outbound.peek()
+    outbound.taken()
+    outbound.chunk.refused(50.0)
+    assert not outbound.chunk._rates
+
+
+def test_a_message_in_the_queue_is_replaced_before_its_first_packet_was_taken() -> None:
+    outbound = opened()
+    outbound.put(outgoing("model"))
+    outbound.put(outgoing("model"))
+    assert outbound.withdraw("model") == 2
+    drain(outbound)
+    outbound.put(outgoing("model", size=2 * SMALLEST_CHUNK))
+    outbound.put(outgoing("model"))
+    outbound.peek()
+    assert outbound.withdraw("model") == 1  # the first one may be on its way
+    outbound.taken()
+    assert outbound.withdraw("model") == 0
+    assert [sent.complete for _, sent in drain(outbound)] == [True]
+
+
+def test_a_message_of_several_packets_and_no_body_is_complete_with_its_last() -> None:
+    outbound = opened()
+    outbound.put(outgoing(size=SMALLEST_CHUNK))
+    outbound.put(outgoing(size=SMALLEST_CHUNK + 8))
+    outbound.put(outgoing())
+    assert [sent.complete for _, sent in drain(outbound)[1:]] == [True, False, True, True]
+
+
+def test_a_kind_is_one_of_64() -> None:
+    inbound = Inbound("a")
+    inbound.accept(5)
+    for number in range(64):
+        inbound.take(packet(PacketType.MESSAGE, number + 1, outgoing(f"kind-{number}").header))
+    with pytest.raises(WireError, match="of one more than 64 kinds"):
+        inbound.take(packet(PacketType.MESSAGE, 65, outgoing("kind-64").header))
+    assert inbound.take(packet(PacketType.MESSAGE, 66, outgoing("kind-0").header)) is not None
+
+
+def test_a_new_stream_ends_the_message_of_the_former_one() -> None:
+    inbound = Inbound("a")
+    for closed in (False, True):
+        inbound.accept(5)
+        assert (inbound.stream, inbound.latest) == (5, 5)
+        assert inbound.take(packet(PacketType.MESSAGE, 1, outgoing(size=8).header, bytes(4))) is None
+        if closed:
+            inbound.close()
+        inbound.accept(5)
+        assert inbound.take(packet(PacketType.CHUNK, 1, b"", bytes(4))) is None
+        assert inbound.take(packet(PacketType.BEAT, 2)) is None
+    inbound.close()
+    assert (inbound.stream, inbound.latest) == (None, 5)

@@ -291,3 +291,90 @@ def test_a_forgotten_peer_restarts() -> None:
     mailbox.forget({"a"})
     assert mailbox.take(["update"]) == (None, [])
     assert mailbox.put(message("a", round=3)) == []  # not late: nothing is known of it
+
+
+def test_rounds_start_at_0_and_an_earlier_one_is_late_after_a_gathering_began() -> None:
+    mailbox = Mailbox("discard")
+    assert mailbox.put(message("a", round=0)) == []
+    mailbox.end(begun(mailbox, round=0))
+    assert fates(mailbox.put(message("a", round=0))) == [("late", "a")]
+    mailbox = Mailbox("discard")
+    begun(mailbox, round=1)
+    assert fates(mailbox.put(message("a", round=0))) == [("late", "a")]
+
+
+def test_an_earlier_gathering_does_not_make_later_rounds_early_again() -> None:
+    mailbox = Mailbox("discard")
+    mailbox.end(begun(mailbox, round=5))
+    begun(mailbox, round=2)
+    assert fates(mailbox.put(message("a", round=3))) == [("late", "a")]
+    assert mailbox.put(message("a", round=6)) == []
+
+
+def test_a_gathering_of_no_quorum_needs_no_answer_but_waits_for_who_is_there() -> None:
+    gather = Gather("update", 1, PEERS, 0)
+    assert gather.need(set()) == 0
+    assert not gather.complete({"a"}, set())
+    assert gather.complete(set(), set())
+    gather.answer(message("a"))
+    assert [each.sender for each in gather.result(set())] == ["a"]
+
+
+def test_a_number_in_place_of_a_quorum_may_be_left_out() -> None:
+    assert Gather("update", 1, PEERS, None).need(set()) == 0
+
+
+def test_sixteen_of_a_kind_and_64_of_a_sender_wait() -> None:
+    mailbox = Mailbox("discard")
+    for number in range(80):
+        of_kind, round = divmod(number, 16)
+        remarks = mailbox.put(message("a", round=round + 1, kind=f"kind-{of_kind}"))
+        assert bool(remarks) is (number >= 64)
+    mailbox = Mailbox("discard")
+    for round in range(17):
+        assert bool(mailbox.put(message("a", round=round))) is (round == 16)
+
+
+def test_256_mib_of_a_sender_wait() -> None:
+    mailbox = Mailbox("discard")
+    half = np.broadcast_to(np.zeros(1, np.uint8), (1 << 27,))  # of one byte of memory
+    for round, count in ((1, 0), (2, 0), (3, 1)):
+        assert len(mailbox.put(Message("update", "a", round, {}, {"w": half}))) == count
+    assert len(mailbox.put(Message("small", "a", 1, {}, {"w": np.zeros(1)}))) == 1
+
+
+def test_messages_without_a_round_or_of_another_do_not_replace_each_other() -> None:
+    mailbox = Mailbox("discard")
+    for round, tag in ((1, 1), (1, 2), (2, 3), (None, 4), (None, 5)):
+        assert mailbox.put(message("a", round=round, tag=tag)) == []
+    assert [each.fields["tag"] for each in waiting(mailbox)] == [2, 3, 4, 5]
+
+
+def test_the_message_that_waited_longest_is_taken_first() -> None:
+    """By its newest message, whatever its sender or kind."""
+    mailbox = Mailbox("discard")
+    for sender, kind in (("a", "model"), ("b", "data"), ("a", "model"), ("c", "data")):
+        mailbox.put(message(sender, round=len(waiting(mailbox)), kind=kind))
+    taken = [mailbox.take(["data", "model"])[0] for _ in range(3)]
+    assert [each.sender for each in taken if each] == ["b", "a", "c"]
+
+
+def test_those_who_wait_are_listed_by_kind_and_sender() -> None:
+    mailbox = Mailbox("discard")
+    for sender, kind in (("a", "model"), ("a", "data"), ("b", "data")):
+        mailbox.put(message(sender, kind=kind))
+    assert list(mailbox.waiting()) == [("model", "a"), ("data", "a"), ("data", "b")]
+    assert list(mailbox.waiting({"b", "z"})) == [("data", "b")]
+    assert list(mailbox.waiting(set())) == []
+
+
+def test_who_answered_and_then_failed_still_counts_for_the_quorum() -> None:
+    """Its first answer is there; of one without an answer only the absence of NaN would be waited for."""
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.5)
+    mailbox.put(message("a"))
+    mailbox.put(diverged("a"))
+    assert not gather.complete(set(), set())  # one of two
+    mailbox.put(diverged("b"))
+    assert gather.complete(set(), set())  # nothing better will come of b
+    assert gather.result(set()) == []

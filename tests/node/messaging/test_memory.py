@@ -10,7 +10,7 @@ import pytest
 
 from node.assignment import Timeouts
 from node.errors import TransportError
-from node.messaging.delivery.association import Event, Joined, Lost, Received
+from node.messaging.delivery.association import Event, Joined, Left, Lost, Received, Undelivered
 from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.messaging.wire import Message
@@ -121,8 +121,9 @@ async def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
     await a.send(["b"], Message("model", "a", 2))
     await asyncio.sleep(5)
     heal(network)
-    assert [(await message(b)).round for _ in range(2)] == [1, 2]
-    assert now() - began == pytest.approx(5.15)
+    for round in (1, 2):
+        assert (await message(b)).round == round
+        assert now() - began == pytest.approx(5.15)
 
 
 @virtual
@@ -395,3 +396,172 @@ async def test_a_listener_receives_messages_when_they_arrive_and_after_the_event
     network.freeze("a", False)
     assert (await message(a)).round == 3
     assert len(heard) == 1
+
+
+@virtual
+async def test_what_waits_for_a_peer_is_replaced_by_its_kind_only_if_asked() -> None:
+    network = MemoryNetwork()
+    a = network.transport("a", ["b"])
+    await a.start()
+    for kind, round, replace in (
+        ("model", 1, False),
+        ("model", 2, False),
+        ("data", 3, False),
+        ("model", 4, True),
+        ("model", 5, False),
+    ):
+        await a.send(["b"], Message(kind, "a", round), replace=replace)
+    b = network.transport("b", ["a"])
+    await b.start()
+    assert await b.receive() == Joined("a")
+    assert [(await message(b)).round for _ in range(3)] == [3, 4, 5]
+    assert await a.receive() == Joined("b")
+    assert not len(a._events)  # nothing was undelivered
+
+
+@virtual
+async def test_messages_and_their_bytes_are_counted_by_peer_kind_and_direction() -> None:
+    a, b = await pair(MemoryNetwork())
+    for kind in ("model", "model", "data"):
+        await a.send(["b"], Message(kind, "a"))
+        await message(b)
+    for rows, peer, direction in ((a.traffic(), "b", "sent"), (b.traffic(), "a", "received")):
+        counts = [(row.peer, row.kind, row.direction, row.messages) for row in rows]
+        assert counts == [(peer, "data", direction, 1), (peer, "model", direction, 2)]
+        assert rows[1].bytes == 2 * (rows[0].bytes + len("model") - len("data"))
+    assert now() == 0.0  # neither a flow nor a host takes time unless it is said
+
+
+@virtual
+async def test_a_farewell_takes_no_bytes_and_no_processing() -> None:
+    sizes: list[int] = []
+
+    def processing(size: int) -> float:
+        sizes.append(size)
+        return 0.0
+
+    a, b = await pair(MemoryNetwork(processing=processing))
+    await a.close(flush=1.0)
+    assert await b.receive() == Left("a")
+    assert sizes == [0]
+    await b.send(["a"], Message("model", "b"))
+    assert await b.receive() == Undelivered("a", 1, "left")
+
+
+@virtual
+async def test_a_message_over_a_link_that_is_cut_is_not_a_connection_that_gave_up() -> None:
+    """Both wait for the end of the cut, which loses no one."""
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    for _ in range(3):
+        network.cut("a", "b")
+        network.cut("a", "b")  # twice is once
+        await a.send(["b"], Message("model", "a"))
+        await asyncio.sleep(7.0)
+        network.restore("a", "b")
+        network.restore("a", "b")
+        await message(b)
+        await asyncio.sleep(7.0)
+    assert not len(a._events)
+    assert not len(b._events)
+
+
+@virtual
+async def test_a_cut_of_exactly_the_patience_loses_the_peer_and_the_next_attempt_finds_it() -> None:
+    """The silence starts when the link is cut, and attempts are whole seconds after the loss."""
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    await asyncio.sleep(0.4)
+    network.cut("b", "a")
+    cut_at = now()
+    assert await a.receive() == Lost("b", "silent for 8.0 s")
+    assert await b.receive() == Lost("a", "silent for 8.0 s")
+    assert now() - cut_at == pytest.approx(8.0)
+    await a.send(["b"], Message("model", "a"))
+    assert await a.receive() == Undelivered("b", 1, "lost")
+    await asyncio.sleep(2.0)
+    network.restore("b", "a")
+    assert await a.receive() == Joined("b")
+    assert now() - cut_at == pytest.approx(10.1)  # an attempt comes at that very moment
+    assert await b.receive() == Joined("a")
+
+
+@virtual
+async def test_a_peer_is_lost_by_the_shorter_patience_of_both() -> None:
+    network = MemoryNetwork()
+    a = network.transport("a", ["b"], timeouts=Timeouts(beat=1.0, lost_after=3.0))
+    b = network.transport("b", ["a"], timeouts=Timeouts(beat=1.0, lost_after=5.0))
+    await a.start()
+    await b.start()
+    assert (await a.receive(), await b.receive()) == (Joined("b"), Joined("a"))
+    cut(network)
+    assert await b.receive() == Lost("a", "silent for 3.0 s")
+    heal(network)
+    assert await b.receive() == Joined("a")
+    await a.close()
+    since = now()
+    assert await b.receive() == Lost("a", "silent for 5.0 s")  # its own is all that is left
+    assert now() - since == pytest.approx(5.0)
+
+
+@virtual
+async def test_a_node_restarted_in_time_is_lost_and_joins_with_what_was_not_sent() -> None:
+    network = MemoryNetwork(lambda source, target: Delay(0.1))
+    a, b = await pair(network)
+    await b.send(["a"], Message("update", "b", 1))  # in flight when a ends
+    await a.close()
+    again = network.transport("a", ["b"])
+    await again.start()
+    assert await again.receive() == Joined("b")
+    assert now() == pytest.approx(0.2)
+    assert await b.receive() == Lost("a", "it was restarted")
+    assert await b.receive() == Joined("a")
+    await b.send(["a"], Message("update", "b", 2))
+    assert (await message(again)).round == 2
+
+
+@virtual
+async def test_who_does_not_know_a_node_does_not_meet_it() -> None:
+    network = MemoryNetwork()
+    a, b = network.transport("a", ["b"]), network.transport("b", [])
+    await a.start()
+    await b.start()
+    await asyncio.sleep(100)
+    assert not len(a._events)
+    b.admit("a")
+    assert await a.receive() == Joined("b")
+    assert now() == pytest.approx(100.0)
+
+
+@virtual
+async def test_a_transport_that_was_closed_or_never_started_closes_no_other() -> None:
+    network = MemoryNetwork()
+    a, b = await pair(network)
+    await network.transport("a", ["b"]).close(flush=1.0)
+    await a.send(["b"], Message("model", "a"))
+    assert (await message(b)).kind == "model"
+    await a.close()
+    again = network.transport("a", ["b"])
+    await again.start()
+    await a.close(flush=1.0)
+    assert await again.receive() == Joined("b")
+    assert await b.receive() == Lost("a", "it was restarted")
+
+
+@virtual
+async def test_messages_under_way_keep_their_order_when_the_link_gets_faster() -> None:
+    """At 1 s, the flow says that the second of three arrives at 2 s and the third at 4 s; the first has arrived, and
+    its processing ends at 3.1 s. So the second waits for it."""
+    network = MemoryNetwork(lambda *_: Delay(0.1), lambda size: 3.0 if size > 1000 else 0.0)
+    a, b = await pair(network)
+    began = now()
+    await a.send(["b"], Message("model", "a", 1, {}, {"w": np.zeros(2000, np.uint8)}))
+    for round in (2, 3):
+        await a.send(["b"], Message("note", "a", round))
+    await asyncio.sleep(1.0)
+    network.line("a", "b").reschedule([began + 2.0, began + 4.0])
+    times = []
+    for round in (1, 2, 3):
+        assert (await message(b)).round == round
+        times.append(now() - began)
+    assert times == pytest.approx([3.1, 3.1, 4.0])

@@ -4,7 +4,9 @@ import pytest
 
 from node.algorithms.feelpgen.parameters import FEELPGen
 from node.algorithms.parameters import FedAvg, HierFAVG
+from node.assignment import Relation
 from node.messaging.numbering import EdgeRounds
+from tests.node.assignments import Nodes
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,24 @@ def test_without_edge_rounds_there_is_one_number() -> None:
 
 def test_parameters_say_how_many_edge_rounds_a_round_has() -> None:
     assert (HierFAVG(kappa2=5).edge_rounds, FEELPGen(inner_rounds=3).edge_rounds, FedAvg().edge_rounds) == (5, 3, 1)
+
+
+def test_edges_number_with_their_devices_and_devices_with_their_edge() -> None:
+    nodes = Nodes("cloud", "edge-0", "device-0")
+    relations: dict[str, dict[str, Relation]] = {
+        "cloud": {"edge-0": "child"},
+        "edge-0": {"cloud": "parent", "device-0": "child"},
+        "device-0": {"edge-0": "parent"},
+    }
+    found = {}
+    for name, peers in relations.items():
+        assignment = nodes.assignment(name, peers)
+        found[name] = EdgeRounds.of(assignment, HierFAVG(kappa2=5))
+        for one in (HierFAVG(kappa2=1), FedAvg(), object()):
+            assert EdgeRounds.of(assignment, one) == EdgeRounds(1, frozenset())
+    assert found == {
+        "cloud": EdgeRounds(),
+        "edge-0": EdgeRounds(5, frozenset({"device-0"})),
+        "device-0": EdgeRounds(5, frozenset({"edge-0"})),
+    }
+    assert EdgeRounds.of(nodes.assignment("edge-0", relations["edge-0"]), HierFAVG(kappa2=2)).within == 2

@@ -12,10 +12,11 @@ import pytest
 import zmq
 
 from node.errors import TransportError
-from node.messaging.delivery.association import BadMessage, Joined, Lost
+from node.messaging.delivery.association import BadMessage, Joined, Left, Lost
+from node.messaging.delivery.peers import Peers
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
-from node.messaging.transport import ZmqTransport
+from node.messaging.transport import ZmqTransport, _send
 from tests.node.assignments import Nodes
 
 PATIENCE = 10.0
@@ -152,4 +153,119 @@ async def test_addresses_outside_the_network_stay_refused(world: World) -> None:
             except ConnectionError:
                 came.append(False)
     assert came == [False, True]
+    await a.close()
+
+
+async def test_an_address_in_use_for_long_is_tried_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For 10 s, in steps of 50 ms."""
+    now = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    a = world.transport("edge-0")
+    with socket.create_server(("127.0.0.1", world.nodes.ports["edge-0"])), pytest.raises(TransportError):
+        await a.start()
+    assert now == pytest.approx(10.0, abs=0.1)
+
+
+class Taking:
+    """A socket that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, int, bool]] = []
+
+    def send(self, frame: bytes, flags: int, copy: bool = True) -> None:
+        self.given.append((len(frame), flags, copy))
+
+
+def test_only_small_frames_are_copied() -> None:
+    """The last frame of a packet may be a large one. 64 KiB are large, as for pyzmq."""
+    taking = Taking()
+    for size in (65_535, 65_536):
+        _send(taking, [b"prefix", bytes(size)])  # type: ignore[arg-type]
+    _send(taking, [b"prefix"])  # type: ignore[arg-type]
+    more = zmq.NOBLOCK | zmq.SNDMORE
+    assert taking.given == [
+        (6, more, True),
+        (65_535, zmq.NOBLOCK, True),
+        (6, more, True),
+        (65_536, zmq.NOBLOCK, False),
+        (6, zmq.NOBLOCK, True),
+    ]
+
+
+async def test_sockets_hold_few_packets_and_give_up_in_time(world: World) -> None:
+    """A peer is lost after 8 s: a handshake that takes longer is ended, and a quarter of it is enough to connect."""
+    timeouts = replace(world.assignments["edge-0"].timeouts, lost_after=8.0)
+    world.assignments["edge-0"] = replace(world.assignments["edge-0"], timeouts=timeouts)
+    a = world.transport("edge-0")
+    await a.start()
+    assert a._listener is not None
+    listening = a._listener.socket
+    assert (listening.rcvhwm, listening.handshake_ivl) == (4, 8000)
+    assert listening.maxmsgsize == (512 << 10) + (256 << 10) + 1024  # a piece, a header, and the rest of a packet
+    assert (listening.tcp_keepalive, listening.tcp_keepalive_idle) == (1, 60)
+    sending = a._connections["edge-1"].socket
+    assert (sending.sndhwm, sending.linger, sending.immediate) == (8, 0, 1)
+    assert (sending.connect_timeout, sending.handshake_ivl, sending.reconnect_ivl) == (2000, 8000, 50)
+    await a.close()
+
+
+async def test_a_peer_that_left_has_no_connection(world: World) -> None:
+    """It is closed at the next look, half a beat later. The goodbye of a node that closes reaches its peer."""
+    quick = replace(world.assignments["edge-0"].timeouts, beat=0.1)
+    world.assignments["edge-0"] = replace(world.assignments["edge-0"], timeouts=quick)
+    a, b = world.transport("edge-0"), world.transport("edge-1")
+    await a.start()
+    await b.start()
+    async with asyncio.timeout(PATIENCE):
+        assert (await a.receive(), await b.receive()) == (Joined("edge-1"), Joined("edge-0"))
+        await b.close(flush=5.0)
+        assert await a.receive() == Left("edge-1")
+        while a._connections:  # noqa: ASYNC110 - nothing reports it
+            await asyncio.sleep(0.01)
+    await a.close()
+    await a.close()  # twice is once
+
+
+async def test_a_peer_that_is_planned_to_come_later_is_not_connected_to(world: World) -> None:
+    (peer,) = world.assignments["edge-0"].peers
+    world.assignments["edge-0"] = replace(world.assignments["edge-0"], peers=(replace(peer, away=True),))
+    a, b = world.transport("edge-0"), world.transport("edge-1")
+    await a.start()
+    assert not a._connections
+    await b.start()
+    async with asyncio.timeout(PATIENCE):
+        assert (await a.receive(), await b.receive()) == (Joined("edge-1"), Joined("edge-0"))
+    await a.close()
+    await b.close()
+
+
+async def test_a_flood_is_read_in_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 packets at once, and the rest after other coroutines."""
+    packets = [zmq.Frame(b"x") for _ in range(200)]
+    handled: list[int] = []
+    a = world.transport("edge-0")
+    await a.start()
+    await asyncio.sleep(0.01)
+
+    def receive(_: object) -> list[zmq.Frame]:
+        if not packets:
+            raise zmq.Again
+        return [packets.pop()]
+
+    monkeypatch.setattr("node.messaging.transport._receive", receive)
+    monkeypatch.setattr("node.messaging.transport.sender", lambda frame: "edge-1")
+    monkeypatch.setattr(Peers, "handle", lambda *_: None)
+    a._read()
+    for _ in range(5):
+        handled.append(200 - len(packets))
+        await asyncio.sleep(0)
+    assert handled == [64, 128, 192, 200, 200]
     await a.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -24,6 +25,8 @@ from node.messaging.wire import (
     encode,
     frozen,
     handed_over,
+    quoted,
+    read_header,
     unpack,
 )
 
@@ -332,3 +335,85 @@ def test_large_layouts_are_not_remembered() -> None:
         tensors = {f"{number}-{place}": np.zeros(1) for place in range(1000)}
         decode(received(encode(Message("model", "a", 1, {}, tensors))))
     assert _remembered_layout.cache_info().currsize == before
+
+
+def test_what_is_as_large_as_a_limit_is_sent_and_received() -> None:
+    """Two tensors of 6 and 2 doubles; the second one has two dimensions. One less of anything is refused."""
+    message = Message("update", "a", 10**9, {"list": [1, [2]]}, {"weight": np.zeros(6), "v": np.zeros((2, 1))})
+    encoded = encode(message)
+    exact = {"body": 64, "header": len(encoded[0]), "kind": 6, "tensors": 2, "name": 6, "dimensions": 2}
+    limits = MessageLimits(**exact, containers=5)  # of the layout: all, two tensors, two shapes
+    encode(message, limits)
+    handed_over(message, limits)
+    decode(received(encoded), limits)
+    for limit, value in exact.items():
+        less = replace(limits, **{limit: value - 1})
+        for refusing in (lambda less=less: encode(message, less), lambda less=less: decode(received(encoded), less)):
+            with pytest.raises(WireError):
+                refusing()
+    with pytest.raises(WireError, match="lists and maps"):
+        decode(received(encoded), replace(limits, containers=4))
+
+
+def test_the_limits_of_messages() -> None:
+    assert MessageLimits() == MessageLimits(2**30, 2**18, 64, 4096, 200, 8, 2**14)
+    unpack(msgpack.packb({"x": [[]] * (2**14 - 2)}))  # the map, and the list
+    with pytest.raises(WireError, match="lists and maps"):
+        unpack(msgpack.packb({"x": [[]] * (2**14 - 1)}))
+
+
+def test_rounds_go_from_0_to_a_thousand_million() -> None:
+    for round in (0, 10**9):
+        assert decode(received(encode(Message("k", "n", round)))).round == round
+        assert handed_over(Message("k", "n", round))[0].round == round
+    for round in (-1, 10**9 + 1):
+        for send in (encode, handed_over):
+            with pytest.raises(WireError, match="not a whole number"):
+                send(Message("k", "n", round))
+
+
+@pytest.mark.parametrize(("length", "cut"), [(198, False), (199, True)])
+def test_an_error_quotes_200_characters(length: int, cut: bool) -> None:
+    """Of which two are quotation marks."""
+    text = quoted("x" * length)
+    assert text == ("'" + "x" * 199 + "…" if cut else "'" + "x" * 198 + "'")
+
+
+@pytest.mark.parametrize(("size", "remembered"), [(8192, 1), (8193, 0)])
+def test_a_layout_of_8192_bytes_is_remembered(size: int, remembered: int) -> None:
+    """The name of the last tensor fills what 40 others leave."""
+    usual = [[f"{number:02}".ljust(192, "x"), "<f8", [0]] for number in range(40)]
+    rest = size - (len(layout(*usual, ["z" * 100, "<f8", [0]])) - 100)
+    specifications = layout(*usual, ["z" * rest, "<f8", [0]])
+    assert len(specifications) == size
+    read_header(header(layout=specifications))
+    before = _remembered_layout.cache_info().hits
+    assert len(read_header(header(layout=specifications)).places) == 41
+    assert _remembered_layout.cache_info().hits == before + remembered
+
+
+def test_tensors_start_at_multiples_of_eight_bytes() -> None:
+    tensors = {"a": np.arange(3, dtype=np.uint8), "b": np.arange(8, dtype=np.uint8), "c": np.array([1.5])}
+    header, body = encode(Message("k", "n", None, {}, tensors))
+    assert b"".join(body) == bytes([0, 1, 2]) + bytes(5) + bytes(range(8)) + np.array([1.5]).tobytes()
+    assert [place.start for place in read_header(header).places] == [0, 8, 16]
+
+
+def test_a_message_of_a_precision_handed_over_has_the_precision_of_a_received_one() -> None:
+    message = Message("k", "n", None, {}, {"w": np.array([1.001], np.float32), "d": np.array([1.001])}, "bf16")
+    there, _ = handed_over(message)
+    assert there.tensors["w"].tolist() == [1.0]
+    assert there.tensors["d"].tolist() == [1.001]
+    assert handed_over(replace(message, precision=""))[0].tensors["w"] == np.float32(1.001)
+
+
+def test_a_view_of_a_frozen_tensor_is_shared_and_of_foreign_memory_copied() -> None:
+    """What is read-only to its owner, too, cannot change any more."""
+    owner = frozen(Message("k", "n", None, {}, {"w": np.arange(4.0)})).tensors["w"]
+    view = owner[1:]
+    assert frozen(Message("k", "n", None, {}, {"w": view})).tensors["w"] is view
+    foreign = np.frombuffer(bytearray(16), np.float64)
+    assert frozen(Message("k", "n", None, {}, {"w": foreign})).tensors["w"] is not foreign
+    unowned = np.arange(4.0)
+    assert frozen(Message("k", "n", None, {}, {"w": unowned})).tensors["w"] is not unowned
+    assert unowned.flags.writeable

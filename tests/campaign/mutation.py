@@ -29,6 +29,9 @@ PACKAGES = ("netem/measurement", "orchestrator/results/checks", "node/messaging"
 GOAL = 0.9  # of the faults are noticed
 UNMARKED = "not (engine or netns or alone or lab or long or slow or e2e)"
 LIMIT = 120.0  # s after which tests that go on have noticed the fault
+# Quick tests outside of the folders that mirror a package, in virtual time.
+FURTHER = {"node/messaging": ["tests/conformance/test_transports.py::test_memory", "tests/node/test_role.py"]}
+CHECKED = ("frozen", "kw_only", "slots")  # of dataclasses: mypy notices what they forbid
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, list[str]]] = {
     ast.Lt: ("<", ["<=", ">="]),
@@ -117,11 +120,11 @@ class _Places:
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes below a node, without those that no test can notice: annotations, documentation, texts of errors."""
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg in CHECKED):
+        return
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns"):
-            continue
-        if isinstance(node, ast.Raise):
             continue
         children = value if isinstance(value, list) else [value]
         for child in children:
@@ -189,13 +192,16 @@ def faults_of(packages: Iterable[str]) -> list[Fault]:
 
 
 def near_tests(file: str) -> list[str]:
-    """The tests of a module: first its own, then those that mirror its folder."""
+    """The tests of a module: first its own, then those that mirror its folder, then those `FURTHER` away."""
     folder = Path("tests", file).parent
     own = folder / f"test_{Path(file).stem}.py"
-    near = [own] if (ROOT / own).exists() else []
+    near = [own.as_posix()] if (ROOT / own).exists() else []
     if (ROOT / folder).is_dir():
-        near.append(folder)
-    return [path.as_posix() for path in near]
+        near.append(folder.as_posix())
+    for package, tests in FURTHER.items():
+        if file.startswith(f"{package}/"):
+            near += tests
+    return near
 
 
 class Copies:

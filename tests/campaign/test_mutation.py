@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.mutation import PACKAGES, ROOT, Copies, Fault, faults, faults_of, near_tests, sample
+from tests.campaign.mutation import FURTHER, PACKAGES, ROOT, Copies, Fault, faults, faults_of, near_tests, sample
 
 SOURCE = '''"""A module: 1 < 2 and 3."""
 
@@ -31,6 +31,9 @@ def test_faults_change_one_token_each_and_no_text() -> None:
         (8, "not", ""),
         (8, "==", "!="),
         (8, "7", "8"),
+    ]
+    assert faults("point.py", "@dataclass(frozen=True, order=True)\nclass Point:\n    x: int\n") == [
+        Fault("point.py", 1, 30, 34, "True", "False")
     ]
 
 
@@ -56,6 +59,16 @@ def test_a_modules_own_tests_come_first() -> None:
         "tests/netem/measurement/test_judge.py",
         "tests/netem/measurement",
     ]
+
+
+def test_further_tests_of_a_package_are_there() -> None:
+    near = near_tests("node/messaging/delivery/stream.py")
+    assert near[:2] == ["tests/node/messaging/delivery/test_stream.py", "tests/node/messaging/delivery"]
+    assert near[2:] == FURTHER["node/messaging"]
+    for tests in FURTHER.values():
+        for name in tests:
+            file, _, function = name.partition("::")
+            assert f"def {function}" in (ROOT / file).read_text()
 
 
 @pytest.mark.slow

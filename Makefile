@@ -9,7 +9,7 @@ KILLS ?= 20
 INPUTS ?= 500
 FAULTS ?= 50
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns tries ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile campaign-mutation clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs simulations others alone netns linters tries summary ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile campaign-mutation clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -48,42 +48,40 @@ quick-others: setup
 LANES ?= 4
 # CI also follows README on a machine that has nothing else. There an ordinary user runs the tests that depend on the user.
 ORDINARY_USER := $(if $(CI),as-ordinary-user)
-ALL := hosts runs computing engines others simulations computing-orchestrator netns $(ORDINARY_USER) lint
+ALL := hosts runs computing engines others simulations computing-orchestrator netns $(ORDINARY_USER) linters
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
 computing: setup
-	@$(call at-its-end,-m "$(if $(BESIDE),lab or,not lab and) $(COMPUTING)" --ignore tests/orchestrator)
+	@$(call at-its-end,$(call tests,-m "$(if $(BESIDE),lab or,not lab and) $(COMPUTING)" --ignore tests/orchestrator))
 computing-orchestrator: setup
-	@$(call at-its-end,-m "$(COMPUTING)" tests/orchestrator)
+	@$(call at-its-end,$(call tests,-m "$(COMPUTING)" tests/orchestrator))
 engines: setup
-	@$(call at-its-end,-m "engine and not (alone or lab)" --ignore tests/swarm)
+	@$(call at-its-end,$(call tests,-m "engine and not (alone or lab)" --ignore tests/swarm))
 hosts: setup
-	@$(call at-its-end,-m "engine and not (alone or lab)" tests/swarm)
+	@$(call at-its-end,$(call tests,-m "engine and not (alone or lab)" tests/swarm))
 LONG := (e2e or slow) and not (engine or netns or alone or lab or long)
 runs: setup
-	@$(call at-its-end,-m "$(LONG)" tests/e2e)
+	@$(call at-its-end,$(call tests,-m "$(LONG)" tests/e2e))
 SIMULATIONS := tests/orchestrator/drivers/sim tests/campaign
 simulations: setup
-	@$(call at-its-end,-m "$(LONG)" $(SIMULATIONS))
+	@$(call at-its-end,$(call tests,-m "$(LONG)" $(SIMULATIONS)))
 others: setup
-	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e $(addprefix --ignore ,$(SIMULATIONS)))
-# Tests whose output is shown when they have ended, so that the lines of several processes do not mix. Beside it lie how
-# long each test took (JUnit) and the processor time of all (user, system), and what takes longer than its budget says so.
-# Its last line is pytest's closing line.
+	@$(call at-its-end,$(call tests,-m "$(LONG)" --ignore tests/e2e $(addprefix --ignore ,$(SIMULATIONS))))
+# A lane whose output is shown when it has ended, so that the lines of several processes do not mix. Beside it lie how
+# long it took, the processor time of its processes and how long each test took (JUnit). `tests.lanes` sums them up.
 LOGS := .pytest_cache/logs
-BUDGET := 600# s
 define at-its-end
-mkdir -p $(LOGS); rm -f $(LOGS)/$@.tries; began=$$(date +%s); EDGEBED_TRIES=$(CURDIR)/$(LOGS)/$@.tries \
-$(BIN)/python -m pytest --junitxml=$(LOGS)/$@.xml $(1) >$(LOGS)/$@ 2>&1; code=$$?; \
-times >$(LOGS)/$@.times; took=$$(($$(date +%s) - began)); \
-echo "$@: $$took s, on processors $$(tail -n 1 $(LOGS)/$@.times)"; \
-[ $$took -le $(BUDGET) ] || echo "$@: more than its budget of $(BUDGET) s"; cat $(LOGS)/$@; exit $$code
+mkdir -p $(LOGS); rm -f $(LOGS)/$@.tries; began=$$(date +%s); { $(1); } >$(LOGS)/$@ 2>&1; code=$$?; \
+{ echo $$(($$(date +%s) - began)); times; } >$(LOGS)/$@.times; cat $(LOGS)/$@; exit $$code
+endef
+define tests
+EDGEBED_TRIES=$(CURDIR)/$(LOGS)/$@.tries $(BIN)/python -m pytest --junitxml=$(LOGS)/$@.xml $(1)
 endef
 alone: setup
-	@$(call at-its-end,-m "alone and not lab")
+	@$(call at-its-end,$(call tests,-m "alone and not lab"))
 netns: setup
-	@$(call at-its-end,-m "netns and not (alone or lab)")
+	@$(call at-its-end,$(call tests,-m "netns and not (alone or lab)"))
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_working_directory.py tests/node/process tests/orchestrator/fabric \
@@ -94,17 +92,23 @@ FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_tr
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
 as-ordinary-user: setup
-	@shown=$$({ .ci/fresh-machine make && .ci/fresh-machine tests; } 2>&1); code=$$?; echo "$$shown"; exit $$code
+	@$(call at-its-end,.ci/fresh-machine make && .ci/fresh-machine tests)
 as-ordinary-user-demo: setup
-	@.ci/fresh-machine demo
+	@$(call at-its-end,.ci/fresh-machine demo)
+linters: setup
+	@$(call at-its-end,$(MAKE) --no-print-directory lint)
 # Measurements that are tried again and again hide a fault, so CI limits how often that is needed on average.
 tries: setup
 	@$(BIN)/python -m tests.tries $(LOGS)
+# What each lane took: .pytest_cache/logs/summary.
+summary: setup
+	@$(BIN)/python -m tests.lanes $(LOGS)
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "$(ALL)" alone $(if $(CI),tries as-ordinary-user-demo) $(if $(BESIDE),,lab); do \
+	@mkdir -p $(LOGS); rm -f $(LOGS)/*.times; { date +%s; head -n 1 /proc/stat; } >$(LOGS)/start; \
+	code=0; for step in "$(ALL)" alone $(if $(CI),tries as-ordinary-user-demo) $(if $(BESIDE),,lab) summary; do \
 	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; exit $$code
 coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
 	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)

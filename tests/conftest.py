@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
 from types import FrameType
@@ -54,6 +54,10 @@ extend_path()  # the tests start the same commands as the program does
 
 ENGINES = {"place", "engines"}
 """The fixtures that have Docker Engines."""
+NEEDS_ENGINES = re.compile(
+    r"\b(?:place: Place|engine: Engine|engines: Engines|place: Engines)\b|usefixtures\(\"(?:engine|on_engines)\""
+)
+"""How a file asks for them. Other fixtures and parameters have such names too."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -61,13 +65,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     minute of a processor."""
     if collection_path.suffix != ".py" or not config.option.markexpr or "lab" in collection_path.parts:
         return None
-    text = collection_path.read_text()
-    marks = set(re.findall(r"\bmark\.(\w+)", text))
-    if {"engine", *ENGINES} & set(re.findall(r"\w+", text)):
+    marks = set(re.findall(r"\bmark\.(\w+)", collection_path.read_text()))
+    if needs_engines(collection_path):
         marks.add("engine")
     some = (subset for size in range(len(marks) + 1) for subset in combinations(marks, size))
     expression = Expression.compile(config.option.markexpr)
     return None if any(expression.evaluate(partial(_is_in, subset)) for subset in some) else True
+
+
+@cache
+def needs_engines(file: Path) -> bool:
+    return NEEDS_ENGINES.search(file.read_text()) is not None
 
 
 def _is_in(marks: tuple[str, ...], name: str, /, **_: object) -> bool:
@@ -76,7 +84,8 @@ def _is_in(marks: tuple[str, ...], name: str, /, **_: object) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if ENGINES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if ENGINES & fixtures and needs_engines(item.path):
             item.add_marker(pytest.mark.engine)
 
 

@@ -107,7 +107,7 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
     """Write the image's files to ``stream``, as a tar archive."""
     python = Path(sys.executable).resolve()
     site = Path(sysconfig.get_path("purelib"))
-    objects, _ = _used(contents.loading)
+    objects, _ = used(contents.loading)
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
         for path in (python, Path(sysconfig.get_path("stdlib"))):
             tar.add(path, filter=_wanted)
@@ -147,7 +147,8 @@ def settings() -> list[str]:
 
 
 @cache
-def _used(loading: str) -> tuple[list[str], list[str]]:
+def used(loading: str) -> tuple[list[str], list[str]]:
+    """The shared objects and the modules that are loaded by some statements."""
     said = subprocess.run(
         [sys.executable, "-c", USED.format(loading=loading)], cwd=ROOT, capture_output=True, check=True
     )
@@ -175,7 +176,7 @@ def _needed(files: Sequence[Path]) -> list[Path]:
 
 def _packages(site: Path, loading: str) -> list[Path]:
     """What is loaded from the site's packages, and the facts about our own, which tell its version."""
-    objects, modules = _used(loading)
+    objects, modules = used(loading)
     inside = [Path(path) for path in (*objects, *modules) if Path(path).is_relative_to(site)]
     return sorted({site / path.relative_to(site).parts[0] for path in inside} | set(site.glob("edgebed-*.dist-info")))
 

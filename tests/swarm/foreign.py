@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT
-from tests.e2e.image import compiled
+from tests.e2e.image import HOST, compiled, used
 from tests.programs import give_up, missing
 
 NAME = f"edgebed-test-board:{os.getpid()}"
@@ -69,12 +70,22 @@ def build() -> None:
         built = ["--only-binary=:all:", "--implementation", "cp", "--python-version", "3.11"]
         built += [f"--platform={each}" for each in PLATFORMS]
         requirements = ROOT / "images" / "requirements-aarch64.txt"
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps"]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps", "--no-compile"]
         _run(*pip, *built, "--requirement", requirements, "--target", packages)
+        _compile(packages)
         with tarfile.open(layer, "a") as tar, compiled(["node"]) as folder:
             tar.add(packages, "opt/packages", filter=_wanted)
             tar.add(folder / "node", "opt/edgebed/node", filter=_wanted)
         _load(layer)
+
+
+def _compile(packages: Path) -> None:
+    """Compile the modules that a node loads, as far as they are the same as here. Most are never loaded."""
+    site = Path(sysconfig.get_path("purelib"))
+    _, modules = used(HOST.loading)
+    inside = [Path(module).relative_to(site) for module in modules if Path(module).is_relative_to(site)]
+    files = [packages / module for module in inside if (packages / module).suffix == ".py"]
+    _run(sys.executable, "-m", "compileall", "-q", *filter(Path.exists, files))
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

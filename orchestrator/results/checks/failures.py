@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from node.process.standstill import LEAST
 from orchestrator import text
@@ -31,8 +31,7 @@ BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring 
 SLACK = 1.0  # s from a node's thaw to its report: its beat
 
 
-@dataclass(frozen=True)
-class StoodStill:
+class StoodStill(NamedTuple):
     """``who``, a node or "it" for the orchestrator, stood still for ``seconds`` until ``t``."""
 
     who: str
@@ -57,7 +56,7 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
     gaps = [gap for gap in gaps if gap.event.since < until]
     stalls = [StoodStill("the orchestrator", gap.t, gap.event.stood_still) for gap in gaps]
     own = [stall for stall in stalls if stall.seconds >= LEAST]
-    training = max(history.training_ended - began, 1e-9)
+    training = history.training_ended - began
     busy = max(BUSY, NEGLIGIBLE_SHARE * training)
     gaps = [gap for gap in gaps if gap.event.seconds - gap.event.stood_still >= busy]
     early = early_ends(history)
@@ -89,7 +88,7 @@ def no_unplanned_failures(history: Facts) -> Assessment | None:
             by_hand = " or made manually"
         return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
     sentence = "; ".join(parts)
-    stalled = _most(own + nodes) / training
+    stalled = text.share(_most(own + nodes), training)
     if lost or ends or stalled > SMALL_SHARE:
         return "fail", sentence
     if gaps or early or stalled > NEGLIGIBLE_SHARE:

@@ -150,7 +150,9 @@ class FaultLateness(NamedTuple):
 
 def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
     """The lateness of each fault that took effect or met a node that was away; by the first leader's rounds."""
-    began = history.training_began or 0.0
+    began = history.training_began
+    if began is None:
+        return []
     begins: dict[int, float] = {}
     for led in history.rounds():
         if led.node in history.leaders:
@@ -167,10 +169,9 @@ def lateness(history: Facts, spans: Iterable[FaultSpan]) -> list[FaultLateness]:
         if at is not None:
             away = sum(seconds for since, seconds in stops if since < made)
             late.append(FaultLateness(made - began - away - at, at, span))
-            continue
-        starts = [t for number, t in begins.items() if number >= (round or 0)]
-        if starts:
-            due = min(starts)
+        elif round is not None:
+            starts = [t for number, t in begins.items() if number >= round]
+            due = min(starts, default=made)
             late.append(FaultLateness(made - due, due - began, span))
     return late
 

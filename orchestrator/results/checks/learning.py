@@ -184,8 +184,8 @@ def _scores(history: History) -> Iterator[Best]:
 
 def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
     """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
-    classes = data.get("classes", 0)
-    samples = data.get("test_samples", 0)
+    classes = data.get("classes")
+    samples = data.get("test_samples")
     counts: Sequence[float] = data.get("test_counts") or []
     if not counts and classes and samples:
         return [samples / classes] * classes

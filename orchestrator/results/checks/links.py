@@ -136,8 +136,6 @@ def _judge_overloads(overloads: Sequence[Overload], began: float, training: floa
     others = lost.pop(FULL_BACKLOG, 0)
     late = sum(overload.late for overload in overloads)
     held_up = sum(overload.held_up for overload in overloads)
-    training = max(training, 1e-9)
-    packets = max(1, packets)
     parts = []
     if lost:
         where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
@@ -236,7 +234,7 @@ def _class_losses(link_class: Mapping[str, Any]) -> str:
 def _other_drops(audit: LossAudit) -> str:
     """In words, the packets that neither arrived nor were lost at random."""
     words = ""
-    if audit.overflowed and audit.most_overflowed is not None:
+    if audit.most_overflowed is not None:
         link = audit.most_overflowed["link"]
         packets = audit.most_overflowed["packets"]
         if packets == audit.overflowed:
@@ -244,7 +242,7 @@ def _other_drops(audit: LossAudit) -> str:
         else:
             most = f"most of them ({packets:,}) in that of {link}"
         words += f"; {text.count(audit.overflowed, 'packet')} found no room in the buffer {most}"
-    if audit.nat_expired and audit.most_nat_expired is not None:
+    if audit.most_nat_expired is not None:
         link = audit.most_nat_expired["link"]
         packets = audit.most_nat_expired["packets"]
         if packets == audit.nat_expired:
@@ -354,15 +352,19 @@ def busiest(history: History) -> list[Busiest]:
     profiles = _with_constant_rate(history, links)
     piece = SUPER_PACKET if "kernel" in (history.engine or "") else FULL_FRAME
     allowed = {}
+    rates = {}
     for ends, profile in profiles.items():
-        segments = segments_together(profile) or 1
+        assert profile.rate is not None
+        rates[ends] = profile.rate
+        segments = segments_together(profile)
+        assert segments is not None  # it is None without a rate
         # The most bytes of a packet that counts in a window and was sent before it, in part.
         extra = max(piece, segments * FULL_FRAME)
         allowed[ends] = (extra, UNSURE + SPREAD * profile.jitter)
     by_class: dict[str, Busiest] = {}
     for ends, window in volumes.fastest(history, READINGS, allowed).items():
         link_class = links[ends]["link_class"]
-        link = Busiest(link_class, " → ".join(ends), profiles[ends].rate or 0.0, window)
+        link = Busiest(link_class, " → ".join(ends), rates[ends], window)
         before = by_class.get(link_class)
         if before is None or link.use > before.use:
             by_class[link_class] = link

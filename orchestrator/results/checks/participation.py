@@ -35,11 +35,13 @@ from orchestrator.results.history import History
 _AGAINST = (
     BadMessage.NAME,
     NotFinite.NAME,
+    Unreceived.NAME,
     Unanswered.NAME,
     Late.NAME,
     RoundAbandoned.NAME,
-    Unreceived.NAME,
 )
+"""The events that say why messages did not count. Of a client's events, the first of these is shown."""
+_LAST = len(_AGAINST)
 
 
 Found = tuple[int, int, dict[str, "Reason"]]
@@ -130,11 +132,11 @@ def _of_clients(history: History) -> Found:
             continue
         reason = losses.get((parent, client))
         if client not in connected:
-            reasons[client] = Reason(6, "unknown", f"it never connected to {parent}")
+            reasons[client] = Reason(_LAST, "unknown", f"it never connected to {parent}")
         elif parent not in collecting:
-            reasons[client] = Reason(6, "unknown", f"{parent} received no update of it before the run ended")
+            reasons[client] = Reason(_LAST, "unknown", f"{parent} received no update of it before the run ended")
         elif reason:
-            reasons[client] = Reason(6, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
+            reasons[client] = Reason(_LAST, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
     return len(parents), counted, reasons
 
 
@@ -167,18 +169,19 @@ def _reason(
     event: Event,
 ) -> Reason:
     times = text.count(number, "time")
+    order = _AGAINST.index(name)
     match name:
         case BadMessage.NAME:
-            return Reason(0, "fail", f"refused {times}: {event.data.get('reason')}")
+            return Reason(order, "fail", f"refused {times}: {event.data.get('reason')}")
         case NotFinite.NAME:
-            return Reason(1, "fail", f"left out {times}: NaN or an infinity in its {kind}")
+            return Reason(order, "fail", f"left out {times}: NaN or an infinity in its {kind}")
         case Unreceived.NAME:
-            return Reason(2, "fail", f"{event.node} waited for no messages of kind {kind!r}")
+            return Reason(order, "fail", f"{event.node} waited for no messages of kind {kind!r}")
         case RoundAbandoned.NAME:
-            return Reason(5, "unknown", f"it answered in {text.count(number, 'round')}, and too few others did")
+            return Reason(order, "unknown", f"it answered in {text.count(number, 'round')}, and too few others did")
     deadline, automatic = _deadline(history, event)
     words = f"no {kind} by the {'automatic ' if automatic else ''}deadline of {text.duration(deadline)}, {times}"
-    return Reason(4 if name == Late.NAME else 3, "fail" if automatic else "unknown", words)
+    return Reason(order, "fail" if automatic else "unknown", words)
 
 
 def _deadline(history: History, event: Event) -> tuple[float, bool]:
@@ -204,10 +207,12 @@ def _planned(history: History, client: str, event: Event) -> bool:
 
 def _of_population(history: History) -> Found | None:
     """See `Found`; None if no client was selected. Only clients with refused answers have reasons."""
-    found = parts(history)
+    all_parts = parts(history)
+    if not all_parts:
+        return None
     clients = int(history.plan[POPULATION]["size"])
-    selected = {part.client for part in found}
-    counted = {part.client for part in found if part.outcome == "counted"}
+    selected = {part.client for part in all_parts}
+    counted = {part.client for part in all_parts if part.outcome == "counted"}
     refused: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history.events(BadMessage.NAME, NotFinite.NAME):
         refused[str(event.data.get("peer"))].append(event)
@@ -216,11 +221,11 @@ def _of_population(history: History) -> Found | None:
         for client, events in refused.items()
         if client in selected - counted
     }
-    if found and not counted and not reasons:
-        outcomes = Counter(part.outcome for part in found)
+    if not counted and not reasons:
+        outcomes = Counter(part.outcome for part in all_parts)
         tally = text.some(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-        return clients, 0, {"all that were selected": Reason(5, "unknown", f"no answer counted: {tally}")}
-    return (clients, len(counted), reasons) if found else None
+        reasons["all that were selected"] = Reason(_LAST, "unknown", f"no answer counted: {tally}")
+    return clients, len(counted), reasons
 
 
 def _never_received(history: History) -> Iterator[str]:

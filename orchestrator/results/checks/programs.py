@@ -13,7 +13,7 @@ from netem.units import parse_duration
 from orchestrator import text
 from orchestrator.record.events.nodes import RESERVED, BadMessage, NodeFailed, OutOfMemory, ProgramEnded
 from orchestrator.record.events.run import Training
-from orchestrator.record.rows import FaultSpan, Round
+from orchestrator.record.rows import FaultSpan
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
 
@@ -63,9 +63,9 @@ def early_ends(history: Facts) -> list[EndedProgram]:
 def asked_to_end(history: Facts) -> float:
     """The time at which the nodes were asked to end, in s of the run; its time so far, if they were not."""
     starts = [event.t for event in history.events(Training.NAME)]
-    began = max(starts, default=0.0)
-    done = [state.t for state in history.states() if state.state == "done"]
-    answers = [t for t in done if t >= began]
+    answers = [state.t for state in history.states() if state.state == "done"]
+    if starts:  # before the last one, the run had ended and was continued
+        answers = [t for t in answers if t >= starts[-1]]
     return min(answers, default=history.seconds)
 
 
@@ -94,35 +94,36 @@ def all_ended_idle(history: History) -> str | None:
 def stopped_rounds(history: Facts) -> str | None:
     """In words that rounds of the leading nodes started and none ended, or that they stopped with a fault and did not
     continue; None otherwise."""
-    began = history.training_began or 0.0
+    began = history.training_began
     rounds = [round for round in history.rounds() if round.node in history.leaders]
-    if not rounds:
+    if began is None or not rounds:
         return None
-    done = [round for round in rounds if round.end is not None]
-    if not done:
+    ends = []
+    lengths = []
+    for round in rounds:
+        if round.end is not None:
+            ends.append(round.end)
+            lengths.append(round.end - round.start)
+    if not ends:
         first = rounds[0]
         return f"round {first.round} started at {first.start - began:.1f} s, and no round ended"
-    longest = max(map(_length, done))
-    last = max(round.end or 0.0 for round in done)
+    longest = max(lengths)
+    last = max(ends)
     idle = asked_to_end(history) - last
-    fault = _first_fault_since(history.faults(), last - longest)
+    fault = _first_fault_since(history.faults(), last - longest, began)
     if fault is None or idle <= max(TOLERANCE, STALLED * longest):
         return None
-    at = (fault.start or 0.0) - began
     return (
-        f"no round ended in the last {text.duration(idle)}, after {fault.action} {fault.target} at {at:.1f} s; the "
-        f"longest before took {text.duration(longest)}"
+        f"no round ended in the last {text.duration(idle)}, after {fault}; the longest before took "
+        f"{text.duration(longest)}"
     )
 
 
-def _length(round: Round) -> float:
-    return (round.end or round.start) - round.start
-
-
-def _first_fault_since(faults: Sequence[FaultSpan], t: float) -> FaultSpan | None:
+def _first_fault_since(faults: Sequence[FaultSpan], t: float, began: float) -> str | None:
+    """The first fault that started at ``t`` or later, in words. ``began``: the start of the training."""
     for span in faults:
         if span.start is not None and span.start >= t:
-            return span
+            return f"{span.action} {span.target} at {span.start - began:.1f} s"
     return None
 
 

@@ -20,13 +20,17 @@ NODES = ("cloud", "edge-0", "device-0-0", "device-0-1")
 
 class Run:
     """Two rounds of a cloud, an edge and two devices, from 1 s to 20 s, with 3 MB over one class of links and 1 MB over
-    the other."""
+    the other. None of these if it was not ``trained``."""
 
-    def __init__(self, directory: Path, expect: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, expect: dict[str, Any], *, trained: bool = True) -> None:
         text = f"algorithm: hierfavg\nexpect: {json.dumps(expect)}"
         planned = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))
         self.directory = directory
         self.record = Record.create(directory, json.dumps(planned), {"effective": effective(parse(text, "f.yaml"))})
+        if trained:
+            self.train()
+
+    def train(self) -> None:
         self.record.event(1.0, None, "training", None, {})
         for round in (1, 2):
             self.record.event(10.0 * round - 9, "cloud", "round", round, {"phase": "start"})
@@ -83,6 +87,46 @@ class Run:
 )
 def test_each_expectation_is_a_sentence(tmp_path: Path, expect: dict[str, Any], verdict: str, sentence: str) -> None:
     assert Run(tmp_path, expect).assessment(finished="pass", learned="unknown") == (verdict, sentence)
+
+
+@pytest.mark.parametrize("verdict", ["modelled", "measured"])
+def test_a_check_that_judges_nothing_meets_the_expectation(tmp_path: Path, verdict: str) -> None:
+    found = Run(tmp_path, {"checks": ["links on time"]}).assessment(**{"links on time": verdict})
+    assert found is not None
+    assert found[0] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("reporting", "words"),
+    [
+        (("device-0-0", "device-0-1"), "alpha 0.5, the mean of 2 nodes,"),
+        (("edge-0", "device-0-0"), "alpha 0.5, the mean of 2 of 3 nodes,"),  # of the edge and two devices
+    ],
+)
+def test_a_mean_says_what_it_covers(tmp_path: Path, reporting: tuple[str, str], words: str) -> None:
+    run = Run(tmp_path, {"metrics": [{"name": "alpha", "scope": "own", "at_least": 0}]})
+    for node, value in zip(reporting, (0.25, 0.75), strict=True):
+        run.record.metric(19.0, node, 2, "own", "alpha", value)
+    assert words in (run.assessment() or "")[1]
+
+
+def test_of_many_metrics_twelve_parts_are_named(tmp_path: Path) -> None:
+    """Of 3 + 10 metrics, 11 and the number of the others."""
+    run = Run(tmp_path, {"metrics": [{"name": "beta", "at_least": 0}]})
+    for number in range(10):
+        run.record.metric(19.0, "cloud", 2, "global", f"alpha{number}", 0.5)
+    assert " and 2 more" in (run.assessment() or "")[1]
+
+
+def test_a_run_that_never_trained_meets_no_expectation_of_it(tmp_path: Path) -> None:
+    expect = {"accuracy": "1%", "duration": "1h", "bytes": {"edge-cloud": "1kb"}}
+    found = Run(tmp_path, expect, trained=False).assessment("failed")
+    assert found is not None
+    assert found[0] == "fail"
+    wrong, _, right = found[1].partition("; the others were met: ")
+    assert "no accuracy was reported" in wrong
+    assert "the training never started" in wrong
+    assert right.startswith("0 B over edge-cloud links, ")
 
 
 def test_what_was_not_met_comes_first(tmp_path: Path) -> None:

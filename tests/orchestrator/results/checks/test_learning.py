@@ -26,6 +26,14 @@ def test_chance_is_the_accuracy_of_the_most_frequent_label() -> None:
     assert chance([7, 0], 7) == Chance(1.0, 0.0)  # a test set of one label tells nothing
 
 
+def test_only_what_is_better_than_the_limit_surpasses_chance() -> None:
+    accuracy = Chance(0.25, 0.125)  # the limit is 0.25 + 3 · 0.125
+    assert not accuracy.surpassed_by(0.625)
+    error = Chance(1.0, 0.25, "mae")  # 1 - 3 · 0.25
+    assert not error.surpassed_by(0.25)
+    assert error.surpassed_by(0.24)
+
+
 def test_the_mean_over_several_test_sets_strays_less() -> None:
     mean = mean_chance([Chance(0.2, 0.03), Chance(0.4, 0.04)])
     assert mean[:2] == pytest.approx((0.3, 0.025))  # √(0.03² + 0.04²) / 2

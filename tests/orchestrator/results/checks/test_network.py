@@ -36,15 +36,18 @@ def verdict(
     ended: str = "rounds",
     moved: Mapping[str, str] | None = None,
     real: tuple[str, ...] = (),
+    trained: bool = True,
 ) -> Assessment | None:
-    """Of a run that trained from 1 s on, with a reading each 5 s. ``moved``: new hosts of nodes after 13 s."""
+    """Of a run that trained from 1 s on, with a reading each 5 s. ``moved``: new hosts of nodes from the reading at
+    16 s on."""
     record = Record.create(directory, json.dumps(planned(homes, real)), {})
-    record.event(1.0, None, "training", None, {})
+    if trained:
+        record.event(1.0, None, "training", None, {})
     for number, reading in enumerate(readings):
         if number == 3:
             for node, host in (moved or {}).items():
                 data = {"node": node, "from": homes[node], "to": host, "reason": "silent", "checkpoint": None}
-                record.event(13.0, None, "moved", 1, data)
+                record.event(16.0, None, "moved", 1, data)
         record.add_event(1.0 + 5 * number, reading)
     record.outcome(60.0, {"ended": ended, "error": None})
     record.close()
@@ -112,11 +115,20 @@ def test_one_reading_alone_leaves_it_open(tmp_path: Path) -> None:
 
 
 def test_only_the_first_findings_are_reported(tmp_path: Path) -> None:
-    found = verdict(tmp_path, FIRST, *[between(0.012), between(0.012), between(0.002)] * 5)
+    """Three of five. Times are of the training, from 1 s on."""
+    drift = between(0.012), between(0.012), between(0.002)
+    found = verdict(tmp_path / "five", FIRST, *drift * 5)
     assert found is not None
     assert found[0] == "fail"
     assert "from 5 s to 10 s" in found[1]
     assert found[1].endswith("; and 2 more times")
+    three = verdict(tmp_path / "three", FIRST, *drift * 3)
+    assert "more times" not in (three or "")[1]
+
+
+def test_times_of_a_run_that_never_trained_are_those_of_the_run(tmp_path: Path) -> None:
+    found = verdict(tmp_path, FIRST, between(0.012), between(0.012), between(0.002), trained=False)
+    assert "from 6 s to 11 s" in (found or "")[1]
 
 
 def test_a_run_that_was_not_measured(tmp_path: Path) -> None:
@@ -135,7 +147,7 @@ def test_hosts_that_no_link_joins(tmp_path: Path) -> None:
 
 
 def test_the_links_are_those_between_the_hosts_on_which_nodes_live_now(tmp_path: Path) -> None:
-    """After 13 s the edge and its devices live on c. What is between a and b concerns nobody then."""
+    """From 16 s on the edge and its devices live on c. What is between a and b concerns nobody then."""
     pair = ("a", "c")
     to_c = [NetworkReading((PairReading(pair, delay, 10, 0, delay),)) for delay in (0.003, 0.013, 0.013)]
     missing = FramesReading("a", "b", 1000, 900)
@@ -147,3 +159,13 @@ def test_the_links_are_those_between_the_hosts_on_which_nodes_live_now(tmp_path:
     assert found[0] == "fail"
     assert found[1].startswith("from 25 s on the network between a and c took 13 ms one way, 10 ms more")
     assert "frames" not in found[1]  # those that had been missing before were told before
+
+
+def test_before_nodes_move_the_links_are_those_between_their_first_hosts(tmp_path: Path) -> None:
+    pairs = (PairReading(("a", "c"), 0.003, 10, 0, 0.003),)
+    later = NetworkReading(pairs, first=True), NetworkReading(pairs)
+    moved = dict.fromkeys(list(ON_TWO)[1:], "c")
+    found = verdict(tmp_path, FIRST, between(0.012), between(0.012), *later, moved=moved)
+    assert found is not None
+    assert found[0] == "fail"
+    assert "between a and b" in found[1]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
-from orchestrator.results.checks.programs import ended_programs
+from orchestrator.results.checks.programs import asked_to_end, ended_programs
 from orchestrator.results.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
 
@@ -41,7 +41,7 @@ def test_a_program_that_ends_before_the_run_leaves_its_effect_unknown(tmp_path: 
     ("settings", "t", "verdict"),
     [
         ({}, 15.9, "unknown"),
-        ({}, 16.1, "pass"),  # less than 5 s before the end at 21 s
+        ({}, 16.0, "pass"),  # 5 s before the end at 21 s
         ({"expected_to_end": True}, 6.0, "pass"),
         ({"ends_the_run": True}, 6.0, "pass"),  # the run ends when all such programs have
     ],
@@ -49,6 +49,24 @@ def test_a_program_that_ends_before_the_run_leaves_its_effect_unknown(tmp_path: 
 def test_which_ends_are_early(tmp_path: Path, settings: dict[str, Any], t: float, verdict: str) -> None:
     run = run_of(tmp_path, program("cloud"), program("device-0-0", **settings))
     assert ends(run, t, "device-0-0").ended("after").verdict(FAILURES)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        (None, 5.0),  # the first answer of all
+        (5.0, 5.0),
+        (9.0, 20.0),  # the run was continued, so answers before count no more
+    ],
+)
+def test_when_nodes_were_asked_to_end(tmp_path: Path, training: float | None, expected: float) -> None:
+    run = Run(tmp_path, trained=training is not None)
+    if training is not None:
+        run.record.event(training, None, "training", None, {})
+    for t in (5.0, 20.0, 22.0):
+        run.record.state(t, "cloud", "done")
+    run.record.close()
+    assert asked_to_end(History.open(tmp_path)) == expected
 
 
 def test_a_program_that_ends_early_is_unknown_while_the_run_continues(tmp_path: Path) -> None:
@@ -67,35 +85,66 @@ def test_a_program_that_ends_the_run_does_not_excuse_the_others(tmp_path: Path) 
     assert ends(run, 6.0, "device-0-0").ended("programs").verdict(FAILURES)[0] == "unknown"
 
 
-def test_programs_that_all_end_long_before_the_time_given_and_report_nothing_are_no_pass(tmp_path: Path) -> None:
-    run = Run(tmp_path, programs=[program("cloud"), program("device-0-0")], stop={"after": "20s"})
+def all_ended(folder: Path, t: float = 3.0, *, expected: bool = False, **settings: Any) -> Run:
+    """Two programs ended at ``t``, of which one may be ``expected`` to. The run was to train for 20 s, from 1 s on."""
+    programs = [program("cloud", expected_to_end=expected), program("device-0-0")]
+    run = Run(folder, **{"programs": programs, "stop": {"after": "20s"}, **settings})
     for label in ("cloud", "device-0-0"):
-        ends(run, 3.0, label)
-        run.record.state(3.0, label, "done")
-    assert run.ended("programs").verdict("finished") == (
+        ends(run, t, label)
+        run.record.state(t, label, "done")
+    return run.ended("programs")
+
+
+def test_programs_that_all_end_long_before_the_time_given_and_report_nothing_are_no_pass(tmp_path: Path) -> None:
+    assert all_ended(tmp_path).verdict("finished") == (
         "unknown",
         "the programs ended with exit code 0; all programs ended after 2 s and reported nothing, although `stop.after`"
         " is 20 s: write `expected_to_end: true` if they may",
     )
+    assert all_ended(tmp_path / "one expected", expected=True).verdict("finished")[0] == "unknown"
 
 
-@pytest.mark.parametrize("what", ["a report", "an expected end", "no limit"])
-def test_programs_may_all_end_before_the_time_given(tmp_path: Path, what: str) -> None:
-    stop = {} if what == "no limit" else {"after": "20s"}
-    run = Run(tmp_path, programs=[program("cloud", expected_to_end=what == "an expected end")], stop=stop)
-    if what == "a report":
+@pytest.mark.parametrize(("t", "verdict"), [(15.9, "unknown"), (16.0, "pass")])
+def test_programs_may_end_five_seconds_before_the_time_given(tmp_path: Path, t: float, verdict: str) -> None:
+    """The time given ends at 21 s."""
+    assert all_ended(tmp_path, t).verdict("finished")[0] == verdict
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"stop": {}},
+        {"trained": False},
+        {"programs": [program("cloud", expected_to_end=True), program("device-0-0", expected_to_end=True)]},
+        {"programs": [program("cloud", ends_the_run=True), program("device-0-0")]},
+    ],
+)
+def test_programs_may_all_end_before_the_time_given(tmp_path: Path, settings: dict[str, Any]) -> None:
+    verdict, detail = all_ended(tmp_path, **settings).verdict("finished")
+    assert (verdict, detail) == ("pass", "the programs ended with exit code 0")
+
+
+@pytest.mark.parametrize("reported", ["metric", "event"])
+def test_programs_that_reported_something_may_end_before_the_time_given(tmp_path: Path, reported: str) -> None:
+    run = all_ended(tmp_path)
+    if reported == "metric":
         run.record.metric(2.0, "cloud", None, "global", "sent", 40.0)
-    run.record.state(3.0, "cloud", "done")
-    assert ends(run, 3.0, "cloud").ended("programs").verdict("finished")[0] == "pass"
+    else:
+        run.record.event(2.0, "cloud", "served", None, {"requests": 7})
+    assert run.verdict("finished")[0] == "pass"
+
+
+def test_rounds_of_programs_are_mentioned_if_there_are_any(tmp_path: Path) -> None:
+    run = all_ended(tmp_path, stop={})
+    run.record.event(2.0, "cloud", "round", 1, {"phase": "start"})
+    run.record.event(3.0, "cloud", "round", 1, {"phase": "end"})
+    assert run.verdict("finished") == ("pass", "the programs ended with exit code 0 after 1 round")
 
 
 def test_rounds_that_stop_with_a_fault_leave_the_run_unknown(tmp_path: Path) -> None:
     """Round 1 takes 2 s, the cloud crashes at 10 s, and nothing follows until 21 s."""
-    run = run_of(tmp_path, program("cloud"), faults=[CRASH])
-    run.record.event(7.0, "cloud", "round", 1, {"phase": "start"})
-    run.record.event(9.0, "cloud", "round", 1, {"phase": "end"})
+    run = led(tmp_path, (7.0, 9.0), crash=10.0)
     run.record.event(9.0, "cloud", "round", 2, {"phase": "start"})
-    run.record.fault(10.0, 1, "crash", "cloud", "start", 2, "")
     assert run.ended("after").verdict("finished") == (
         "unknown",
         "the time given was over after 1 round and 22 s; no round ended in the last 12 s, after crash cloud at 9.0 s;"
@@ -103,16 +152,39 @@ def test_rounds_that_stop_with_a_fault_leave_the_run_unknown(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("what", ["no fault", "rounds continue"])
-def test_rounds_may_stop_without_a_fault_or_continue_after_it(tmp_path: Path, what: str) -> None:
-    run = run_of(tmp_path, program("cloud"), faults=[CRASH])
-    run.record.event(7.0, "cloud", "round", 1, {"phase": "start"})
-    run.record.event(9.0, "cloud", "round", 1, {"phase": "end"})
-    if what == "rounds continue":
-        run.record.fault(10.0, 1, "crash", "cloud", "start", 2, "")
-        run.record.event(10.0, "cloud", "round", 2, {"phase": "start"})
-        run.record.event(18.0, "cloud", "round", 2, {"phase": "end"})
-    assert run.ended("after").verdict("finished")[0] == "pass"
+def test_rounds_may_stop_without_a_fault(tmp_path: Path) -> None:
+    assert led(tmp_path, (7.0, 9.0)).ended("after").verdict("finished")[0] == "pass"
+
+
+def led(folder: Path, *rounds: tuple[float, float], crash: float | None = None) -> Run:
+    """Rounds of the cloud with their start and end. The nodes were asked to end at 21 s. ``crash``: of the cloud."""
+    run = run_of(folder, program("cloud"), faults=[CRASH])
+    for number, (start, end) in enumerate(rounds, 1):
+        run.record.event(start, "cloud", "round", number, {"phase": "start"})
+        run.record.event(end, "cloud", "round", number, {"phase": "end"})
+    if crash is not None:
+        run.record.fault(crash, 1, "crash", "cloud", "start", 2, "")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("rounds", "crash", "verdict"),
+    [
+        ([(7.0, 9.0), (10.0, 18.0)], 10.0, "pass"),  # they continue
+        # Three times the longest round of 2 s, or 5 s: without a round from 15 s, 14.9 s, 16 s or 15.9 s on.
+        ([(7.0, 9.0), (14.0, 15.0)], 14.5, "pass"),
+        ([(7.0, 9.0), (13.9, 14.9)], 14.5, "unknown"),
+        ([(7.0, 8.0), (15.0, 16.0)], 16.0, "pass"),
+        ([(7.0, 8.0), (14.9, 15.9)], 16.0, "unknown"),
+        # The fault may come in the last round, if that took as long as the longest.
+        ([(7.0, 9.0)], 7.0, "unknown"),
+        ([(7.0, 9.0)], 6.9, "pass"),
+    ],
+)
+def test_how_long_rounds_may_stop_after_a_fault(
+    tmp_path: Path, rounds: list[tuple[float, float]], crash: float, verdict: str
+) -> None:
+    assert led(tmp_path, *rounds, crash=crash).ended("after").verdict("finished")[0] == verdict
 
 
 def test_rounds_that_never_end_leave_the_run_unknown(tmp_path: Path) -> None:

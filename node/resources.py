@@ -25,8 +25,8 @@ def affinity() -> set[int]:
 
 
 def processors() -> int:
-    """The number of processors that this process may use: those of its affinity, or those of its Slurm job or its pod
-    if they are fewer. Slurm sets the affinity only with its plug-ins task/affinity and task/cgroup."""
+    """The number of processors that this process may use: those of its affinity, or those of its job or its pod if
+    they are fewer. A batch system does not always set the affinity."""
     fewest = min(len(affinity()), sys.maxsize)
     for variable in (OF_JOB, OF_POD):
         number = os.environ.get(variable, "")

@@ -35,7 +35,7 @@ class EchoResponder:
             self._socket.close()
             raise HostError(
                 f"cannot answer echoes at {address} ({error.strerror})",
-                "is this the address of this host in the swarm (`docker node inspect self`)?",
+                "is this the address at which the other hosts reach this one?",
             ) from None
         self.port: int = self._socket.getsockname()[1]
         loop = asyncio.get_running_loop()

@@ -14,10 +14,10 @@ from typing import Any
 
 from orchestrator.agent.datasets import describe as describe_data
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.node_image import describe_image
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup
 from orchestrator.drivers.hosts.agents.facts import HostState, of_engine
 from orchestrator.drivers.local import sweep
-from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.agent.container import HANDLERS_HERE
 from orchestrator.drivers.base import Driver
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.pods import PodsDriver
 from orchestrator.drivers.hosts.agents.calls import HostSetup
+from orchestrator.drivers.hosts.agents.container import HANDLERS_HERE
 from orchestrator.drivers.hosts.agents.settings import SCENARIO
 from orchestrator.drivers.local import sweep
 from orchestrator.errors import DriverError

@@ -11,8 +11,8 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.node_image import describe_image
 from orchestrator.drivers.docker.transfers import Loading, Pulling
-from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.errors import DriverError, HostError
 
 LOOK_EVERY = 1.0  # s for which the question how a pull proceeds may wait

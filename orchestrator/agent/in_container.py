@@ -7,12 +7,12 @@ import os
 from functools import partial
 from pathlib import Path
 
-from orchestrator.agent.container import SENSORS, name_of
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
 from orchestrator.agent.host_run import open_host_run
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.hosts.agents.container import SENSORS, name_of
 from orchestrator.drivers.hosts.agents.settings import DATASETS, Settings
 from orchestrator.host.sensors.sensor import Sensor
 from orchestrator.host.sensors.sources import discover, memory

@@ -1,9 +1,7 @@
-"""The agent that makes namespaces, as an ordinary user: on a host of a Slurm job, or in a pod of Kubernetes."""
+"""The agent that makes namespaces on its host, as an ordinary user."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -14,12 +12,10 @@ from orchestrator.agent.work import work
 from orchestrator.agent.worker import Tell, Worker
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostSetup
 from orchestrator.drivers.hosts.agents.facts import HostState
-from orchestrator.drivers.hosts.agents.settings import HOST, Settings
-from orchestrator.drivers.kubernetes.manifest import FILES, SECRET
+from orchestrator.drivers.hosts.agents.place import Place
+from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
-from orchestrator.drivers.slurm.job import HOST as JOB_HOST
-from orchestrator.drivers.slurm.job import HOSTS
 from orchestrator.errors import DriverError
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.prober import Prober
@@ -27,39 +23,15 @@ from orchestrator.host.commands import extend_path
 from orchestrator.record.directory import RunDirectory
 
 
-async def serve_job(directory: Path) -> int:
-    """Serve the orchestrator of the run of this directory, which all hosts of the job share. Returns the exit code."""
-    host = os.environ[JOB_HOST]
-    folder = RunDirectory(directory).nodes / HOSTS / host
-    folder.mkdir(parents=True, exist_ok=True)
-    return await _serve(host, folder, directory.parent)
-
-
-async def serve_pod() -> int:
-    """Serve the orchestrator that has put its settings into a secret of this pod, until SIGTERM. Returns the exit
-    code."""
-    folder = FILES / "agent"
-    shutil.rmtree(folder, ignore_errors=True)  # an agent that was killed has left it
-    folder.mkdir()
-    host = os.environ[HOST]
-    line = SECRET.read_bytes()
-    return await _serve(host, folder, FILES, line)
-
-
-async def _serve(
-    host: str,
-    folder: Path,
-    runs: Path,
-    line: bytes | None = None,
-) -> int:
-    """``runs``: the folder of all runs, which nodes do not see."""
+async def serve(place: Place) -> int:
+    """Serve an orchestrator until SIGTERM, or until the input ends that had the settings. Returns the exit code."""
     extend_path()
 
     def make(settings: Settings, folder: Path, tell: Tell) -> Worker:
-        open_run = partial(_open, runs)
+        open_run = partial(_open, place.runs)
         return Worker(folder, tell, open_run, _examine, datasets=DataSets(folder))
 
-    return await work(host, folder, make, line)
+    return await work(place.host, place.folder, make, place.settings)
 
 
 async def _open(
@@ -69,7 +41,7 @@ async def _open(
     data: Path,
     stack: AsyncExitStack,
 ) -> HostRun:
-    """See `orchestrator.agent.worker.Open`, and `_serve`."""
+    """See `orchestrator.agent.worker.Open`, and `Place`."""
     stack.push_async_callback(sweep, directory.run, directory.path)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
@@ -85,4 +57,4 @@ async def _examine(
     folder: Path,
     stack: AsyncExitStack,
 ) -> tuple[HostState, int, Prober]:
-    raise DriverError("`hosts doctor` examines the hosts of a swarm; run `edgebed doctor` on each of these")
+    raise DriverError("no agent of this driver examines its host; run `edgebed doctor` there")

@@ -1,15 +1,18 @@
-"""Commands about this host, and about those of a swarm."""
+"""Commands about this host, and about those that it manages."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.options import GroupedCommands, json_option, print_json, printer, waiting
 from orchestrator.layout import open_console
+
+if TYPE_CHECKING:
+    from orchestrator.drivers.base import HostsResult
 
 
 @click.command()
@@ -32,19 +35,16 @@ def doctor(as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_hosts(context: click.Context, as_json: bool) -> None:
-    """List the hosts of the Docker Swarm that this host manages, on which the nodes of one run can be."""
-    from orchestrator.verbs.hosting.hosts import described, offered, print_hosts
+    """List the hosts that this host manages, on which the nodes of one run can be."""
+    from orchestrator.drivers.base import hosting
 
     if context.invoked_subcommand is not None:
         if as_json:
             raise click.UsageError(f"write --json after {context.invoked_subcommand}")
         return
-    with waiting("asking the swarm"):
-        hosts, agents = offered()
-    if as_json:
-        print_json({"hosts": [described(host) for host in hosts], "agents": agents})
-    else:
-        print_hosts(hosts, agents, open_console())
+    with waiting("asking for the hosts"):
+        result = hosting().list_hosts()
+    _print(result, as_json)
 
 
 @list_hosts.command("doctor")
@@ -52,34 +52,23 @@ def list_hosts(context: click.Context, as_json: bool) -> None:
 @json_option
 def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
     """Show what each HOST, by default all, lacks for runs, and how fast the network between them is."""
-    from orchestrator.verbs.hosting.hosts_doctor import UnknownHostError, examine_swarm, print_report
+    from orchestrator.drivers.base import UnknownHostError, hosting
 
     try:
-        examination = examine_swarm(names, printer())
+        result = hosting().examine_hosts(names, printer())
     except UnknownHostError as error:
         raise click.UsageError(str(error)) from None
-    if as_json:
-        print_json(examination.to_json())
-    else:
-        print_report(examination, open_console())
-    sys.exit(0 if examination.usable else 1)
+    _print(result, as_json)
 
 
 @list_hosts.command("up")
 @json_option
 def leave_agents(as_json: bool) -> None:
     """Start an agent on each host, so that runs start sooner, and copy the image of nodes to the hosts."""
-    from orchestrator.verbs.hosting.hosts_up import up
+    from orchestrator.drivers.base import hosting
 
-    result = up(printer())
-    if as_json:
-        print_json(asdict(result))
-    else:
-        if result.hosts:
-            click.echo(f"agents are left running on {', '.join(result.hosts)}")
-        for host, reason in sorted(result.refused.items()):
-            click.echo(f"{host}: {reason}", err=True)
-    sys.exit(1 if result.refused else 0)
+    result = hosting().leave_agents(printer())
+    _print(result, as_json)
 
 
 @list_hosts.command("down")
@@ -87,12 +76,18 @@ def leave_agents(as_json: bool) -> None:
 @json_option
 def end_agents(data: bool, as_json: bool) -> None:
     """End the agents that `hosts up` started."""
-    from orchestrator.verbs.hosting.hosts_up import down
+    from orchestrator.drivers.base import hosting
 
     with waiting("ending the agents"):
-        result = down(data=data)
+        result = hosting().end_agents(data=data)
+    _print(result, as_json)
+
+
+def _print(result: HostsResult, as_json: bool) -> None:
+    """Print the result. The exit code is 1 if something needs attention."""
     if as_json:
-        print_json(asdict(result))
+        print_json(result.to_json())
     else:
-        click.echo(result.describe())
-    sys.exit(1 if result.left else 0)
+        result.show(open_console())
+    if not result.complete:
+        sys.exit(1)

@@ -32,7 +32,7 @@ from orchestrator.layout import open_console, print_error
 from orchestrator.progress import logging_to
 from orchestrator.scenario.language.files import piped_text
 from orchestrator.scenario.sections.drivers import kind_of
-from orchestrator.sweep.schedulers import SCHEDULERS
+from orchestrator.sweep.schedulers import SCHEDULERS, names_of
 
 if TYPE_CHECKING:
     from orchestrator.record.directory import RunDirectory
@@ -128,7 +128,7 @@ def resume_run(
 @scenario_argument("file", sweep=True)
 @override_options
 @runs_option
-@click.option("--on", type=click.Choice(list(SCHEDULERS)), help="Execute the tasks as a job there.")
+@click.option("--on", type=click.Choice(SCHEDULERS), help="Execute the tasks as a job there.")
 @click.option("--print", "printing", is_flag=True, help="With --on: write and print the description of the job only.")
 @click.option("--image", help="With --on: the image of tasks in containers; by default edgebed.")
 @click.option(
@@ -236,9 +236,8 @@ def _arguments_of_tasks(runs: Path, overrides: Sequence[str], *, again: bool) ->
 def _check_job(on: str | None, printing: bool, image: str | None) -> None:
     if printing and on is None:
         raise click.UsageError("--print is for --on")
-    contained = [name for name, scheduler in SCHEDULERS.items() if scheduler.contained]
-    if image is not None and on not in contained:
-        schedulers = " or --on ".join(contained)
+    if image is not None and on not in names_of(contained=True):
+        schedulers = " or --on ".join(names_of(contained=True))
         raise click.UsageError(f"--image is for tasks in containers: --on {schedulers}")
 
 

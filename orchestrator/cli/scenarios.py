@@ -78,18 +78,19 @@ def copy_example(name: str, target: Path, as_json: bool) -> None:
 @json_option
 def write_build_folder(folder: Path, as_json: bool) -> None:
     """Write a FOLDER from which `docker build` makes the images of nodes and agents."""
-    from orchestrator.drivers.docker import node_image
-    from orchestrator.drivers.swarm import agent_image
+    from orchestrator.drivers.base import image_builds
     from orchestrator.verbs.init import make_build_folder
 
     make_build_folder(folder)
-    nodes = node_image.BUILD.format(name=node_image.image_name())
-    agents = agent_image.BUILD.format(name=agent_image.image_name())
+    builds = image_builds()
     if as_json:
-        print_json({"folder": str(folder), "build": {"nodes": nodes, "agents": agents}})
+        commands = {build.image: build.command for build in builds}
+        print_json({"folder": str(folder), "build": commands})
+    first, *others = builds
     tell = printer()
-    tell(f"next: cd {folder} && {nodes}")
-    tell(f"for runs on several hosts: {agents}")
+    tell(f"next: cd {folder} && {first.command}")
+    for build in others:
+        tell(f"{build.purpose}: {build.command}")
 
 
 @click.command()

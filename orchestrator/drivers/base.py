@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from netem.units import format_size
 from node.assignment import Assignment
@@ -29,6 +29,9 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.drivers import DRIVERS
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SIGNALLED = 128  # where an exit code cannot be negative, a code above this one means a signal
 OUT_OF_MEMORY = "out of memory"
@@ -332,9 +335,67 @@ class KnowsJob(Protocol):
         """The job, and its hosts; empty outside a job."""
 
 
+class ImageBuild(NamedTuple):
+    """The command that builds an ``image``, such as "nodes", in a folder of `edgebed image`. ``purpose``: which runs
+    need it."""
+
+    image: str
+    command: str
+    purpose: str
+
+
+@runtime_checkable
+class NeedsImage(Protocol):
+    """The power of a driver's module to name the image that `edgebed image` is to prepare for it."""
+
+    def image_build(self) -> ImageBuild: ...
+
+
 def entries() -> list[DriverEntry]:
     """The entries of all drivers, in the order of the catalogue."""
     return [entry_of(driver) for driver in DRIVERS]
+
+
+def image_builds() -> list[ImageBuild]:
+    """How the images of all drivers are built."""
+    return [entry.image_build() for entry in entries() if isinstance(entry, NeedsImage)]
+
+
+class UnknownHostError(ValueError):
+    """A requested host is none of the driver's."""
+
+
+class HostsResult(Protocol):
+    """The result of a command about hosts. ``complete``: whether it has no finding that needs attention."""
+
+    @property
+    def complete(self) -> bool: ...
+    def to_json(self) -> dict[str, Any]: ...
+    def show(self, console: Console) -> None:
+        """Write it for people, in the width of this console."""
+
+
+class Hosting(Protocol):
+    """The module of a driver with the commands of `edgebed hosts`. HostError with the remedy if this host manages no
+    hosts. Its import is fast."""
+
+    def list_hosts(self) -> HostsResult:
+        """The hosts, and what each offers to runs."""
+
+    def examine_hosts(self, names: Sequence[str], tell: Tell) -> HostsResult:
+        """What the hosts of these names lack for runs, by default all. UnknownHostError for an unknown name."""
+
+    def leave_agents(self, tell: Tell) -> HostsResult:
+        """Start an agent on each host, so that runs start sooner."""
+
+    def end_agents(self, *, data: bool) -> HostsResult:
+        """End these agents. ``data``: also remove the data sets that the hosts keep."""
+
+
+def hosting() -> Hosting:
+    """The commands about hosts of the first driver that has them."""
+    module = next(kind.hosting for kind in DRIVERS.values() if kind.hosting)
+    return cast(Hosting, importlib.import_module(module))
 
 
 def entry_of(driver: str) -> DriverEntry:

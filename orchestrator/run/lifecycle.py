@@ -96,7 +96,7 @@ async def execute(
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
                 ending = await _execute_steps(run, clock, early, options)
-                if interruption.asked and ending.reason == "failed":  # Slurm signals all processes of a job
+                if interruption.asked and ending.reason == "failed":  # a job's end signals all its processes
                     ending = INTERRUPTION
                 write_outcome(ending)
         except RecordError as error:

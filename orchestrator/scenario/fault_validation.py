@@ -12,7 +12,7 @@ from node.algorithms.registry import ALGORITHMS
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of
 from orchestrator.scenario.sections.faults import (
     HANDOVER,
     MOVE,
@@ -125,15 +125,26 @@ def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[t
     """The key and message of what a driver cannot do of a fault. ``media_engine``: the engine, if links share media."""
     kind = kind_of(driver)
     if fault.action == MOVE and kind.several_hosts:
-        yield "action", f"the driver {driver} moves no device to another edge: use namespaces, docker or sim"
+        yield "action", f"the driver {driver} moves no device to another edge: use {_on_one_host(simulated=True)}"
     if fault.action != NEW_ADDRESS:
         return
     if kind.simulated:
         yield "action", f"the nodes of the driver {driver} have no addresses: leave new-address out"
     elif kind.several_hosts:
-        yield "action", f"the driver {driver} gives no node another address: use namespaces or docker"
+        yield "action", f"the driver {driver} gives no node another address: use {_on_one_host(simulated=False)}"
     elif media_engine == "kernel":
         yield "action", "with shared media, the kernel engine finds nodes by their addresses: take engine userspace"
+
+
+def _on_one_host(*, simulated: bool) -> str:
+    """The names of the drivers that make all nodes on this host. ``simulated``: also those that simulate them."""
+    names = []
+    for kind in DRIVERS.values():
+        is_excluded = kind.simulated and not simulated
+        if not kind.several_hosts and not is_excluded:
+            names.append(kind.name)
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:

@@ -38,7 +38,7 @@ from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
-from orchestrator.scenario.sections.drivers import DriverName, EngineName
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverName, EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec, TargetSpec
 from orchestrator.scenario.sections.faults import HANDOVER, FaultSpec, visits
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -170,6 +170,9 @@ class ProbeSpec(Strict):
     )
 
 
+_DRIVERS = ", ".join(f"{kind.name} ({kind.summary})" for kind in DRIVERS.values())
+
+
 class Scenario(Strict):
     """The whole description of a run."""
 
@@ -213,8 +216,8 @@ class Scenario(Strict):
     )
     hosts: dict[str, HostField] = Field(
         default={},
-        description="swarm only: where nodes run; the key is a tier or a node, the value the name of a host or one of "
-        "its labels (rack=2)",
+        description="where nodes run, on several hosts; the key is a tier or a node, the value the name of a host or "
+        "one of its labels (rack=2)",
     )
     compute: ComputeSpec = Field(
         default=ComputeSpec(),
@@ -259,8 +262,7 @@ class Scenario(Strict):
     )
     driver: DriverName = Field(
         default="namespaces",
-        description="how nodes run: namespaces (processes on this host), docker (containers on this host), swarm "
-        "(containers on several hosts) or sim (a simulation on a virtual clock)",
+        description=f"how nodes run: {_DRIVERS}",
     )
     engine: EngineName = Field(
         default="auto",

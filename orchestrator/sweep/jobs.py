@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
+from orchestrator.drivers.scheduler import Job, Scheduler
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
 from orchestrator.record.directory import write_whole
 from orchestrator.scenario.sections.drivers import DRIVERS, listed
 from orchestrator.sweep.reading import Sweep
-from orchestrator.sweep.schedulers import SCHEDULERS, Job, Scheduler
+from orchestrator.sweep.schedulers import names_of, scheduler_of
 from orchestrator.sweep.sweeper import name_of
 
 PAUSE = 2.0  # s between two looks at a job, doubled after each one that fails
@@ -100,12 +101,15 @@ def write_job(
     ``arguments``: those of the command line that all tasks have. RunError if tasks in containers could not run.
     """
     place = Path.cwd()
-    kind = SCHEDULERS[scheduler]
+    kind = scheduler_of(scheduler)
     drivers = {combination.scenario.driver for combination in sweep.combinations}
     simulated = all(DRIVERS[driver].simulated for driver in drivers)
     if kind.contained:
         if not simulated:
-            raise RunError(f"--on {scheduler}: containers run the driver {listed(simulated=True)} only; use --on slurm")
+            others = " or --on ".join(names_of(contained=False))
+            raise RunError(
+                f"--on {scheduler}: containers run the driver {listed(simulated=True)} only; use --on {others}"
+            )
         for path in (sweep.file, sweep.scenario, directory):
             if not path.resolve().is_relative_to(place):
                 raise RunError(f"--on {scheduler}: {path} is not below the working directory, which all hosts share")
@@ -143,7 +147,7 @@ def execute_job(
     HostError if a command of the scheduler fails. A command that lists the tasks may fail several times before. The job
     continues after an error or an interruption.
     """
-    kind = SCHEDULERS[scheduler]
+    kind = scheduler_of(scheduler)
     _output(kind.submit, job, file)
     cancel = shlex.join(_words(kind.cancel, job, file))
     tell(f"submitted {file} as {job.name}; `{cancel}` ends it")

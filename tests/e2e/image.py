@@ -52,7 +52,7 @@ class Contents:
 NODE = Contents(
     ("edgebed", "node"),
     "from node.process.main import preload; preload()",
-    ("nsenter",),  # what a helper container needs (fabric/helper.py)
+    ("nsenter",),  # what a helper container needs (drivers/docker/helper.py)
 )
 HOST = Contents(
     (*NODE.packages, "netem", "orchestrator"),
@@ -64,7 +64,7 @@ HOST = Contents(
 
 AGENT = Contents(
     HOST.packages,
-    "import orchestrator.agent.container, orchestrator.agent.in_container, orchestrator.fabric.userspace"
+    "import orchestrator.drivers.swarm.agent_task, orchestrator.agent.in_container, orchestrator.fabric.userspace"
     ", netem.userspace.switch",
     HOST.commands,
 )

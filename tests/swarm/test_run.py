@@ -18,9 +18,8 @@ import pytest
 
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS
-from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, identity
 from orchestrator.drivers.swarm.cluster import Cluster
-from orchestrator.drivers.swarm.images import identity
 from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN

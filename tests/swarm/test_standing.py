@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.container import VOLUME
+from orchestrator.drivers.swarm.agent_task import VOLUME
 from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.host.hashes import is_hash
 from tests.e2e.harness import ROOT, Background, command, json_of, wait_for

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from orchestrator.drivers.base import Environment, LeftRun, Removal, Tell, Trace
+from orchestrator.drivers.base import Environment, ImageBuild, LeftRun, Removal, Tell, Trace
 from orchestrator.drivers.docker import entering, leftovers, node_image
 from orchestrator.drivers.docker.helper import HelperHub, without_client
 from orchestrator.errors import HostError
@@ -83,6 +83,11 @@ async def open_environment(
     hub = await opening(directory.run, directory.path)
     stack.push_async_callback(hub.close)
     return await connected(driver, hub, plan, directory, stack)
+
+
+def image_build() -> ImageBuild:
+    command = node_image.BUILD.format(name=node_image.image_name())
+    return ImageBuild("nodes", command, "for nodes in containers")
 
 
 def traces(run: str | None = None) -> list[Trace]:

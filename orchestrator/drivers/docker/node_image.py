@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Set
 from typing import Any
@@ -101,3 +103,29 @@ def labels_of(image: Attributes) -> Mapping[str, str]:
     """The labels of an image, from its attributes."""
     config = image["Config"] or {}
     return config.get("Labels") or {}
+
+
+def identity(attributes: Mapping[str, Any]) -> str:
+    """The same for an image on all hosts. Its id is not: Engines with containerd have others."""
+    config = attributes["Config"] or {}
+    files = attributes.get("RootFS") or {}
+    content = [attributes["Architecture"], attributes.get("Created"), files.get("Layers")]
+    for key in ("Cmd", "Entrypoint", "Env", "Labels", "User", "WorkingDir"):
+        content.append(config.get(key) or None)
+    text_of_content = json.dumps(content, sort_keys=True)
+    digest = hashlib.sha256(text_of_content.encode())
+    return digest.hexdigest()
+
+
+def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What an agent reports of an image, from its attributes; None if the Engine has no such image."""
+    if attributes is None:
+        return None
+    labels = labels_of(attributes)
+    digests = attributes.get("RepoDigests") or ()
+    return {
+        "Architecture": attributes["Architecture"],
+        "Config": {"Labels": dict(labels)},
+        "RepoDigests": list(digests),
+        "identity": identity(attributes),
+    }

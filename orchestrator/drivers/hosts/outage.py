@@ -15,7 +15,7 @@ class OutageTimeouts:
 
     ``grace``: from then on its nodes may start elsewhere. A network may have been cut in one direction only: then the
     agent has received messages until the host counted as lost, and ends links and nodes by its lease. An agent that
-    only restarts is back before, because Swarm starts it within seconds.
+    only restarts is back before, because it is started again within seconds.
     ``end``: from then on the host counts as gone for good.
     """
 

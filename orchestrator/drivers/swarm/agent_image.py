@@ -8,6 +8,7 @@ from orchestrator.drivers.docker.node_image import ARCHITECTURES, Attributes, la
 from orchestrator.drivers.hosts.agents.channel import PROTOCOL
 from orchestrator.errors import HostError
 
+TASK = ("task", "orchestrator.drivers.swarm.agent_task")  # the first words of each task of a service
 CHANNEL_LABEL = "org.edgebed.channel"
 """The label with the protocol that an agent speaks with the orchestrator, `channel.PROTOCOL`."""
 

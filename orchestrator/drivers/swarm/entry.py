@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 
-from orchestrator.drivers.base import Environment, LeftRun, Tell
+from orchestrator.drivers.base import Environment, ImageBuild, LeftRun, Tell
 from orchestrator.drivers.docker import entering
 from orchestrator.drivers.swarm import agent_image, leftovers
 from orchestrator.drivers.swarm.images import is_in_registry
@@ -22,6 +22,11 @@ NAME = "swarm"
 traces = leftovers.traces
 remove = leftovers.remove
 enter = entering.enter
+
+
+def image_build() -> ImageBuild:
+    command = agent_image.BUILD.format(name=agent_image.image_name())
+    return ImageBuild("agents", command, "for runs on several hosts")
 
 
 def known_hosts() -> list[str]:

@@ -6,8 +6,6 @@ has when the run starts. Any other is copied from the orchestrator's Engine.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.docker.node_image import identity
 from orchestrator.errors import HostError
 
 LOADING = 2  # an Engine that loads an image has its archive and its layers on its disk at the same time
@@ -94,32 +93,6 @@ def pinned(name: str, facts: Mapping[str, Any]) -> Pinned:
     repository, _ = split(name)
     digest = str(facts["Descriptor"]["digest"])
     return Pinned(repository, digest, tuple(sorted(architectures)))
-
-
-def identity(attributes: Mapping[str, Any]) -> str:
-    """The same for an image on all hosts. Its id is not: Engines with containerd have others."""
-    config = attributes["Config"] or {}
-    files = attributes.get("RootFS") or {}
-    content = [attributes["Architecture"], attributes.get("Created"), files.get("Layers")]
-    for key in ("Cmd", "Entrypoint", "Env", "Labels", "User", "WorkingDir"):
-        content.append(config.get(key) or None)
-    text_of_content = json.dumps(content, sort_keys=True)
-    digest = hashlib.sha256(text_of_content.encode())
-    return digest.hexdigest()
-
-
-def describe_image(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What an agent reports of an image, from its attributes; None if the Engine has no such image."""
-    if attributes is None:
-        return None
-    labels = node_image.labels_of(attributes)
-    digests = attributes.get("RepoDigests") or ()
-    return {
-        "Architecture": attributes["Architecture"],
-        "Config": {"Labels": dict(labels)},
-        "RepoDigests": list(digests),
-        "identity": identity(attributes),
-    }
 
 
 def archive(

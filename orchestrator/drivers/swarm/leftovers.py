@@ -86,7 +86,9 @@ def sweep(
                 available.append(host)
             else:
                 away[host] = member.state
-        words = ["sweep", "data"] if data else ["sweep"]
+        words = [*agent_image.TASK, "sweep"]
+        if data:
+            words.append("data")
         try:
             failures = swarm.run_once(
                 run,

@@ -22,11 +22,12 @@ from pathlib import Path
 
 from node.assignment import Keypair
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.node_image import identity
 from orchestrator.drivers.hosts.agents.channel import PROTOCOL
 from orchestrator.drivers.hosts.agents.listener import ANEW
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.cluster import STANDING, Cluster
-from orchestrator.drivers.swarm.images import identity, is_in_registry
+from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair

@@ -14,6 +14,7 @@ from orchestrator.drivers.hosts.agents.calls import Host
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import FILE, HOST, IMAGE, LEASE, SOCKET, Settings
 from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.swarm.agent_image import TASK
 from orchestrator.drivers.swarm.cluster import Agent, Cluster
 from orchestrator.drivers.swarm.standing import NAME, PORT, Access
 from orchestrator.errors import DriverError, HostError
@@ -92,7 +93,7 @@ async def _start_service(
         run,
         directory,
         image,
-        ["serve"],
+        [*TASK, "serve"],
         environment={HOST: "{{.Node.Hostname}}", IMAGE: image},
         mounts={SOCKET: SOCKET},
         secrets={FILE: settings.to_json()},

@@ -186,7 +186,7 @@ def _with_accelerator(
     raise PlanError(
         ("compute", "device"),
         f"{node} trains on {device}, and no host{among} has the label {ACCELERATOR_LABEL}={kind}: give it to those with"
-        f" a GPU (`docker node update --label-add {ACCELERATOR_LABEL}={kind} HOST`)",
+        f" a GPU (`edgebed docs accelerators`)",
     )
 
 

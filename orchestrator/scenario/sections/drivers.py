@@ -19,6 +19,9 @@ class DriverKind:
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes run on the hosts of an inventory, not only on this one.
     node_bytes: memory of this host that each node of an algorithm needs at least, models not counted; 0 if not known.
+    summary: what nodes are, for the reference of scenarios.
+    scheduler: the module with the ``SCHEDULER`` of sweeps, see `orchestrator.drivers.scheduler`; "" without one.
+    hosting: the module of the commands `edgebed hosts`, see `orchestrator.drivers.base.Hosting`; "" without.
     """
 
     name: str
@@ -28,17 +31,58 @@ class DriverKind:
     programs: bool = False
     several_hosts: bool = False
     node_bytes: int = 0
+    summary: str = ""
+    scheduler: str = ""
+    hosting: str = ""
 
 
 DRIVERS: dict[str, DriverKind] = {
     kind.name: kind
     for kind in (
-        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True, node_bytes=8_000_000),
-        DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
-        DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
-        DriverKind("slurm", "orchestrator.drivers.slurm.entry", several_hosts=True),
-        DriverKind("kubernetes", "orchestrator.drivers.kubernetes.entry", several_hosts=True),
-        DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
+        DriverKind(
+            "namespaces",
+            "orchestrator.drivers.namespaces.entry",
+            programs=True,
+            node_bytes=8_000_000,
+            summary="processes on this host",
+        ),
+        DriverKind(
+            "docker",
+            "orchestrator.drivers.docker.entry",
+            images=True,
+            programs=True,
+            summary="containers on this host",
+        ),
+        DriverKind(
+            "swarm",
+            "orchestrator.drivers.swarm.entry",
+            images=True,
+            programs=True,
+            several_hosts=True,
+            summary="containers on the hosts of a swarm",
+            scheduler="orchestrator.drivers.swarm.scheduler",
+            hosting="orchestrator.drivers.swarm.hosting",
+        ),
+        DriverKind(
+            "slurm",
+            "orchestrator.drivers.slurm.entry",
+            several_hosts=True,
+            summary="processes on the hosts of a job",
+            scheduler="orchestrator.drivers.slurm.scheduler",
+        ),
+        DriverKind(
+            "kubernetes",
+            "orchestrator.drivers.kubernetes.entry",
+            several_hosts=True,
+            summary="processes on the nodes of a cluster",
+            scheduler="orchestrator.drivers.kubernetes.scheduler",
+        ),
+        DriverKind(
+            "sim",
+            "orchestrator.drivers.sim.entry",
+            simulated=True,
+            summary="simulated nodes and links on a virtual clock",
+        ),
     )
 }
 

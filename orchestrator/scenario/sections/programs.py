@@ -157,7 +157,7 @@ class ProgramSpec(Strict):
         default={}, description="environment variables in addition to the usual ones"
     )
     image: ImageName | None = Field(
-        default=None, description="docker and swarm only: the image of its container, required there"
+        default=None, description="for nodes in containers only: the image of its container, required there"
     )
 
 

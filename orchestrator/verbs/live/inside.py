@@ -43,7 +43,7 @@ def entry(
     kind = kind_of(driver)
     if kind.simulated:
         raise RunError(
-            f"{node} is simulated: it has no network and no processes of its own; use --driver namespaces or docker"
+            f"{node} is simulated: it has no network and no processes of its own; use another driver, like namespaces"
         )
     if directory.holder() is None:
         raise RunError(f"run {run} is over: only the nodes of a running run can be entered")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent import in_container
-from orchestrator.agent.container import SENSOR_FOLDERS, SENSORS
+from orchestrator.drivers.hosts.agents.container import SENSOR_FOLDERS, SENSORS
 from orchestrator.host.sensors.sources import discover
 from tests.orchestrator.host.sensors import trees
 

@@ -15,7 +15,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from orchestrator.sweep.schedulers import SCHEDULERS, Job, TaskStates
+from orchestrator.drivers.scheduler import Job, TaskStates
+from orchestrator.sweep.schedulers import scheduler_of
 
 JOB = Job(
     name="mine-ab12cd",
@@ -31,11 +32,11 @@ ARGUMENTS = "sweep mine.yaml --runs 'my runs' --set driver=sim --workers 2 --tas
 
 
 def parsed(scheduler: str, printed: str) -> TaskStates:
-    return SCHEDULERS[scheduler].parse(printed)
+    return scheduler_of(scheduler).parse(printed)
 
 
 def test_a_script_for_slurm() -> None:
-    assert SCHEDULERS["slurm"].describe(JOB) == (
+    assert scheduler_of("slurm").describe(JOB) == (
         "#!/bin/sh\n"
         "#SBATCH --job-name=mine-ab12cd\n"
         "#SBATCH --array=0-23\n"
@@ -49,7 +50,7 @@ def test_a_script_for_slurm() -> None:
 
 
 def test_a_slurm_task_that_resumes_is_requeued_at_its_limit() -> None:
-    script = SCHEDULERS["slurm"].describe(replace(JOB, resumes=True))
+    script = scheduler_of("slurm").describe(replace(JOB, resumes=True))
     assert "#SBATCH --signal=B:USR1@60\n" in script
     assert 'scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"\n' in script
 
@@ -68,7 +69,7 @@ def test_the_script_of_a_slurm_task_that_resumes(
     scontrol.write_text(f'#!/bin/sh\n[ -e {ended} ] && echo "$@" >> {called}\n')
     for each in (task, scontrol):
         each.chmod(0o755)
-    script = SCHEDULERS["slurm"].describe(replace(JOB, resumes=True, python=[str(task)]))
+    script = scheduler_of("slurm").describe(replace(JOB, resumes=True, python=[str(task)]))
     variables = {"SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "0", "SLURM_RESTART_COUNT": str(restarts)}
     with subprocess.Popen(
         ["sh", "-c", script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables, stdout=subprocess.PIPE
@@ -84,7 +85,7 @@ def test_the_script_of_a_slurm_task_that_resumes(
 
 
 def test_a_command_for_swarm() -> None:
-    words = shlex.split(SCHEDULERS["swarm"].describe(JOB))
+    words = shlex.split(scheduler_of("swarm").describe(JOB))
     assert words[:3] == ["docker", "service", "create"]
     assert {"--mode=replicated-job", "--replicas=24", "--reserve-cpu=2", "--restart-max-attempts=2"} <= set(words)
     assert {"--mount=type=bind,source=/shared/study,target=/shared/study", "--workdir=/shared/study"} <= set(words)
@@ -97,7 +98,7 @@ def test_a_command_for_swarm() -> None:
 
 
 def test_a_job_for_kubernetes() -> None:
-    job = yaml.safe_load(SCHEDULERS["kubernetes"].describe(JOB))
+    job = yaml.safe_load(scheduler_of("kubernetes").describe(JOB))
     kubernetes_validate.validate(job, "1.37", strict=True)
     assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "mine-ab12cd")
     spec, pod = job["spec"], job["spec"]["template"]["spec"]

@@ -43,7 +43,7 @@ from orchestrator.together import Tasks
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 8
+PROTOCOL = 9
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 

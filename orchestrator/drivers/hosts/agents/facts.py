@@ -42,7 +42,7 @@ class HostState:
     version             of edgebed, in the image of agents
     kernel              its release
     engine              what the Engine reports, the keys ENGINE and Runtimes of `docker info`
-    image               the image of nodes, see `images.describe_image`; None if the Engine has no such image
+    image               the image of nodes, see `node_image.describe_image`; None if the Engine has no such image
     disk_free           bytes, where the Engine keeps images, containers and volumes
     trunk, netem        "" if it works, otherwise why not
     trunk_notes         what is to be known of a trunk that works

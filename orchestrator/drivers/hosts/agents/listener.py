@@ -97,7 +97,7 @@ class Agents:
             self._socket.bind(f"tcp://{address}:{port or '*'}")
         except zmq.ZMQError as error:
             endpoint = address
-            remedy = "is this the address by which this host is known in the swarm (`docker node inspect self`)"
+            remedy = "is this the address at which the other hosts reach this one"
             if port:
                 endpoint = f"{address}:{port}"
                 remedy += f", and does no other program use TCP port {port} (`ss -ltnp`)"

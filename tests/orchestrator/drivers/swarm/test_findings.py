@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from node.messaging.wire import PROTOCOL
-from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL, describe_image, identity
 from orchestrator.drivers.hosts.agents.facts import HostState
 from orchestrator.drivers.swarm.cluster import SwarmHost
 from orchestrator.drivers.swarm.findings import LOOK, HostFinding, Wanted, of_cut_trunk, of_facts, of_member, of_silence
-from orchestrator.drivers.swarm.images import Archive, Pinned, Source, describe_image, identity
+from orchestrator.drivers.swarm.images import Archive, Pinned, Source
 from orchestrator.errors import HostError
 from orchestrator.host.kernel.clock import Clock
 from orchestrator.planning.hosts.inventory import UNUSABLE

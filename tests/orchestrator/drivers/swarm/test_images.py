@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from node.messaging.wire import PROTOCOL
-from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, describe_image, identity
 from orchestrator.drivers.swarm.images import (
     Archive,
     Delivery,
@@ -16,8 +16,6 @@ from orchestrator.drivers.swarm.images import (
     archive,
     archive_of_program,
     deliveries,
-    describe_image,
-    identity,
     is_in_registry,
     names_of,
     pinned,

@@ -4,9 +4,9 @@ import msgpack
 import pytest
 
 from node.errors import WireError
+from orchestrator.drivers.docker.node_image import describe_image
 from orchestrator.drivers.hosts.agents.calls import from_plain, plain
 from orchestrator.drivers.hosts.agents.facts import HostState, of_engine
-from orchestrator.drivers.swarm.images import describe_image
 from orchestrator.host.kernel.clock import Clock
 
 INFO = {"ServerVersion": "28.3.0", "MemoryLimit": True, "Runtimes": {"runc": {}, "nvidia": {}}, "Name": "pc-1"}

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.agent.container import name_of, run_of
+from orchestrator.drivers.hosts.agents.container import name_of
 from orchestrator.drivers.hosts.agents.settings import Settings
+from orchestrator.drivers.swarm.agent_task import run_of
 from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.planning.keys import keypair
 

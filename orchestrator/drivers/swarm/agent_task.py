@@ -19,6 +19,7 @@ from docker.types import LogConfig, Mount
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.docker.helper import RIGHTS
+from orchestrator.drivers.hosts.agents.container import HANDLERS_HERE, SENSOR_FOLDERS, name_of
 from orchestrator.drivers.hosts.agents.settings import (
     DATASETS,
     FILE,
@@ -34,20 +35,19 @@ from orchestrator.drivers.swarm.cluster import Cluster, refusal
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
-PART = "agent"
 VOLUME = "edgebed-data"
 VOLUME_LABEL = "org.edgebed.data"
 """The volume of the data sets that a host keeps, and its label."""
-HANDLERS_HERE = Path("/host/binfmt_misc")  # where the agent sees which processors its host can emulate
-SENSORS = Path("/host")
-SENSOR_FOLDERS = {
-    Path("/sys/bus"): SENSORS / "sys/bus",
-    Path("/sys/class"): SENSORS / "sys/class",
-    Path("/sys/devices"): SENSORS / "sys/devices",
-}
-"""Folders of the host with sensors, and where its agent sees them: Docker hides parts of /sys from containers, among
-them the counters of energy (oci.DefaultSpec, MaskedPaths)."""
 SECRET = Path("/run/secrets") / FILE
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the task with these words, see `orchestrator.agent.__main__`. Returns the exit code."""
+    if list(words) == ["serve"]:
+        return serve()
+    if list(words) in (["sweep"], ["sweep", "data"]):
+        return sweep(data="data" in words)
+    raise HostError("the words of the task are `serve`, or `sweep` and `data`")
 
 
 def serve() -> int:
@@ -79,11 +79,6 @@ def sweep(*, data: bool = False) -> int:
                 volume = engine.client.volumes.get(VOLUME)
                 volume.remove()
     return 0
-
-
-def name_of(run: str) -> str:
-    """The name of the container of an agent."""
-    return f"{run}-{PART}"
 
 
 def run_of(container: str, settings: Settings) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -54,6 +55,22 @@ def offered() -> tuple[list[SwarmHost], dict[str, str] | None]:
         for host, agent in cluster.agents(NAME).items():
             states[host] = agent.error or agent.state
         return hosts, states
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The hosts, and the states of the agents that were left running, see `offered`."""
+
+    hosts: Sequence[SwarmHost]
+    agents: Mapping[str, str] | None
+    complete: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        hosts = [described(host) for host in self.hosts]
+        return {"hosts": hosts, "agents": self.agents}
+
+    def show(self, console: Console) -> None:
+        print_hosts(self.hosts, self.agents, console)
 
 
 def described(host: SwarmHost) -> dict[str, Any]:

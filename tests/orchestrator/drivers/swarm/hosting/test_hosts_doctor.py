@@ -16,11 +16,11 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.hosts.agents.facts import HostState, KeptData
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.examination import Examination
+from orchestrator.drivers.swarm.hosting import hosts_doctor
+from orchestrator.drivers.swarm.hosting.hosts_doctor import examine_swarm
 from orchestrator.host.kernel.clock import Clock
 from orchestrator.host.process import signals
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
-from orchestrator.verbs.hosting import hosts_doctor
-from orchestrator.verbs.hosting.hosts_doctor import examine_swarm
 from tests.fakes.docker import FakeEngine
 from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from orchestrator.cli.main import cli
 from orchestrator.drivers.swarm import leftovers, standing
 from orchestrator.drivers.swarm.cluster import Cluster
+from orchestrator.drivers.swarm.hosting import hosts_up
+from orchestrator.drivers.swarm.hosting.hosts_up import LeftRunning
 from orchestrator.drivers.swarm.standing import NAME, Access, Standing, taken, write_keys
 from orchestrator.errors import HostError
 from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
-from orchestrator.verbs.hosting import hosts_up
-from orchestrator.verbs.hosting.hosts_up import LeftRunning
 from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.test_findings import PC, PI
 

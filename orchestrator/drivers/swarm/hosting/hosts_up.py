@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
@@ -14,6 +18,7 @@ from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE
 from orchestrator.drivers.swarm import agent_image, leftovers, standing
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
+from orchestrator.drivers.swarm.hosting.hosts import unless_interrupted
 from orchestrator.drivers.swarm.image_copies import copy_images, image_of_agents
 from orchestrator.drivers.swarm.standing import NAME, PORT, Access, Standing
 from orchestrator.drivers.swarm.starting import dismiss, leave_agents, wait_for_each
@@ -22,7 +27,6 @@ from orchestrator.host.process.signals import interruptible
 from orchestrator.planning.keys import keypair
 from orchestrator.record.directory import RunDirectory
 from orchestrator.text import count
-from orchestrator.verbs.hosting.hosts import unless_interrupted
 
 Tell = Callable[[str], object]
 
@@ -34,6 +38,19 @@ class LeftRunning:
     hosts: tuple[str, ...]
     refused: Mapping[str, str]
 
+    @property
+    def complete(self) -> bool:
+        return not self.refused
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def show(self, console: Console) -> None:
+        if self.hosts:
+            print(f"agents are left running on {', '.join(self.hosts)}")
+        for host, reason in sorted(self.refused.items()):
+            print(f"{host}: {reason}", file=sys.stderr)
+
 
 @dataclass
 class Ended:
@@ -43,6 +60,16 @@ class Ended:
     agents: bool
     data: bool
     left: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return not self.left
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def show(self, console: Console) -> None:
+        print(self.describe())
 
     def describe(self) -> str:
         what = "the agents are ended" if self.agents else "no agents were left running"

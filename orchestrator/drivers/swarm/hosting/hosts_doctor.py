@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
+from orchestrator.drivers.base import UnknownHostError
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.hosts.agents.facts import HostState
@@ -21,13 +22,13 @@ from orchestrator.drivers.swarm import agent_image, findings
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.examination import Examination, examine
 from orchestrator.drivers.swarm.findings import HostFinding, Wanted
+from orchestrator.drivers.swarm.hosting.hosts import described, unless_interrupted
 from orchestrator.drivers.swarm.image_copies import find_sources, image_of_agents
 from orchestrator.drivers.swarm.images import Source
 from orchestrator.errors import HostError
 from orchestrator.host.process.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.hosts.inventory import UNUSABLE, Underlay
-from orchestrator.verbs.hosting.hosts import described, unless_interrupted
 
 HEADINGS = (
     "host",
@@ -52,10 +53,6 @@ MARKS = {
 
 Pair = tuple[str, str]
 """The names of two hosts."""
-
-
-class UnknownHostError(ValueError):
-    """A requested host is not in the swarm."""
 
 
 def usable(findings: Iterable[HostFinding]) -> bool:
@@ -95,8 +92,12 @@ class Report:
     busy: tuple[str, ...] = ()
 
     @property
-    def usable(self) -> bool:
+    def complete(self) -> bool:
+        """Whether runs can use all hosts."""
         return all(host.usable for host in self.hosts)
+
+    def show(self, console: Console) -> None:
+        print_report(self, console)
 
     def to_json(self) -> dict[str, Any]:
         """An inventory as `plan --hosts` reads it, with ``facts`` and ``findings`` of each host."""

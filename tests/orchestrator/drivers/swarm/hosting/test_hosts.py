@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
 from orchestrator.drivers.swarm.cluster import SwarmHost
+from orchestrator.drivers.swarm.hosting import hosts
+from orchestrator.drivers.swarm.hosting.hosts import print_hosts
 from orchestrator.errors import HostError
-from orchestrator.verbs.hosting import hosts
-from orchestrator.verbs.hosting.hosts import print_hosts
 from tests.orchestrator.consoles import printed
 
 PC = SwarmHost("1", "pc", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})

@@ -1,1 +1,0 @@
-"""The hosts of a swarm: list, check and prepare them."""

@@ -173,12 +173,15 @@ class Responder:
         elif kind == FLOOD:
             session["flood"].add(sent, arrived, len(data))
         elif kind == ASK:
-            header = HEADER.pack(self.token, ANSWER, identity, number, 0, 0.0)
+            header = self._head(ANSWER, identity, number)
             self.datagrams.sendto(header + self._report(session, number), sender)
         elif kind == REQUEST and not session["requested"]:
             session["requested"] = True
             saturation = json.loads(data[HEADER.size :])
             self._flood(identity, sender, saturation)
+
+    def _head(self, kind: int, identity: int, number: int) -> bytes:
+        return HEADER.pack(self.token, kind, identity, number, 0, time.time())
 
     def _flood(
         self,
@@ -192,7 +195,7 @@ class Responder:
             self.datagrams.sendto(packet, sender)
 
         def head(number: int) -> bytes:
-            return HEADER.pack(self.token, FLOOD, identity, number, 0, time.time())
+            return self._head(FLOOD, identity, number)
 
         with contextlib.suppress(OSError):  # the run ends, and its links with it
             flood(send, head, saturation)

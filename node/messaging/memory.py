@@ -258,9 +258,6 @@ class MemoryTransport:
         else:
             self._on_message(peer, message)
 
-    def knows(self, peer: str) -> bool:
-        return peer in self._states
-
     def meet(self, peer: str, reason: str) -> None:
         if self._states[peer] == "present":
             self._put(Lost(peer, reason))

@@ -53,4 +53,3 @@ class ChunkSize:
     def idle(self) -> None:
         """Pause the measurement while there is nothing to send: idle time is no rate of the link."""
         self._since = None
-        self._taken = 0

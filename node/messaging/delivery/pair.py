@@ -176,8 +176,6 @@ class PairEnd(Protocol):
     patience: float  # s of silence after which it counts a peer as lost
     frozen: bool
 
-    def knows(self, peer: str) -> bool: ...
-
     def meet(self, peer: str, reason: str) -> None:
         """Count the peer as present. If it was present before, it is lost first, for this reason."""
 
@@ -268,10 +266,6 @@ class NodePair:
         if one is None or other is None:
             return False
         if one.frozen or other.frozen:
-            return False
-        if not one.knows(other.node):
-            return False
-        if not other.knows(one.node):
             return False
         return not any(line.down for line in self.line_to.values())
 

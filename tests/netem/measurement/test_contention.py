@@ -303,6 +303,7 @@ class TestPlan:
         assert plan.wait == pytest.approx(0.15)
         rest = ProbePlan(count=1, spacing=0.01, size=40, wait=0.0, forward=saturation, back=None, start=5.0)
         assert replace(plan, wait=0.0) == rest
+        assert (plan.needed, plan.rate_last) == (0, False)
 
     @pytest.mark.parametrize(("rate", "count", "spacing"), [(1e9, 69, 0.0072672), (656e3, 50, 0.01), (6560, 10, 1.0)])
     def test_an_idle_member_uses_a_tenth_of_its_rate(self, rate: float, count: int, spacing: float) -> None:

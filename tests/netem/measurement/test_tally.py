@@ -51,6 +51,11 @@ def test_stream_rate_counts_headers_and_leaves_the_ramp_out() -> None:
     assert stream_rate(ramp + steady, 1448) == pytest.approx(12.112e6)
 
 
+def test_stream_rate_is_that_of_the_last_two_thirds_to_the_very_last_arrival() -> None:
+    # 4,000 bytes from 1 s to 3 s are 16 kbit/s; segments of 66 bytes have as many bytes of headers.
+    assert stream_rate([(0.0, 0), (1.0, 1000), (2.0, 2000), (3.0, 5000)], 66) == pytest.approx(32_000)
+
+
 def test_a_stream_of_one_arrival_has_no_rate() -> None:
     assert stream_rate([(0.0, 100)], 1448) is None
     assert stream_rate([(1.0, 100), (1.0, 200)], 1448) is None

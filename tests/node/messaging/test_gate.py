@@ -15,11 +15,12 @@ import zmq
 
 from node.messaging.control import ControlServer
 from node.messaging.delivery.association import Joined, Received
-from node.messaging.gate import CONNECTIONS
+from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport
 from node.messaging.wire import Message
 from node.resources import resident_bytes
+from node.runtime.clock import run_virtual
 from tests.node.assignments import Nodes, make_keys
 
 PATIENCE = 20.0
@@ -169,3 +170,58 @@ async def test_the_control_plane_keeps_as_many_of_one_process_as_its_nodes_may_n
         await until(lambda: descriptors() == before + 12 * CONNECTIONS, "the end of the older ones")
     await until(lambda: descriptors() == before, "the end of all of them")
     await server.close()
+
+
+async def test_more_than_64_mib_that_are_no_packets_end_the_connections_of_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two connections of one address, and one of another. A packet of 1,000 bytes may have 256 more on its way."""
+    monkeypatch.setattr("node.messaging.gate.watch_events", lambda *_: lambda: None)
+    taken: dict[int, int] = dict.fromkeys((5, 6, 7), 0)
+    monkeypatch.setattr("node.messaging.gate._taken", taken.__getitem__)
+    ended: list[int] = []
+    gate = Gate(None, None)  # type: ignore[arg-type]
+    gate._holders = {5: ("10.0.0.1", ""), 6: ("10.0.0.1", ""), 7: ("10.0.0.2", "")}
+    gate._tcp = {descriptor: descriptor for descriptor in taken}  # type: ignore[misc]
+    monkeypatch.setattr(gate, "_end", ended.append)
+
+    def compared(growth: dict[int, int], packets: int = 0) -> list[int]:
+        ended.clear()
+        for descriptor, size in growth.items():
+            taken[descriptor] += size
+        for _ in range(packets):
+            gate.delivered("10.0.0.1", 1000)
+        gate._compare()
+        return list(ended)
+
+    assert compared({5: 32 << 20, 6: 32 << 20, 7: 64 << 20}) == []
+    assert compared({5: 1255}, packets=1) == []  # one byte less is missing
+    assert compared({6: 1}) == []
+    assert compared({6: 1}) == [5, 6]
+    assert compared({5: 64 << 20}) == []  # from 0 again
+    assert compared({5: 1256}, packets=1) == []
+    assert compared({7: 1}) == [7]
+    assert compared({5: 0}, packets=1) == []
+    assert compared({5: 1256}) == []  # what was delivered before it was counted
+    assert compared({5: 1}, packets=0) == [5, 6]
+    assert compared({}, packets=5) == []
+    assert compared({5: 64 << 20}) == []  # nothing is saved up
+    assert compared({5: 1}) == [5, 6]
+    gate._tcp.clear()
+    gate.close()
+
+
+def test_a_gate_looks_a_second_after_bytes_came_or_after_ten_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.gate.watch_events", lambda *_: lambda: None)
+    looks: list[float] = []
+
+    async def watch() -> None:
+        gate = Gate(None, None)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(gate, "_compare", lambda: looks.append(loop.time()))
+        loop.call_later(15.0, gate._came.set)
+        await asyncio.sleep(30.0)
+        gate.close()
+
+    run_virtual(watch())
+    assert looks == [11.0, 16.0, 27.0]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from node.messaging.delivery.arrivals import Arrivals
+from node.runtime.clock import VirtualLoop
 from tests.virtual import virtual
 
 
@@ -77,3 +78,43 @@ async def test_an_arrival_that_fails_stops_no_other() -> None:
     await asyncio.sleep(3)
     assert [str(error) for error in errors] == ["no"]
     assert notes == [("beside it", pytest.approx(1.0)), ("later", 2.0)]
+
+
+@virtual
+async def test_arrivals_a_thousand_millionth_of_a_second_apart_are_together() -> None:
+    notes: list[tuple[str, float]] = []
+    arrivals = Arrivals()
+    for name, time in (("first", 1.0), ("with it", 1.0 + 0.9e-9), ("after it", 1.0 + 1.1e-9)):
+        arrivals.add(time, Noted(name, notes))
+    await asyncio.sleep(2)
+    assert notes == [("first", 1.0), ("with it", 1.0), ("after it", 1.0 + 1.1e-9)]
+
+
+@virtual
+async def test_arrivals_after_a_year() -> None:
+    """Times are then 7.5 ns apart."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop._jumping.now = 2.0**25
+    notes: list[tuple[str, float]] = []
+    arrivals = Arrivals()
+    arrivals.add(2.0**25 + 1, Noted("late", notes))
+    await asyncio.wait_for(asyncio.sleep(2), 3)
+    assert notes == [("late", 2.0**25 + 1)]
+
+
+@virtual
+async def test_an_earlier_arrival_moves_the_timer_and_one_at_its_time_does_not() -> None:
+    notes: list[tuple[str, float]] = []
+    arrivals = Arrivals()
+    arrivals.add(2.0, Noted("second", notes))
+    timer = arrivals._timer
+    arrivals.add(2.0, Noted("third", notes))
+    arrivals.add(3.0, Noted("fourth", notes))
+    assert arrivals._timer is timer
+    arrivals.add(1.0, Noted("first", notes))
+    assert timer is not None
+    assert timer.cancelled()
+    await asyncio.sleep(4)
+    assert [time for _, time in notes] == [1.0, 2.0, 2.0, 3.0]
+    assert arrivals._timer is None

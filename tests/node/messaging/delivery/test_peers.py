@@ -99,3 +99,28 @@ async def test_a_goodbye_is_not_needed_by_a_peer_that_leaves_first() -> None:
     asyncio.get_running_loop().call_later(0.5, leave)
     await peers.stop(2.0)
     assert asyncio.get_running_loop().time() == 0.5
+
+
+@virtual
+async def test_a_new_connection_is_opened_as_soon_as_a_packet_asks_for_it() -> None:
+    """The hello of a restarted peer does; its other packets do not."""
+    attended: list[str] = []
+    peers = Peers("a", ["b"], "first", TIMEOUTS, lambda association: attended.append(association.peer))
+    near = peers.associations["b"]
+    near.open(0.0)
+    near.outbound.peek()
+    peers.taken(near)
+    for life, expected in (("first", []), ("second", ["b"])):
+        far = Association("a", life, TIMEOUTS, 0.0)
+        far.open(0.0)
+        far.outbound.beat()
+        packets = []
+        while (frames := far.outbound.peek()) is not None:
+            packets.append([bytes(frame) for frame in frames])
+            far.taken(0.0)
+        peers.handle("b", packets[0])
+        assert attended == expected
+        if near.reopen:
+            near.open(0.0)
+        peers.handle("b", packets[1])
+        assert attended == expected

@@ -8,7 +8,7 @@ import pytest
 from node.errors import WireError
 from node.messaging.delivery.chunk_size import LARGEST_CHUNK, SMALLEST_CHUNK
 from node.messaging.delivery.packet import Packet, PacketType
-from node.messaging.delivery.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
+from node.messaging.delivery.stream import QUEUE_BYTES, Inbound, Outbound, Outgoing, Sent, StreamBroken
 from node.messaging.wire import Message, encode, frozen
 
 MIB = 1 << 20
@@ -169,7 +169,7 @@ def test_withdrawing_all_takes_the_one_under_way_too() -> None:
 
 def test_room_is_bounded_by_messages_and_bytes_but_one_always_fits() -> None:
     outbound = opened()
-    for _ in range(QUEUE_MESSAGES):
+    for _ in range(32):
         assert outbound.room
         outbound.put(outgoing())
     assert not outbound.room

@@ -178,11 +178,12 @@ class ZmqTransport:
         if node in self._addresses:
             former_address = self._addresses[node]
             self._addresses[node] = dataclasses.replace(former_address, host=host)
-        elif node == self._assignment.node and self._listener is not None:
+        elif node == self._assignment.node:
             former = self._endpoint
             self._assignment = dataclasses.replace(self._assignment, host=host)
-            await self._bind(self._listener.socket)
-            self._listener.socket.unbind(former)
+            if self._listener is not None:
+                await self._bind(self._listener.socket)
+                self._listener.socket.unbind(former)
 
     async def send(
         self,

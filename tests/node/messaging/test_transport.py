@@ -292,13 +292,13 @@ async def test_what_was_sent_before_a_goodbye_has_half_a_second_to_leave(
         assert 500 not in lingers[1:]
 
 
-async def test_other_addresses_change_nothing_here(world: World) -> None:
-    """That of a node that is no peer, and its own before it listens."""
+async def test_a_new_address_before_the_start_is_the_one_to_listen_on(world: World) -> None:
+    """That of a node that is no peer changes nothing."""
     a = world.transport("edge-0")
     await a.readdress("edge-0", "127.0.0.7")
     await a.start()
-    await a.readdress("edge-9", "127.0.0.7")
-    for address, listening in (("127.0.0.1", True), ("127.0.0.7", False)):
+    await a.readdress("edge-9", "127.0.0.1")
+    for address, listening in (("127.0.0.7", True), ("127.0.0.1", False)):
         with socket.socket() as visitor:
             refused = visitor.connect_ex((address, world.nodes.ports["edge-0"]))
         assert (refused == 0) is listening

@@ -244,7 +244,7 @@ class TestTrain:
     def test_a_full_queue_of_this_host_is_waited_for_and_no_listener_is_a_loss(
         self, link: Link, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The first probe waits for a second, and then no one listens. The next one leaves half of the spacing later."""
+        """The first probe waits for a second, then no one listens. The next one leaves half of the spacing later."""
         errors = iter([BlockingIOError(), ConnectionRefusedError()])
         usual = link.near.send
 

@@ -146,7 +146,7 @@ class Driven(RuleBasedStateMachine):
 
         self._do(begin)
 
-    @rule(seconds=sampled_from([0.5, 3.0, 9.0]))
+    @rule(seconds=sampled_from([0.5, 3.0, 20.0]))
     def wait(self, seconds: float) -> None:
         self._do(lambda: None, seconds)
 

@@ -40,10 +40,12 @@ def plan_population(
 ) -> Population | None:
     """The population of a scenario; None if it has none. PlanError if a client asks for more samples than there are."""
     spec = scenario.population
+    if spec is None:
+        return None
     size = scenario.topology.population
     selected = scenario.topology.selected
-    if spec is None or size is None or selected is None:
-        return None
+    assert size is not None
+    assert selected is not None
     kind = SELECTIONS[spec.selection.name]
     partition = scenario.data.partition
     hardware = _hardware(scenario, spec)

@@ -305,13 +305,14 @@ def _with_edges(holders: list[Member], held: Sequence[Indices]) -> dict[str, Ind
     sets = {}
     for member, own in zip(holders, held, strict=True):
         sets[member.name] = np.unique(own)
-    nothing = np.empty(0, np.int64)
     for member in holders:
         edge = _edge_above(member)
-        if edge is not None:
-            before = sets.get(edge, nothing)
-            own = sets[member.name]
-            sets[edge] = np.union1d(before, own)
+        if edge is None:
+            continue
+        together = sets[member.name]
+        if edge in sets:
+            together = np.union1d(sets[edge], together)
+        sets[edge] = together
     return sets
 
 

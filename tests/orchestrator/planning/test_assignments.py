@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from node.assignment import Assignment, Gathering, Stop
+from node.assignment import PLACE, Assignment, Gathering, PluginSource, Stop
 from orchestrator.errors import RunError
-from orchestrator.planning.assignments import assignments, handed_out, seen_from_inside
+from orchestrator.planning.assignments import assignments, handed_out, readdressed, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.record.directory import RunDirectory
@@ -51,6 +52,33 @@ def test_peers_that_join_later_are_marked() -> None:
     assert late == {"cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False}
 
 
+def test_a_device_that_moves_is_away_from_the_edge_that_it_will_visit() -> None:
+    made, _ = told(TEXT + "faults: [{at: 9s, node: device-0-1, action: move, to: edge-1}]\n")
+    away = {peer.name: peer.away for peer in made["edge-1"].peers if peer.relation == "child"}
+    assert away == {"device-1-0": False, "device-1-1": False, "device-0-1": True}
+    assert not any(peer.away for peer in made["edge-0"].peers)
+    relations = {peer.name: (peer.relation, peer.away) for peer in made["device-0-1"].peers}
+    assert relations == {"edge-0": ("parent", False), "edge-1": ("elsewhere", False)}
+
+
+def test_a_node_and_its_peers_learn_its_new_address() -> None:
+    made, _ = told()
+    moved, edge, other = (
+        readdressed(made[name], "device-0-1", "10.77.9.9") for name in ("device-0-1", "edge-0", "cloud")
+    )
+    assert moved.host == "10.77.9.9"
+    assert [peer.name for peer in edge.peers if peer.host == "10.77.9.9"] == ["device-0-1"]
+    assert len(edge.peers) == len(made["edge-0"].peers)
+    assert edge.host == made["edge-0"].host
+    assert other == made["cloud"]  # it is no peer
+
+
+def test_plugins_are_read_from_their_copies_inside_a_node() -> None:
+    plugin = PluginSource("mine", "mine", "/home/ada/mine.py", "0" * 64)
+    inside = seen_from_inside(replace(told()[0]["cloud"], plugins=(plugin,)))
+    assert [copy.root for copy in inside.plugins] == [str(PLACE / "plugins" / "mine.py")]
+
+
 def test_data_is_announced_to_those_who_have_some() -> None:
     made, _ = told()
     device, edge, cloud = (made[name].data for name in ("device-0-0", "edge-0", "cloud"))
@@ -78,6 +106,7 @@ def test_rules_are_those_of_the_tier() -> None:
     made, _ = told()
     assert made["edge-0"].gathering == Gathering(quorum=0.75, deadline=5.0, late="keep")
     assert made["cloud"].gathering.deadline == 21.0  # 10 s, kappa2 = 2 edge rounds of 5 s, and the links
+    assert made["device-0-0"].gathering.deadline == 21.0  # the longest, for tiers that do not gather in every algorithm
     assert made["cloud"].stop == Stop(rounds=4, accuracy=0.8)
     assert made["device-0-0"].hardware.speed == 0.16
 

@@ -42,7 +42,8 @@ def test_auto_takes_the_other_engine() -> None:
 
 
 def test_what_netem_holds_is_planned() -> None:
-    assert beyond_kernel_of(plan_of("{latency: 10s, jitter: 2147ms}")) == ""
+    """At most 2^31 - 1 ns."""
+    assert beyond_kernel_of(plan_of("{latency: 10s, jitter: 2.147483647s}")) == ""
 
 
 def test_a_simulation_has_no_engine() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,11 @@ def folder(tmp_path: Path) -> Path:
     (found / "app" / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
     (found / ".env").write_text("COLOUR=blue\n")
     (found / ".env").chmod(0o600)
-    for left_out in (".git", "__pycache__", "runs/mine-1"):
+    (found / "app" / "read.txt").write_text("as a guest")
+    (found / "app" / "read.txt").chmod(0o601)  # its owner cannot execute it
+    for left_out, file in ((".git", "index"), ("__pycache__", "app.pyc"), ("runs/mine-1", "run.db")):
         (found / left_out).mkdir(parents=True)
-        (found / left_out / "run.db").write_bytes(bytes(1 << 20))
+        (found / left_out / file).write_bytes(bytes(1 << 20))
     return found
 
 
@@ -42,20 +46,32 @@ def test_a_folder_arrives_with_its_links_and_everybody_may_read_it(folder: Path,
         "app/empty": 0o755,
         "app/latest": 0o777,  # as every link
         "app/nowhere": 0o777,
+        "app/read.txt": 0o644,
         "app/run.sh": 0o755,
         "runs": 0o755,
     }
     assert (there / "app" / "latest").read_text() == "#!/bin/sh\n"
+    with tarfile.open(tmp_path / "archive.tar") as tar:
+        assert {(member.uid, member.gid, member.uname, member.gname) for member in tar} == {(0, 0, "", "")}
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_an_archive_may_have_a_hundred_megabytes(tmp_path: Path, excess: int) -> None:
+    """Of a sparse file and the header of 512 bytes before it."""
+    with open(tmp_path / "data", "wb") as file:
+        file.truncate(100_000_000 - 512 + excess)
+    with pytest.raises(PlanError) if excess else contextlib.nullcontext():
+        refuse_large(tmp_path)
 
 
 def test_a_large_folder_is_refused_with_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenario_folder, "LARGEST", 4000)
-    refuse_large(folder)  # seven entries with a header of 512 bytes each; what stays does not count
-    monkeypatch.setattr(scenario_folder, "LARGEST", 3000)
+    monkeypatch.setattr(scenario_folder, "LARGEST", 4128)
+    refuse_large(folder)  # eight headers of 512 bytes, and 32 bytes in files; what stays does not count
+    monkeypatch.setattr(scenario_folder, "LARGEST", 4127)
     with pytest.raises(PlanError) as caught:
         refuse_large(folder)
     assert str(caught.value) == (
-        f"programs: the folder of the scenario is copied to each host, and {folder} has more than 3 kB: move the"
+        f"programs: the folder of the scenario is copied to each host, and {folder} has more than 4.13 kB: move the"
         " scenario to a folder that has nothing but what the programs read"
     )
 

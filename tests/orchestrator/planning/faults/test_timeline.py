@@ -6,10 +6,13 @@ import json
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from netem.library import PROFILES
+from netem.media.profile import Crossing
 from netem.profile import LinkProfile
+from node.assignment import derive_seed
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.faults.timeline import Fault, FaultTime, expand, joins
 from orchestrator.planning.making import make_plan
@@ -33,6 +36,7 @@ def test_a_rule_for_one_node_is_one_fault() -> None:
     (fault,) = faults({"at": "20s", "node": "device-1-2", "action": "crash", "for": "15s"})
     assert fault == Fault(1, "crash", "device-1-2", None, at=20.0, round=None, duration=15.0)
     assert fault.target == "device-1-2"
+    assert not fault.lasts_a_round
 
 
 def test_faults_are_numbered_by_time_then_by_round() -> None:
@@ -40,9 +44,10 @@ def test_faults_are_numbered_by_time_then_by_round() -> None:
         {"round": 3, "node": "cloud", "action": "pause"},
         {"at": "20s", "node": "cloud", "action": "pause"},
         {"round": 2, "node": "cloud", "action": "pause"},
-        {"at": "10s", "node": "cloud", "action": "pause"},
+        {"at": "500ms", "node": "cloud", "action": "pause"},
+        {"at": "0s", "node": "cloud", "action": "pause"},
     )
-    expected = [(1, 10.0, None), (2, 20.0, None), (3, None, 2), (4, None, 3)]
+    expected = [(1, 0.0, None), (2, 0.5, None), (3, 20.0, None), (4, None, 2), (5, None, 3)]
     assert [(fault.id, fault.at, fault.round) for fault in listed] == expected
 
 
@@ -98,6 +103,11 @@ def test_a_partition_comes_between_two_sides() -> None:
 def test_a_large_side_is_reported_in_short() -> None:
     (fault,) = faults({"at": "1s", "between": ["devices", "edges"], "action": "partition"})
     assert fault.target == "device-0-0 ... device-1-4 (10) | edge-0, edge-1"
+
+
+def test_a_side_of_three_is_reported_in_full() -> None:
+    three, four = ("a", "b", "c"), ("d", "e", "f", "g")
+    assert Fault(1, "partition", None, (three, four), 1.0, None, None).target == "a, b, c | d ... g (4)"
 
 
 def test_links_between_leaves_out_links_inside_a_side() -> None:
@@ -181,13 +191,29 @@ def test_a_rule_draws_by_what_it_says_however_it_is_written() -> None:
     assert struck(faults(CRASHES | {"every_round": "31%"}), "crash") != struck(faults(CRASHES), "crash")
 
 
+def test_a_plan_draws_the_same_in_every_version() -> None:
+    """By the seed, the rule's canonical text, and how many equal rules there were, itself included."""
+    rule = '{"action": "pause", "at": "5s", "count": 4, "of": "devices"}'
+    written = FaultSpec.model_validate(PAUSES).model_dump(mode="json", exclude_none=True)
+    assert json.dumps(written, sort_keys=True) == rule
+    devices = [f"device-{edge}-{number}" for edge in range(2) for number in range(5)]
+    drawn = []
+    for repetition in ("1", "2"):
+        random = np.random.default_rng(derive_seed(7, "fault", rule, repetition))
+        drawn += [devices[place] for place in sorted(random.choice(10, 4, replace=False))]
+    assert [fault.node for fault in faults(PAUSES, PAUSES)] == drawn
+
+
 def test_equal_rules_draw_differently_and_the_first_as_if_it_were_alone() -> None:
     both, alone = struck(faults(PAUSES, PAUSES), "pause"), struck(faults(PAUSES), "pause")
     assert both[:4] == alone
     assert both[4:] != alone
 
 
-@pytest.mark.parametrize(("amount", "expected"), [({"count": 4}, 4), ({"fraction": "25%"}, 3), ({"fraction": "1%"}, 1)])
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [({"count": 4}, 4), ({"fraction": "25%"}, 3), ({"fraction": "24%"}, 2), ({"fraction": "1%"}, 1)],
+)
 def test_a_group_at_a_time_loses_so_many(amount: dict[str, Any], expected: int) -> None:
     """25 % of ten are 2.5, rounded up; a share that was asked for is never nobody."""
     listed = faults({"at": "5s", "of": "devices", "action": "crash"} | amount)
@@ -214,6 +240,23 @@ def test_random_faults_strike_no_one_who_is_down() -> None:
 def test_random_faults_without_an_end_strike_each_node_once() -> None:
     listed = faults({"random": {"mean": "1s"}, "of": "edges", "action": "crash"})
     assert sorted(fault.node or "" for fault in listed) == ["edge-0", "edge-1"]
+
+
+def test_random_faults_strike_as_many_as_the_rule_says() -> None:
+    """Half of ten devices at a time, or both edges that it names. Times are in whole milliseconds."""
+    half = {"random": {"mean": "10s"}, "of": "devices", "fraction": "50%", "action": "pause", "for": "1ms"}
+    times = Counter(fault.at for fault in faults(half))
+    assert set(times.values()) == {5}
+    assert len({(fault.at, fault.node) for fault in faults(half)}) == times.total()
+    assert all(time == round(time or 0.0, 3) for time in times)
+    named = {"random": {"mean": "10s"}, "nodes": ["edge-0", "edge-1"], "action": "pause", "for": "1ms"}
+    assert set(Counter(fault.at for fault in faults(named)).values()) == {2}
+
+
+def test_random_faults_strike_from_the_start() -> None:
+    """A mean of 10 ms over 500 ms: none at all would have the probability exp(-50)."""
+    rule = {"random": {"mean": "10ms", "until": "500ms"}, "node": "edge-0", "action": "pause", "for": "1ms"}
+    assert faults(rule)
 
 
 def test_a_node_gets_new_addresses_as_often_as_they_are_drawn() -> None:
@@ -245,6 +288,13 @@ def test_nothing_happens_to_a_node_before_it_joins() -> None:
         faults(
             {"at": "5s", "node": "device-0-1", "action": "join"}, {"at": "3s", "node": "device-0-1", "action": "crash"}
         )
+
+
+def test_a_time_and_a_round_cannot_be_compared() -> None:
+    by_time, by_round = {"at": "5s"}, {"round": 1}
+    for join, crash in ((by_time, by_round), (by_round, by_time)):
+        node = {"node": "device-0-1"}
+        assert len(faults(node | join | {"action": "join"}, node | crash | {"action": "crash"})) == 2
 
 
 def test_no_one_who_is_yet_to_join_is_drawn() -> None:
@@ -296,3 +346,42 @@ def test_nodes_that_train_have_no_programs() -> None:
     text = "algorithm: fedavg\ntopology: {devices: 2}\nfaults: [{at: 1s, node: cloud, action: crash, program: cloud}]\n"
     with pytest.raises(ScenarioError, match="have no programs: leave it out"):
         parse(text, "f.yaml")
+
+
+MEDIA = """\
+algorithm: {name: fedavg, rounds: 3}
+topology: {devices: 4}
+links: {device-cloud: {latency: 10ms, rate: 50mbit, buffer: 20ms}}
+shared:
+  cell-0: {up: 8mbit, down: 40mbit, members: [device-0, device-1]}
+  cell-1: {up: 4mbit, down: 20mbit, members: [device-2, device-3]}
+"""
+
+
+def of_media(fault: str) -> Fault:
+    (planned,) = make_plan(parse(f"{MEDIA}faults: [{{at: 1s, {fault}}}]\n", "f.yaml"), None).faults
+    return planned
+
+
+def test_a_medium_is_cut_in_one_direction_or_both() -> None:
+    both = of_media("medium: cell-0, action: disconnect")
+    assert (both.target, both.channels) == ("cell-0", {"cell-0 up": {}, "cell-0 down": {}})
+    up = [("device-0", "cloud"), ("device-1", "cloud")]
+    assert sorted(both.links) == sorted(up + [(target, source) for source, target in up])
+    one = of_media("medium: cell-0, direction: up, action: disconnect")
+    assert (one.target, one.channels) == ("cell-0 up", {"cell-0 up": {}})
+    assert sorted(one.links) == up
+
+
+def test_a_medium_is_degraded_without_cutting_its_links() -> None:
+    fault = of_media("medium: cell-0, direction: up, action: degrade, rate: 2mbit")
+    assert (fault.medium, fault.links, fault.channels["cell-0 up"]["rate"]) == ("cell-0 up", (), 2e6)
+
+
+def test_a_handover_takes_the_links_of_a_node_to_another_medium() -> None:
+    fault = of_media("node: device-0, action: handover, to: cell-1")
+    assert fault.crossings == (
+        ("device-0", "cloud", (Crossing("cell-1 up", "device-0"),)),
+        ("cloud", "device-0", (Crossing("cell-1 down", "device-0"),)),
+    )
+    assert Fault.from_json(json.loads(json.dumps(fault.to_json()))) == fault

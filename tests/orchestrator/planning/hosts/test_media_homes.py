@@ -81,6 +81,20 @@ def test_links_without_a_common_host_cannot_share_a_medium(text: str, media: str
     )
 
 
+def test_links_of_which_each_two_have_a_common_host_may_have_none_together() -> None:
+    """The links between a and b, a and c, b and c."""
+    hosts = "hosts: {cloud: a, edge-0: a, edge-1: c, device-0-0: b, device-0-1: c, device-1-0: b, device-1-1: b}\n"
+    with pytest.raises(PlanError, match=r"device-0-0 \(b\) -> edge-0 \(a\), \S*-1\S* \(\S\) -> \S*-1\S* \(\S\);"):
+        planned(WIDE + hosts)
+
+
+def test_a_placement_is_recorded_with_the_homes_of_media_if_there_are_any() -> None:
+    for text, media in ((CELLS + APART, {"cell-0": "a", "cell-1": "b"}), (APART, None)):
+        placement = planned(text).placement
+        assert placement is not None
+        assert placement.to_json().get("media") == media
+
+
 def test_a_medium_adds_no_delay_and_a_link_is_refused_as_without_one() -> None:
     assert homes(planned(CELLS + APART, delay=0.004)) == {"cell-0": "a", "cell-1": "b"}
     with pytest.raises(PlanError, match="is configured with 5ms one way, and the network from a to b takes 5 ms"):

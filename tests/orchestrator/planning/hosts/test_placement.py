@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from netem.profile import LinkProfile
 from orchestrator.errors import PlanError
-from orchestrator.planning.hosts.crossings import AskedLink, HostCrossing, least_delay
+from orchestrator.planning.hosts.crossings import AskedLink, HostCrossing, crossing_notes, least_delay
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.hosts.packing import MEMORY
 from orchestrator.planning.hosts.placement import Placement, place
@@ -168,7 +168,9 @@ def test_where_cores_lack_groups_still_stay_together_and_load_is_even() -> None:
     topology = Topology.model_validate({"edges": 4, "devices_per_edge": 2, "cloud": False})
     made = placed(topology, [host("a"), host("b")])
     assert Counter(made.hosts.values()) == {"a": 6, "b": 6}
-    assert all(made.hosts[f"device-{edge}-1"] == made.hosts[f"edge-{edge}"] for edge in range(4))
+    assert all(
+        made.hosts[f"device-{number // 2}-{number % 2}"] == made.hosts[f"edge-{number // 2}"] for number in range(8)
+    )
     assert made.notes == (
         "nodes can use more cores than there are on a (6 of 4), b (6 of 4): if all compute at once, steps are late",
     )
@@ -196,6 +198,80 @@ def test_a_group_is_not_torn_for_the_last_tenth() -> None:
     assert Counter(made.hosts.values()) == {"a": 43, "b": 78}
 
 
+def groups_of(first: float, second: float) -> tuple[Topology, dict[str, HardwareClass]]:
+    """Two edges with four devices each. Four nodes of a group need a core, and one the rest of these cores."""
+    topology = Topology.model_validate({"edges": 2, "devices_per_edge": 4, "cloud": False})
+    rests = {f"device-{edge}-3": cores - 4 for edge, cores in enumerate((first, second))}
+    hardware = {name: HardwareClass("custom", cores=rest) for name, rest in rests.items()}
+    return topology, {"device": ONE_CORE} | hardware
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [  # on two hosts of five cores
+        (5.0, 5.0, True),
+        (5.2, 4.8, False),  # all nodes fit, but not this group
+        (5.5, 4.7, True),  # each host counts for 5.1, and a group may have a tenth more
+        (5.7, 4.5, False),
+    ],
+)
+def test_a_group_may_have_a_tenth_more_than_an_even_share_where_cores_lack(
+    first: float, second: float, together: bool
+) -> None:
+    topology, hardware = groups_of(first, second)
+    made = placed(topology, [host("a", 5), host("b", 5)], hardware)
+    spread = [node for node, reason in made.reasons.items() if "no host has room" in reason]
+    assert bool(spread) != together
+
+
+def test_nodes_that_are_pinned_use_cores_too() -> None:
+    """They use 5 of 10 cores, and the others 5.5: so each host counts for 5.25, and a group may have a tenth more."""
+    topology, hardware = groups_of(5.0, 5.5)
+    pins = {name: HostChoice("a") for name in ("edge-0", *(f"device-0-{number}" for number in range(4)))}
+    made = placed(topology, [host("a", 5), host("b", 5)], hardware, pins)
+    assert made.reasons["edge-1"] == "most cores free"
+    assert made.reasons["device-1-0"] == "with its edge"
+
+
+def test_only_a_group_of_several_nodes_can_be_spread() -> None:
+    """Three nodes of one core on two hosts of one: each counts for 1.5 and a tenth."""
+    hosts = [host("a", 1), host("b", 1)]
+    single = placed(Topology.model_validate({"devices": 2, "edges": 0}), hosts)
+    assert single.reasons["device-1"] == "most cores free"
+    assert placed(edges(1, 1), hosts).reasons["edge-0"].endswith("; no host has room for all of its group")
+
+
+def test_a_host_may_be_full_to_the_last_byte() -> None:
+    """Five nodes, of 300 MB each."""
+    assert set(placed(FLAT, [host("a", memory=5 * 300_000_000)]).hosts.values()) == {"a"}
+    with pytest.raises(PlanError, match="1 B is missing"):
+        placed(FLAT, [host("a", memory=5 * 300_000_000 - 1)])
+
+
+def test_nodes_that_must_run_on_boards_are_placed_before_those_that_may() -> None:
+    boards = HostChoice("hardware", "raspberry-pi-4")
+    hosts = [host("pi-1", labels=PI), host("pi-2", labels=PI), host("pc-1")]
+    pins = {"device-2": boards, "device-3": boards}
+    made = placed(FLAT, hosts, {"device": HARDWARE["raspberry-pi-4"]}, pins)
+    assert [made.hosts[f"device-{number}"] for number in range(4)] == ["pc-1", "pc-1", "pi-1", "pi-2"]
+
+
+def test_boards_without_memory_for_a_node_are_left_out() -> None:
+    hosts = [host("pi-1", memory=300_000_000, labels=PI), host("pi-2", labels=PI), host("pc-1")]
+    pins = {"device": HostChoice("hardware", "raspberry-pi-4")}
+    made = placed(FLAT, hosts, {"device": HARDWARE["phone"]}, pins)
+    assert [made.hosts[f"device-{number}"] for number in range(4)] == ["pi-1", "pi-2", "pi-2", "pi-2"]
+
+
+def test_of_many_hosts_twenty_parts_are_listed() -> None:
+    """Of 21, 19 and the number of the others."""
+    hosts = [host(f"pc-{number:02}") for number in range(21)]
+    with pytest.raises(PlanError, match=r"pc-18 and 2 more\)"):
+        placed(FLAT, hosts, pins={"cloud": HostChoice("rack", "2")})
+    with pytest.raises(PlanError, match=r"pc-18 \(paused\) and 2 more"):
+        place([], {}, {}, [], Inventory((), {}, {facts.name: "paused" for facts in hosts}))
+
+
 def test_a_slow_node_needs_a_share_of_a_core() -> None:
     """25 nodes of 4 * 0.16 cores are 16 cores."""
     topology = Topology.model_validate({"devices": 25, "edges": 0})
@@ -208,6 +284,7 @@ def test_the_cloud_runs_on_a_manager_if_it_fits() -> None:
     hosts = [host("a", 16, 64 * GIB), host("b", 4, manager=True)]
     made = placed(FLAT, hosts)
     assert (made.hosts["cloud"], made.reasons["cloud"]) == ("b", "a manager, next to the orchestrator")
+    assert {made.hosts[f"device-{number}"] for number in range(4)} == {"a"}  # where most cores are free
     large = placed(FLAT, hosts, hardware={"cloud": HARDWARE["edge-server"]} | {"device": ONE_CORE})
     assert large.hosts["cloud"] == "a"
 
@@ -294,6 +371,15 @@ def test_more_rate_than_the_network_has_is_noted() -> None:
     ]
     unlimited = placed(FLAT, [host("a"), host("b")], pins=APART, underlay=underlay, profile=LinkProfile(latency=0.01))
     assert [crossing.rate for crossing in unlimited.crossings] == [None, None]
+    assert list(crossing_notes([HostCrossing("a", "b", 4, 1e9, WIRE)])) == []  # as much as the network has
+
+
+def test_a_link_asks_for_the_most_that_it_may_be_given() -> None:
+    slow, fast = LinkProfile(rate=1e6), LinkProfile(rate=5e6)
+    assert AskedLink("a", "b", "edge-cloud", [slow, fast]).rate == 5e6
+    assert AskedLink("a", "b", "edge-cloud", [slow, LinkProfile()]).rate is None
+    assert AskedLink("a", "b", "edge-cloud", [LinkProfile(real=True), LinkProfile()]).real
+    assert not AskedLink("a", "b", "edge-cloud", [slow, fast]).real
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from node.learning.errors import DataNotFound
 from orchestrator.errors import HostError, PlanError
+from orchestrator.planning.learning import dataset
 from orchestrator.planning.learning.dataset import cache_directory, looked_up, prepare_data
 from orchestrator.scenario.sections.data import DataSpec
 
@@ -24,6 +26,35 @@ def test_the_first_data_set_that_is_here_is_taken(cache: Path, tmp_path: Path) -
     missing = "npz:nowhere.npz"
     assert cache_directory() == cache
     assert prepare_data(spec(missing, "digits"), tmp_path).name == "digits"
+
+
+def test_prepared_data_is_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDGEBED_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "edgebed"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_directory() == tmp_path / "home" / ".cache" / "edgebed"
+
+
+def test_only_the_last_data_set_is_downloaded_and_none_to_look_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def prepare(name: str, *_: object, download: bool, **settings: object) -> None:
+        tried.append((name, download))
+        raise DataNotFound(name)
+
+    monkeypatch.setattr(dataset, "prepare", prepare)
+    both = spec("fashion-mnist", "digits")
+    with pytest.raises(PlanError):
+        prepare_data(both, tmp_path)
+    assert tried == [("fashion-mnist", False), ("digits", True)]
+    tried.clear()
+    with pytest.raises(PlanError), looked_up(both, tmp_path):
+        raise AssertionError
+    assert tried == [("fashion-mnist", False), ("digits", False)]
 
 
 def test_none_is_an_error_that_lists_the_places(tmp_path: Path) -> None:

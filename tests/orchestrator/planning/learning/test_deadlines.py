@@ -46,6 +46,20 @@ def test_work_is_bound_by_the_slowest_board_or_by_the_host() -> None:
     assert alone.seconds(FedAvg()) == pytest.approx(4 * (0.1 + PASS + STEPS) / 0.1)
 
 
+@pytest.mark.parametrize(("limit", "tests"), [(None, 50), (30, 30), (70, 50)])
+def test_clients_evaluate_on_their_test_samples(limit: int | None, tests: int) -> None:
+    """Of 50, at most as many as the algorithm says."""
+    clients = TierNodes(count=1, speed=1.0, samples=100, tests=50)
+    seconds = replace(WORK, clients=clients).seconds(FedAvg(evaluate_samples=limit))
+    assert seconds == pytest.approx(4 * (0.1 + PASS * (1 + tests / 100) + STEPS))
+
+
+def test_the_model_that_takes_longest_counts() -> None:
+    larger = replace(MODEL, operations=2 * MODEL.operations)
+    alone = replace(WORK, models=[larger]).seconds(FedAvg())
+    assert replace(WORK, models=[MODEL, larger]).seconds(FedAvg()) == alone
+
+
 @pytest.mark.parametrize(
     ("params", "trained"),
     [
@@ -162,6 +176,7 @@ def test_the_next_tier_waits_for_its_rounds() -> None:
 def test_a_given_deadline_is_taken_as_it_is() -> None:
     tiers = [("edge", [FAST], [FAST]), ("cloud", [FAST], [FAST])]
     assert deadlines(WORK, OnlyEdge(), tiers, 2.5) == {"edge": 2.5, "cloud": 13.0}
+    assert deadlines(WORK, FedAvg(), tiers, 2.5) == {"edge": 2.5, "cloud": 13.0}  # one round of edges, as for OnlyEdge
 
 
 def test_a_peer_on_a_slow_link_may_be_silent_for_longer() -> None:
@@ -169,4 +184,5 @@ def test_a_peer_on_a_slow_link_may_be_silent_for_longer() -> None:
     assert lost_after([PROFILES["lora-gateway"], FAST]) == math.ceil(4 + 2 * 16 * 1514 * 8 / 5470) == 75
     assert {lost_after([profile]) for name, profile in PROFILES.items() if name != "lora-gateway"} == {8.0}
     assert lost_after([LinkProfile(latency=2.0)]) == 16
+    assert lost_after([LinkProfile(latency=2.0, rate=8.0, buffer_bytes=0)]) == 16  # nothing waits without a buffer
     assert lost_after([]) == 8

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from node.catalogue.models import MODELS
+from node.catalogue.sizes import Size
 from node.learning.local_training import LocalTraining
 from orchestrator.planning.learning.memory import training_bytes
 from orchestrator.planning.making import make_plan
@@ -27,6 +28,7 @@ driver: %s
     [
         (0, {}, 2 * 75_010),  # the trained state and its message: 64 * 1000 + 1000 + 1000 * 10 + 10 parameters, twice
         (0, {"momentum": 0.9}, 2 * 75_010 + 32 * 1_074),  # saved of a sample: 64 pixels, 1000 features, 10 logits
+        (0, {"momentum": 0.9, "weight_decay": 0.1}, 3 * 75_010 + 32 * 1_074),
         (0, {"optimizer": "adam"}, 4 * 75_010 + 32 * 1_074),
         (0, {"optimizer": "adam", "batch_size": 512}, 4 * 75_010 + 100 * 1_074),  # a client has 100 samples
         (300, {}, 75_010 + 250 * 3 * 1_000),  # the trained state; a batch before and after an activation, and a copy
@@ -38,6 +40,13 @@ def test_training_takes_what_its_largest_part_takes(tests: int, params: dict[str
     assert training_bytes(size, LocalTraining(**params), 100, 64, tests) == always + 4 * most
     fixed = replace(size, fixed=1_000_000)
     assert training_bytes(fixed, LocalTraining(**params), 100, 64, tests) == always + 4 * (most + 1_000_000)
+
+
+def test_statistics_and_counters_are_a_part_of_the_state() -> None:
+    """The model, the state that it was sent, and the trained state with its message: 1,000 parameters and 100 numbers
+    of statistics, and 3 counters of 8 bytes."""
+    size = Size(1000, buffers=100, counters=3)
+    assert training_bytes(size, LocalTraining(), 0, 64, 0) == 4 * (4 * 1100 + 3 * 8)
 
 
 def planned(memory: str, driver: str) -> Plan:

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from node.catalogue.datasets import Form
 from node.extras import install_command
+from node.learning.data.datasets import Prepared
 from orchestrator.errors import PlanError
-from orchestrator.planning.learning.shards import Shards, make_shards
+from orchestrator.planning.learning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.scenario.reading import parse
 from tests.fakes import flower
 from tests.orchestrator.labels import prepared
+
+Array = NDArray[Any]
+
+
+def read(folder: Path, name: str, x: Array, y_train: Array, y_test: Array) -> PreparedLabels:
+    """What a plan reads of a data set in a folder of its own."""
+    directory = folder / name
+    directory.mkdir()
+    for part, y in (("train", y_train), ("test", y_test)):
+        np.save(directory / f"x_{part}.npy", x[: len(y)])
+        np.save(directory / f"y_{part}.npy", y)
+    return PreparedLabels.read(Prepared(directory, name, (8,), 3, (), (0.0,), (1.0,), "", "0" * 64))
+
+
+PICTURES = np.zeros((9, 8), np.float32)
+
+
+def test_a_constant_prediction_of_numbers_is_their_median(tmp_path: Path) -> None:
+    """The medians are 2 and 20. The errors of four samples are 2, 1, 0 and 0, of both numbers together, so the mean is
+    0.75, the variance (1.25² + 0.25² + 0.75² + 0.75²) / 4, and the variance of the mean a quarter of that."""
+    y_train = np.array([[1, 10], [2, 20], [9, 90]], np.float32)
+    y_test = np.array([[2, 24], [4, 20], [2, 20], [2, 20]], np.float32)
+    made = read(tmp_path, "numbers", PICTURES, y_train, y_test)
+    assert made.guess == pytest.approx((0.75, math.sqrt(2.75 / 4 / 4)))
+    assert made.sample_bytes == 8 * 4
+    assert made.test_tokens is None
+
+
+def test_a_constant_prediction_of_several_labels_is_their_most_frequent_set(tmp_path: Path) -> None:
+    """Three of four samples have the same set: 0.75, with a variance of 0.75 · 0.25 / 4."""
+    labels = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], np.uint8)
+    assert read(tmp_path, "labels", PICTURES, labels, labels).guess == (0.75, math.sqrt(0.75 * 0.25 / 4))
+
+
+def test_classes_and_tokens_need_no_guess(tmp_path: Path) -> None:
+    classes = np.array([0, 1, 2], np.int64)
+    of_classes = read(tmp_path, "classes", PICTURES, classes, classes)
+    assert (of_classes.guess, of_classes.test_tokens) == (None, None)
+    tokens = np.array([[0, 1, 2], [2, 1, 0]], np.int64)
+    of_tokens = read(tmp_path, "tokens", tokens, tokens, tokens)
+    assert of_tokens.guess is None
+    np.testing.assert_array_equal(of_tokens.test_tokens, tokens)
 
 
 def shards(text: str) -> Shards:
@@ -39,6 +85,10 @@ def test_an_edge_counts_what_its_devices_hold() -> None:
 def test_edges_without_devices_hold_the_data() -> None:
     made = shards("algorithm: fedavg\ntopology: {edges: 4, devices_per_edge: 0}")
     assert list(made.train) == ["edge-0", "edge-1", "edge-2", "edge-3"]
+    own_labels = shards(
+        "algorithm: fedavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3, devices_per_edge: 0}"
+    )
+    assert [counts[edge] for edge, counts in enumerate(own_labels.counts.values())] == [100, 100, 100]
 
 
 def test_data_without_classes_is_not_divided_by_class() -> None:
@@ -79,6 +129,13 @@ def test_all_tokens_of_test_sequences_are_counted() -> None:
     data = replace(prepared(test=3), test=tokens[:, -1], form=Form((3,), 10, labels=(3,)), test_tokens=tokens)
     assert data.test_counts()[:4] == (4, 2, 3, 0)
     assert data.test_counts(np.array([1]))[:4] == (0, 1, 2, 0)
+
+
+def test_a_single_holder_has_everything() -> None:
+    """Samples that were left out since they have no label matter only to lists of indices."""
+    scenario = parse("algorithm: fedavg\ntopology: {devices: 1}", "f.yaml")
+    made = make_shards(scenario, replace(prepared(), unlabelled=3))
+    assert len(made.train["device-0"]) == 1000
 
 
 def test_labels_go_to_edges() -> None:
@@ -124,6 +181,13 @@ def test_the_file_holds_every_array_and_depends_on_nothing_else(tmp_path: Path) 
         assert sorted(file) == sorted(made.arrays())
         np.testing.assert_array_equal(file["device-0-0.train"], made.train["device-0-0"])
         np.testing.assert_array_equal(file["edge-1.test"], made.own_test["edge-1"])
+
+
+def test_a_node_is_given_the_keys_of_what_it_has() -> None:
+    made = shards("algorithm: phe-fl\ndata: {partition: labels-per-edge}\ntopology: {edges: 2, devices_per_edge: 2}\n")
+    assert made.keys("device-0-0") == {"train_key": "device-0-0.train", "own_test_key": "device-0-0.test"}
+    assert made.keys("edge-0") == {"own_test_key": "edge-0.test", "personal_key": "edge-0.personal"}
+    assert made.keys("cloud") == {}
 
 
 def test_edges_set_a_share_of_their_tests_apart_alike_for_every_algorithm() -> None:

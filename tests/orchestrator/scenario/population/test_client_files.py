@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netem.library import PROFILES
-from orchestrator.errors import PlanError, ScenarioError
-from orchestrator.planning.making import make_plan
+from orchestrator.errors import ScenarioError
 from orchestrator.scenario.population.client_files import absences
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
@@ -76,21 +74,6 @@ def test_devices_of_a_trace_of_others_are_taken_in_order() -> None:
         ("device-0-0", 0.0, 20.0),
         ("device-1-0", 60.0, None),
     ]
-
-
-def test_a_plan_names_the_files_and_says_which_rows_are_not_used() -> None:
-    text = HEAD + "clients: {file: clients.csv, availability: {trace: stays.csv, repeat: 200s}}\n"
-    plan = make_plan(read(text, "speed\n1\n0.5\n0.2\n", "device,from,until\n7,20,100\n3,0,60\n9,5,6\n"), None)
-    assert {node.name: node.hardware.speed for node in plan.nodes if node.tier == "device"} == {
-        "device-0-0": 1.0,
-        "device-1-0": 0.5,
-    }
-    assert plan.notes()[-2:] == [
-        "clients.csv has 3 clients, and the first 2 of them are used",
-        "stays.csv has 3 clients, and the first 2 of them are used",
-    ]
-    availability = plan.to_json()["clients"]["availability"]
-    assert (availability["trace"], availability["first"], availability["change"]) == ("stays.csv", 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -206,40 +189,3 @@ def test_mistakes_are_reported_with_their_line(text: str, settings: str, stays: 
     with pytest.raises(ScenarioError) as caught:
         read(text, settings, stays)
     assert str(caught.value) == message
-
-
-POPULATION = (
-    "algorithm: fedavg\ndriver: sim\ntopology: {population: 900, selected: 2}\ndata: {samples_per_client: 20}\n"
-)
-
-
-def test_each_client_of_a_population_draws_a_row() -> None:
-    rows = "speed,profile,rate_up_mbit\n0.5,lte,2\n,3g,\n0.25,,\n"
-    links = "hardware: {device: raspberry-pi-4}\nlinks: {device-cloud: {latency: 7ms}}\n"
-    population = make_plan(read(POPULATION + links + FILE, rows), None).population
-    assert population is not None
-    assert [each.speed for each in population.hardware] == [0.5, 0.16, 0.25]
-    lte, third, usual = population.links
-    assert (lte.up.rate, lte.down.rate) == (2e6, PROFILES["lte"].rate)
-    assert (third.up.rate, third.down.rate) == (PROFILES["3g-up"].rate, PROFILES["3g"].rate)
-    assert (usual.up.latency, usual.down.rate) == (0.007, None)
-    drawn = list(zip(population.speeds, (population.links[n].name for n in population.link_numbers), strict=True))
-    assert set(drawn) == {(0.5, "lte"), (0.16, "3g"), (0.25, "device-cloud")}
-    assert [drawn.count(each) for each in sorted(set(drawn))] == pytest.approx([300, 300, 300], abs=60)
-
-
-@pytest.mark.parametrize(
-    ("more", "rows", "message"),
-    [
-        ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect in a population"),
-        ("", "speed\nfast\n", "clients.csv:2: speed: write a number, not the text 'fast'"),
-        ("", "class\nfone\n", "clients.csv:2: 'fone' is no hardware class; did you mean 'phone'?"),
-        ("", "profile\nreal\n", "clients.csv:2: profile: a link is real for the whole run: say so in `links`"),
-        ("", "rate_mbit\n-5\n", "clients.csv:2: rate: "),
-        (", links: {wifi: 100%}", "speed\n1\n", "f.yaml:5: clients.links: clients.csv gives it already"),
-    ],
-)
-def test_mistakes_in_a_file_of_devices(more: str, rows: str, message: str) -> None:
-    with pytest.raises((ScenarioError, PlanError)) as caught:
-        make_plan(read(POPULATION + f"clients: {{file: clients.csv{more}}}\n", rows), None)
-    assert message in str(caught.value)

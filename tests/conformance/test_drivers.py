@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebed.testing.drivers import BEAT, CASES, SCENARIO, Case, Stage, claimed, opened
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
@@ -17,7 +18,6 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.planning.making import make_plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
-from tests.conformance.drivers import BEAT, CASES, OF_PROCESSES, SCENARIO, Case, Stage, opened
 from tests.fakes.driver import FakeControl, FakeDriver
 from tests.virtual import virtual
 
@@ -40,7 +40,7 @@ async def hub(tmp_path: Path, stack: AsyncExitStack) -> Hub:
     return hub
 
 
-@pytest.mark.parametrize("case", [each for each in CASES if each not in OF_PROCESSES], ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", claimed("pause"), ids=str)
 @virtual
 async def test_fake(case: Case, tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
@@ -53,7 +53,7 @@ async def test_fake(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", CASES, ids=str)
 async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExitStack) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
     stage = await opened(lambda data: NamespacesDriver(hub, directory, data), directory, stack)
@@ -64,7 +64,7 @@ async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExit
 
 @pytest.mark.e2e
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", CASES, ids=str)
 async def test_docker(case: Case, tmp_path: Path, stack: AsyncExitStack) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
     stage = await opened(lambda data: DockerDriver(Engine.connect(), directory, data), directory, stack)

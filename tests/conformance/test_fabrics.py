@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from edgebed.testing.fabrics import CASES, OF_MEDIA, SCENARIO, SECOND, Case, Stage, share
 from netem.media.profile import Crossing
 from netem.tcp.flow import Flow
 from netem.userspace.switch import Switch
@@ -28,7 +29,6 @@ from orchestrator.planning.hosts.moving import Between
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
-from tests.conformance.fabrics import CASES, OF_MEDIA, SCENARIO, SECOND, Case, Stage, share
 from tests.fakes.fabric import FakeFabric
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 

@@ -8,16 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edgebed.testing.host import traces_of as traces_of
+from edgebed.testing.host import wait_for as wait_for
 from orchestrator.errors import RecordError
-from orchestrator.host.kernel.cgroups import left_behind
 from orchestrator.host.process.processes import run_processes
 from orchestrator.record.directory import RunDirectory, known_runs
 from orchestrator.results.history import History
@@ -25,7 +25,6 @@ from orchestrator.verbs.live.inside import namespace_entry
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
-LONGEST_PAUSE = 0.5  # s between two questions, see `wait_for`
 OWN_MOUNTS = ("unshare", "--user", "--map-root-user", "--mount", "--")
 """What a program is run by to have mounts of its own, and root's rights over them."""
 
@@ -197,17 +196,6 @@ class Background:
         return Result(self.process.returncode, json.loads(output) if output.strip() else {}, errors)
 
 
-def wait_for(ask: Callable[[], T | None], what: str, timeout: float = 60.0) -> T:
-    """Ask until there is an answer. Most of the time is left to what is waited for: many questions start processes, or
-    keep several Engines busy."""
-    deadline = time.monotonic() + timeout
-    while (began := time.monotonic()) < deadline:
-        if (answer := ask()) is not None:
-            return answer
-        time.sleep(min(max(0.02, 4 * (time.monotonic() - began)), LONGEST_PAUSE))
-    raise AssertionError(f"waited {timeout:.0f} s for {what}")
-
-
 def memory_directory(needed: int) -> Path:
     """Where files of so many bytes are kept in memory, if twice as much is free, and else on disk."""
     shared = Path("/dev/shm")
@@ -217,11 +205,6 @@ def memory_directory(needed: int) -> Path:
         if min(available, shutil.disk_usage(shared).free) > 2 * needed:
             return shared
     return Path(tempfile.gettempdir())
-
-
-def traces_of(run: str) -> list[str]:
-    """What a run has left on this host: processes and cgroups. Namespaces and interfaces end with the processes."""
-    return [f"{each.pid} {each.command}" for each in run_processes(run)] + [str(group) for group in left_behind(run)]
 
 
 def json_of(*arguments: str | Path, code: int = 0) -> dict[str, Any]:

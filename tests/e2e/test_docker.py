@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebed.testing.drivers import opened
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.driver import DockerDriver
@@ -24,7 +25,6 @@ from orchestrator.record.rows import SHARED
 from orchestrator.results.history import History
 from orchestrator.results.traffic.media import channel_counters
 from orchestrator.scenario.sections.hardware import HardwareClass
-from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
 from tests.e2e.harness import FEW, ROOT, THREE, Background, command, json_of, resuming, traces_of, up, wait_for
 

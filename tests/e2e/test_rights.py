@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from edgebed.testing.drivers import Stage, opened
 from node.assignment import Assignment
 from node.process.confinement import PROCESSES
 from node.process.view import python
@@ -31,7 +32,6 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.host.kernel.cgroups import writable_hierarchies
 from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.hardware import HardwareClass
-from tests.conformance.drivers import Stage, opened
 
 pytestmark = pytest.mark.e2e
 

@@ -96,7 +96,7 @@ def test_from_python() -> None:
     done = edgebed(code=f"{WITHOUT} import edgebed; print(edgebed.Run, edgebed.State); edgebed.average")
     assert done.stderr.splitlines()[-1] == f"ImportError: edgebed.average needs PyTorch: {INSTALL}"
     assert "Run" in done.stdout
-    done = edgebed(code=f"{WITHOUT} import edgebed.testing")
+    done = edgebed(code=f"{WITHOUT} from edgebed.testing import star")
     assert done.stderr.splitlines()[-1] == f"ImportError: edgebed.testing needs PyTorch: {INSTALL}"
 
 

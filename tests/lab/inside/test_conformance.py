@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import fabrics
+from edgebed.testing import fabrics
 from tests.lab.inside.stage import Stage
 
 LAST = fabrics.closing_twice_is_closing_once

@@ -1,6 +1,13 @@
 """What every driver must do: each case takes a `Stage` with a driver that is open.
 
-The nodes are processes that register at a real control plane and never train; those of the fake driver are none.
+    from edgebed.testing.drivers import claimed, open_stage
+
+    @pytest.mark.parametrize("case", claimed("processes"), ids=str)
+    async def test_my_driver(case, tmp_path):
+        async with AsyncExitStack() as stack:
+            await case(await open_stage(my_driver, RunDirectory.create(tmp_path, "stage"), stack))
+
+The nodes register at a real control plane and never train. pytest is not needed to import this.
 """
 
 from __future__ import annotations
@@ -12,14 +19,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import pytest
-
+from edgebed.testing.host import traces_of, wait_for
 from node.assignment import Assignment
 from node.messaging.control import ControlServer
 from node.process.main import EXIT_FAILED
-from orchestrator.drivers.base import CanPause, Control, Driver, Exit
+from orchestrator.drivers.base import CanPause, Control, Driver, DriverEntry, Exit, LeavesTraces
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.base import NodeHandle
@@ -31,7 +37,8 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.reading import parse
-from tests.e2e.harness import traces_of, wait_for
+
+__all__ = ["CASES", "Case", "Power", "Stage", "claimed", "open_stage"]
 
 PATIENCE = 60.0  # s until a case that hangs fails
 BEAT = 0.1  # s between a node's signs of life
@@ -60,10 +67,13 @@ class Stage:
     runs: Callable[[int], bool] = lambda pid: Path(f"/proc/{pid}").exists()
 
     async def start(self, name: str) -> int:
-        return (await self.driver.start(self.plan.node(name), self.assignment(name), self.log(name))).pid
+        """Start a node; the id of its process."""
+        node = self.plan.node(name)
+        handle = await self.driver.start(node, self.assignment(name), self.log(name))
+        return handle.pid
 
     async def ready(self, name: str) -> int:
-        """Start a node and wait until it listens to signals, which its first beat shows; the id of its process."""
+        """Start a node and wait until it handles signals, which its first beat shows; the id of its process."""
         pid = await self.start(name)
         await self.hear(name, "register")
         await self.hear(name, "beat")
@@ -78,7 +88,7 @@ class Stage:
         raise AssertionError("the control plane ended")
 
     async def silent(self, name: str) -> bool:
-        """Whether nothing is heard of a node for ten beats, once what was under way has come."""
+        """Whether a node sends nothing for ten beats, once what was under way has arrived."""
         for _ in range(3):
             try:
                 async with asyncio.timeout(SILENCE):
@@ -92,9 +102,13 @@ class Stage:
             return await self.driver.exits.get()
 
     async def logged(self, name: str, text: str, times: int) -> None:
-        """Wait until a node's log has a text so often."""
+        """Wait until a node's log has a text so many times."""
         log = self.log(name)
-        await asyncio.to_thread(wait_for, lambda: log.read_text().count(text) >= times or None, f"'{text}' in {log}")
+
+        def is_logged() -> bool | None:
+            return log.read_text().count(text) >= times or None
+
+        await asyncio.to_thread(wait_for, is_logged, f"'{text}' in {log}")
 
     def assignment(self, name: str) -> Path:
         return self.directory.nodes / f"{name}.json"
@@ -103,11 +117,29 @@ class Stage:
         return self.directory.logs / f"{name}.log"
 
 
-async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack: AsyncExitStack) -> Stage:
-    """The stage of a driver, made with the folder of the prepared data and opened; ``stack`` closes both."""
-    scenario = parse(SCENARIO, "stage.yaml")
-    plan = make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, Path.cwd())))
-    plan.shards.write(directory.shards)
+async def open_stage(entry: DriverEntry, directory: RunDirectory, stack: AsyncExitStack) -> Stage:
+    """The stage of a driver that its module has opened, with its links; ``stack`` closes all. ``directory``: of a new
+    run. HostError if this host cannot provide it."""
+    plan = _plan(directory)
+    environment = await entry.open_environment(plan, directory, stack, 1, print)
+    for name, assignment in environment.assignments.items():
+        write(assignment, directory.nodes / f"{name}.json")
+
+    def traces() -> list[str]:
+        of_driver = entry.traces(directory.run) if isinstance(entry, LeavesTraces) else ()
+        return traces_of(directory.run) + [trace.node for trace in of_driver]
+
+    return Stage(environment.driver, plan, directory, environment.control, traces)
+
+
+async def opened(
+    make: Callable[[Path], Driver],
+    directory: RunDirectory,
+    stack: AsyncExitStack,
+) -> Stage:
+    """The stage of a driver alone, without links, made with the folder of the prepared data and opened; ``stack``
+    closes it. Its nodes have a file tree of their own."""
+    plan = _plan(directory)
     address = f"ipc://{directory.socket}"
     keys = RunKeys.make([node.name for node in plan.nodes])
     for name, assignment in assignments(plan, directory, keys, address).items():
@@ -119,25 +151,63 @@ async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack:
     await driver.open()
 
     def traces() -> list[str]:
-        return traces_of(directory.run) + [each.node for each in leftovers.listed(directory.run)]
+        containers = [container.node for container in leftovers.listed(directory.run)]
+        return traces_of(directory.run) + containers
 
     return Stage(driver, plan, directory, control, traces)
 
 
-Case = Callable[[Stage], Awaitable[None]]
+def _plan(directory: RunDirectory) -> Plan:
+    """The plan of the stage, with the nodes' data."""
+    scenario = parse(SCENARIO, "stage.yaml")
+    data = prepare_data(scenario.data, Path.cwd())
+    plan = make_plan(scenario, PreparedLabels.read(data))
+    plan.shards.write(directory.shards)
+    return plan
+
+
+Power = Literal["processes", "namespaces", "pause"]
+"""What a case needs of a driver, in addition to the methods of `Driver`:
+
+processes    nodes are processes of this host that run `python -m node` or the same
+namespaces   each node has Linux namespaces of its own
+pause        the driver has the methods of `CanPause`
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case: call it with a `Stage`. AssertionError if the driver does not do what it must. ``needs``: the powers
+    without which a driver does not claim it."""
+
+    run: Callable[[Stage], Awaitable[None]]
+    needs: frozenset[Power]
+
+    async def __call__(self, stage: Stage) -> None:
+        await self.run(stage)
+
+    def __str__(self) -> str:
+        return self.run.__name__
+
+
 CASES: list[Case] = []
-OF_PROCESSES: list[Case] = []
-"""The cases that need real processes."""
+"""All cases."""
 
 
-def case(function: Case) -> Case:
-    CASES.append(function)
-    return function
+def claimed(*powers: Power) -> list[Case]:
+    """The cases for a driver with these powers. Others are not claimed: what they test is not part of the driver."""
+    return [case for case in CASES if case.needs <= set(powers)]
 
 
-def case_of_processes(function: Case) -> Case:
-    OF_PROCESSES.append(function)
-    return case(function)
+Function = Callable[[Stage], Awaitable[None]]
+
+
+def case(*needs: Power) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        CASES.append(Case(function, frozenset(needs)))
+        return function
+
+    return add
 
 
 def namespace(pid: int | str, kind: str) -> str:
@@ -149,16 +219,17 @@ def interfaces(pid: int) -> list[str]:
     return [line.split(":")[0].strip() for line in lines]
 
 
-@case_of_processes
+@case("processes", "namespaces")
 async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
     pids = await asyncio.gather(stage.start("cloud"), stage.start("device-0"))
     for kind in ("net", "pid", "mnt", "uts", "ipc"):
-        assert len({namespace(pid, kind) for pid in pids} | {namespace("self", kind)}) == 3
+        namespaces = {namespace(pid, kind) for pid in (*pids, "self")}
+        assert len(namespaces) == 3
     assert interfaces(pids[0]) == ["lo"]
 
 
-@case_of_processes
-async def a_node_that_somebody_terminates_has_failed_and_can_be_started_again(stage: Stage) -> None:
+@case("processes")
+async def a_terminated_node_has_failed_and_can_be_started_again(stage: Stage) -> None:
     pid = await stage.ready("device-0")
     os.kill(pid, signal.SIGTERM)
     assert await stage.exit() == Exit("device-0", NodeHandle(pid), EXIT_FAILED)
@@ -168,7 +239,7 @@ async def a_node_that_somebody_terminates_has_failed_and_can_be_started_again(st
     await stage.logged("device-0", "ready", 2)
 
 
-@case
+@case()
 async def a_kill_is_a_signal(stage: Stage) -> None:
     pid = await stage.ready("device-0")
     other = await stage.ready("device-1")
@@ -177,7 +248,7 @@ async def a_kill_is_a_signal(stage: Stage) -> None:
     assert stage.runs(other)
 
 
-@case_of_processes
+@case("processes")
 async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     path = stage.assignment("device-0")
     path.write_text(replace(Assignment.load(path), algorithm="nothing").to_json())
@@ -186,8 +257,8 @@ async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     await stage.logged("device-0", "no algorithm 'nothing'", 1)
 
 
-@case
-async def a_paused_node_is_silent_and_goes_on(stage: Stage) -> None:
+@case("pause")
+async def a_paused_node_is_silent_and_continues(stage: Stage) -> None:
     driver = stage.driver
     assert isinstance(driver, CanPause)
     pid = await stage.ready("device-0")
@@ -202,17 +273,25 @@ async def a_paused_node_is_silent_and_goes_on(stage: Stage) -> None:
     assert await stage.exit() == Exit("device-0", NodeHandle(pid), -9)
 
 
-@case
-async def what_is_not_there_cannot_be_told_anything(stage: Stage) -> None:
-    with pytest.raises(OrchestratorError, match="device-1"):
+@case()
+async def a_node_that_does_not_run_cannot_be_killed(stage: Stage) -> None:
+    error: OrchestratorError | None = None
+    try:
         await stage.driver.kill("device-1")
+    except OrchestratorError as refusal:
+        error = refusal
+    assert "device-1" in str(error)
 
 
-@case
+@case()
 async def closing_leaves_nothing(stage: Stage) -> None:
     pids = [await stage.ready(name) for name in ("cloud", "device-0")]
     assert all(isinstance(note, str) for note in stage.driver.notes())
     assert stage.traces()
     await stage.driver.close()
-    await asyncio.to_thread(wait_for, lambda: not any(map(stage.runs, pids)) or None, "the end of its nodes", 5.0)
+
+    def has_ended() -> bool | None:
+        return not any(map(stage.runs, pids)) or None
+
+    await asyncio.to_thread(wait_for, has_ended, "the end of its nodes", 5.0)
     assert not stage.driver.lost.is_set()

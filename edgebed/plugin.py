@@ -1,4 +1,4 @@
-"""The names for plug-ins: algorithms, models, data sets and partitions of your own.
+"""The names for plug-ins: algorithms, models, data sets, partitions, drivers, checks and figures of your own.
 
 They are importable from `edgebed` too. Each is imported at its first use, so a plug-in is read without torch.
 """
@@ -37,11 +37,15 @@ if TYPE_CHECKING:
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
     from node.role import Role
+    from orchestrator.record.events.run import Curves
+    from orchestrator.scenario.sections.drivers import DriverKind
 
 __all__ = [
     "Algorithm",
     "ClientWork",
+    "Curves",
     "Dataset",
+    "DriverKind",
     "Learner",
     "LocalTraining",
     "Message",
@@ -99,6 +103,8 @@ _NAMES = {
     "node.parameters": "Parameters flag number whole word",
     "node.plugins": "Plugin",
     "node.role": "Role",
+    "orchestrator.record.events.run": "Curves",
+    "orchestrator.scenario.sections.drivers": "DriverKind",
 }
 MODULES: dict[str, str] = {}
 for _module, _names in _NAMES.items():

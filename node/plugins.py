@@ -1,9 +1,10 @@
 """Plug-ins: a user's own algorithms, models, data sets and partitions, in a Python file or an installed module.
 
-A plug-in assigns a `Plugin` to the name ``PLUGIN``. Its entries join the registries, such as `ALGORITHMS`, under their
-own names. Names of edgebed, and of other plug-ins of the same run, are refused.
+A plug-in assigns a `Plugin` to the name ``PLUGIN``. `with_plugins` makes the catalogue of a run: the entries of
+edgebed, and those of its plug-ins under their own names. Names of edgebed, and of other plug-ins of the same run, are
+refused.
 
-The registries belong to the process. `activate` makes the plug-ins of one run known, and those of earlier runs unknown.
+A catalogue is a value: it never changes, and what one run names is unknown to another.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoints
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
-from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.algorithms.registry import ALGORITHMS, Algorithm, known_algorithms
 from node.assignment import PLUGIN_FILES, PluginSource
 from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
@@ -41,6 +42,8 @@ GROUP = "edgebed"
 """The group of entry points by which installed packages advertise their plug-ins."""
 
 MOST_BYTES = 8 << 20  # of a plug-in's source: a folder with more holds something else
+KEY_LENGTH = 12  # hexadecimal digits of a hash at the end of a module's name
+MOST_LOADED = 64  # plug-ins whose modules this process keeps
 _TIERS = {"cloud": "cloud", "edges": "edge", "devices": "device"}
 
 
@@ -49,6 +52,13 @@ class Plugin:
     """What a plug-in adds. An algorithm's roles are in the mapping ``ROLES`` of the module that it names, by default of
     the plug-in itself. A model needs no `measure`: its size is measured. A data set has `read`, a partition `divide`. A
     profile of a link is written as in a scenario: `{"microwave": {"latency": "3ms", "rate": "200mbit"}}`.
+
+    A driver is a `DriverKind`; an empty module is that of the plug-in. A check is a function of the run's rows when the
+    run has ended: `check(rows)` returns a verdict ("pass", "fail" or "unknown") and a sentence, or None if it does not
+    apply. `rows(kind)` gives rows as `Run.rows`. A figure is a function of the rows too, and returns `Curves` for the
+    report. Checks and figures have names that readers see.
+
+    ``module`` is set when the plug-in is read.
     """
 
     algorithms: Sequence[Algorithm] = ()
@@ -56,6 +66,17 @@ class Plugin:
     datasets: Sequence[Dataset] = ()
     partitions: Sequence[PartitionScheme] = ()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    drivers: Sequence[Any] = ()
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    figures: Mapping[str, Draw] = field(default_factory=dict)
+    module: str = ""
+
+
+Rows = Callable[[str], list[dict[str, Any]]]
+"""Gives the rows of one kind."""
+
+Check = Callable[[Rows], tuple[str, str] | None]
+Draw = Callable[[Rows], Any]
 
 
 def find(name: str, folder: Path) -> PluginSource:
@@ -149,124 +170,137 @@ def _root_of(module: str) -> Path:
     return origin
 
 
-_active: dict[str, PluginSource] = {}  # by module
-_profiles: dict[str, Any] = {}
-# What each entry of a plug-in is, its registry and its name.
-_added: list[tuple[str, dict[str, Any], str]] = []
+@dataclass(frozen=True, kw_only=True)
+class LearningCatalogue:
+    """What nodes know by name. ``plugins``: those that the entries beside edgebed's own come from."""
+
+    algorithms: Mapping[str, Algorithm]
+    models: Mapping[str, ModelEntry]
+    datasets: Mapping[str, Dataset]
+    partitions: Mapping[str, PartitionScheme]
+    plugins: Mapping[PluginSource, Plugin]
+
+    @property
+    def sources(self) -> tuple[PluginSource, ...]:
+        return tuple(self.plugins)
 
 
-def active() -> tuple[PluginSource, ...]:
-    """The plug-ins that are known now."""
-    return tuple(_active.values())
+EDGEBED = LearningCatalogue(
+    algorithms=ALGORITHMS,
+    models=MODELS,
+    datasets=DATASETS,
+    partitions=PARTITIONS,
+    plugins=MappingProxyType({}),
+)
+"""The catalogue without any plug-in."""
 
 
-def profiles() -> dict[str, Mapping[str, Any]]:
-    """The link profiles of the plug-ins that are known now, as they were written. Nodes do not use them."""
-    return dict(_profiles)
+def with_plugins(sources: Iterable[PluginSource]) -> LearningCatalogue:
+    """The catalogue with these plug-ins, which are read in their order. PluginError, with file and line, if one cannot
+    be used."""
+    catalogue = EDGEBED
+    for source in _distinct(sources):
+        with known_algorithms(catalogue.algorithms):
+            plugin = _plugin(source, catalogue.sources)
+        catalogue = _with(catalogue, source, plugin)
+    return catalogue
 
 
-def added() -> list[str]:
-    """What the plug-ins that are known now have added: "algorithm fedavgm", "model tanh"."""
-    return [f"{what} {name}" for what, _, name in _added]
+def _distinct(sources: Iterable[PluginSource]) -> list[PluginSource]:
+    """The sources; PluginError if two have one module."""
+    by_module: dict[str, PluginSource] = {}
+    for source in sources:
+        if source.module in by_module:
+            other = by_module[source.module].name
+            if source.name == other:
+                raise PluginError(f"{source.name} is given twice")
+            raise PluginError(f"{source.name} and {other} have the same name for Python: rename one of them")
+        by_module[source.module] = source
+    return list(by_module.values())
 
 
-def is_of_plugin(module: str) -> bool:
-    """Whether a module belongs to a plug-in that is known now."""
-    for active_module in _active:
-        package, _, _ = active_module.partition(".")
-        if module == active_module or module.startswith(f"{package}."):
+def is_of_plugin(module: str, sources: Iterable[PluginSource]) -> bool:
+    """Whether a module belongs to one of these plug-ins."""
+    for source in sources:
+        if source.is_file:
+            name = module.removeprefix(f"{source.module}_")
+            if name != module and _is_digest(name):
+                return True
+            continue
+        package, _, _ = source.module.partition(".")
+        if module == package or module.startswith(f"{package}."):
             return True
     return False
 
 
-def activate(sources: Iterable[PluginSource]) -> None:
-    """Make these plug-ins known, and no others. PluginError, with file and line, if one cannot be used; then none is
-    known."""
-    wanted: dict[str, PluginSource] = {}
-    for source in sources:
-        if source.module in wanted:
-            other = wanted[source.module].name
-            if source.name == other:
-                raise PluginError(f"{source.name} is given twice")
-            raise PluginError(f"{source.name} and {other} have the same name for Python: rename one of them")
-        wanted[source.module] = source
-    if wanted == _active:
-        return
-    _forget_all()
-    try:
-        for source in wanted.values():
-            _active[source.module] = source
-            _add(source, _declared(source))
-    except BaseException:
-        _forget_all()
-        raise
+def _is_digest(text: str) -> bool:
+    return len(text) == KEY_LENGTH and set(text) <= set("0123456789abcdef")
 
 
-def _forget_all() -> None:
-    for _, registry, name in _added:
-        registry.pop(name, None)
-    for module in list(sys.modules):
-        if module.startswith(PLUGIN_FILES):
-            del sys.modules[module]
-    _added.clear()
-    _active.clear()
-
-
-def _add(source: PluginSource, plugin: Plugin) -> None:
+def _with(catalogue: LearningCatalogue, source: PluginSource, plugin: Plugin) -> LearningCatalogue:
+    """The catalogue with the entries of one more plug-in. PluginError if one cannot be used."""
+    algorithms = dict(catalogue.algorithms)
     for algorithm in plugin.algorithms:
-        module = algorithm.module or source.module
-        whole = replace(algorithm, module=module)
-        _check_algorithm(source, whole)
-        _enter(source, ALGORITHMS, "algorithm", whole)
+        _check_algorithm(source, algorithm)
+        _enter(source, algorithms, "algorithm", algorithm.name, algorithm)
+    models = dict(catalogue.models)
     for model in plugin.models:
         _check_parameters(source, f"model {model.name}", model.params, Parameters)
         if model.build is None:
             raise PluginError(f"{source.name}: model {model.name} has no build: give the function that makes it")
         if model.name in MODEL_GROUPS:
-            raise PluginError(_taken(source, "model", model.name))
-        _enter(source, MODELS, "model", model)
+            raise PluginError(taken(source, "model", model.name))
+        _enter(source, models, "model", model.name, model)
+    datasets = dict(catalogue.datasets)
     for dataset in plugin.datasets:
         if dataset.read is None:
             raise PluginError(f"{source.name}: data set {dataset.name} has no read: give the function that reads it")
         where = dataset.where or source.name
-        _enter(source, DATASETS, "data set", replace(dataset, where=where))
+        _enter(source, datasets, "data set", dataset.name, replace(dataset, where=where))
+    partitions = dict(catalogue.partitions)
     for partition in plugin.partitions:
         _check_parameters(source, f"partition {partition.name}", partition.params, PartitionParameters)
         if partition.divide is None:
             raise PluginError(
                 f"{source.name}: partition {partition.name} has no divide: give the function that divides"
             )
-        classes = [known.params for known in PARTITIONS.values()]
+        classes = [known.params for known in partitions.values()]
         if partition.params in classes:
             raise PluginError(f"{source.name}: partition {partition.name} needs a parameter class of its own")
-        _enter(source, PARTITIONS, "partition", partition)
-
-    for name, profile in plugin.profiles.items():
-        _enter(source, _profiles, "link profile", profile, name)
+        _enter(source, partitions, "partition", partition.name, partition)
+    return LearningCatalogue(
+        algorithms=algorithms,
+        models=models,
+        datasets=datasets,
+        partitions=partitions,
+        plugins={**catalogue.plugins, source: plugin},
+    )
 
 
 def _enter(
     source: PluginSource,
-    registry: dict[str, Any],
+    entries: dict[str, Any],
     what: str,
+    name: str,
     entry: Any,
-    name: str = "",
 ) -> None:
-    name = name or entry.name
-    if name in registry:
-        raise PluginError(_taken(source, what, name))
-    registry[name] = entry
-    _added.append((what, registry, name))
+    if name in entries:
+        raise PluginError(taken(source, what, name))
+    entries[name] = entry
 
 
-def _taken(source: PluginSource, what: str, name: str) -> str:
+def taken(source: PluginSource, what: str, name: str) -> str:
+    """The message that an entry of this name exists."""
     article = "an" if what[0] in "aeiou" else "a"
     return f"{source.name}: there is already {article} {what} {name!r}: choose another name"
 
 
-def _declared(source: PluginSource) -> Plugin:
-    """Run the plug-in's module, and read what it declares."""
-    plugin = getattr(_module(source), "PLUGIN", None)
+@lru_cache(MOST_LOADED)
+def _plugin(source: PluginSource, before: tuple[PluginSource, ...]) -> Plugin:
+    """Run the plug-in's module, and read what it declares. ``before``: the plug-ins that are read before it, on which
+    it may build. The roles of its algorithms are those of the modules as they are now."""
+    module = _module(source, before)
+    plugin = getattr(module, "PLUGIN", None)
     if plugin is None:
         raise PluginError(
             f"{source.name} declares nothing: end it with PLUGIN = edgebed.Plugin(algorithms=[...], models=[...])"
@@ -284,23 +318,25 @@ def _declared(source: PluginSource) -> Plugin:
             if isinstance(entry, kind):
                 continue
             raise PluginError(f"{source.name}: {what} holds a {type(entry).__name__}, not an edgebed.{kind.__name__}")
-    return plugin
+    algorithms = [_with_roles(source, module, algorithm) for algorithm in plugin.algorithms]
+    return replace(plugin, algorithms=algorithms, module=module.__name__)
 
 
-def _module(source: PluginSource) -> ModuleType:
+def _module(source: PluginSource, before: tuple[PluginSource, ...]) -> ModuleType:
     try:
         if not source.is_file:
             _forget_changed(source)
             return importlib.import_module(source.module)
+        name = _module_name(source, before)
         if PLUGIN_FILES not in sys.modules:
             package = ModuleType(PLUGIN_FILES)
             package.__path__ = []
             sys.modules[PLUGIN_FILES] = package
-        loader = _Compiled(source.module, source.root)
-        spec = importlib.util.spec_from_file_location(source.module, source.root, loader=loader)
+        loader = _Compiled(name, source.root)
+        spec = importlib.util.spec_from_file_location(name, source.root, loader=loader)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[source.module] = module  # dataclasses look their module up
+        sys.modules[name] = module  # dataclasses look their module up
         loader.exec_module(module)
         return module
     except SyntaxError as error:
@@ -310,8 +346,15 @@ def _module(source: PluginSource) -> ModuleType:
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         reason = lacking(error) or f"{type(error).__name__}: {error}"
-        place = line_of(error) or source.name
+        place = line_of(error, [source]) or source.name
         raise PluginError(f"{place}: {reason}") from error
+
+
+def _module_name(source: PluginSource, before: tuple[PluginSource, ...]) -> str:
+    """The name of a file's module: another one for each version of the file, and of the plug-ins it may build on."""
+    key = repr((source, before))
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{source.module}_{digest[:KEY_LENGTH]}"
 
 
 class _Compiled(SourceFileLoader):
@@ -346,12 +389,13 @@ def _forget_changed(source: PluginSource) -> None:
     importlib.invalidate_caches()
 
 
-def line_of(error: BaseException) -> str:
-    """The last line of an active plug-in in an error's traceback, with the file as the scenario names it; "" if there
-    is none."""
+def line_of(error: BaseException, sources: Iterable[PluginSource]) -> str:
+    """The last line of one of these plug-ins in an error's traceback, with the file as the scenario names it; "" if
+    there is none."""
     frames = traceback.extract_tb(error.__traceback__)
+    known = tuple(sources)
     for frame in reversed(frames):
-        for source in _active.values():
+        for source in known:
             if frame.filename == source.root:
                 return f"{source.name}:{frame.lineno}"
             if frame.filename.startswith(f"{source.root}/"):
@@ -361,20 +405,29 @@ def line_of(error: BaseException) -> str:
     return ""
 
 
+def _with_roles(source: PluginSource, own: ModuleType, algorithm: Algorithm) -> Algorithm:
+    """The algorithm with the roles of its module, by default the plug-in's ``own``."""
+    module = own
+    if algorithm.module:
+        try:
+            module = importlib.import_module(algorithm.module)
+        except ImportError as error:
+            reason = lacking(error) or f"cannot be imported: {error}"
+            what = f"algorithm {algorithm.name}"
+            raise PluginError(f"{source.name}: the module {algorithm.module!r} of {what} {reason}") from None
+    roles = getattr(module, "ROLES", None)
+    if not isinstance(roles, Mapping):
+        place = source.name
+        if algorithm.module:
+            place = f"{source.name}: {algorithm.module}"
+        raise PluginError(f'{place} has no ROLES, a mapping like {{"cloud": Cloud, "device": Device}}')
+    return replace(algorithm, module=module.__name__, table=roles)
+
+
 def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
     what = f"algorithm {algorithm.name}"
     _check_parameters(source, what, algorithm.params, LocalTraining)
-    try:
-        module = importlib.import_module(algorithm.module)
-    except ImportError as error:
-        reason = lacking(error) or f"cannot be imported: {error}"
-        raise PluginError(f"{source.name}: the module {algorithm.module!r} of {what} {reason}") from None
-    roles = getattr(module, "ROLES", None)
-    if not isinstance(roles, Mapping):
-        raise PluginError(
-            f'{source.name}: {algorithm.module} has no ROLES, a mapping like {{"cloud": Cloud, "device": Device}}'
-        )
-    roles = algorithm.roles_of(roles)
+    roles = algorithm.roles
     for key, tier in _TIERS.items():
         declared = getattr(algorithm, key)
         if declared == "none":

@@ -13,7 +13,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import (
     Assignment,
     DataAssignment,
@@ -36,7 +35,7 @@ from node.messaging.delivery.pair import Delay
 from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.messaging.wire import Message
 from node.parameters import read_parameters
-from node.plugins import activate, find
+from node.plugins import EDGEBED, LearningCatalogue, find, with_plugins
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
 from node.runtime.clock import run_virtual
@@ -173,7 +172,8 @@ class Federation:
 
     ``meshed``: edges exchange messages with one another; None: if the algorithm is declared to need it.
 
-    ``seed`` is the scenario's. ``device``: what the nodes train on, as torch names it.
+    ``seed`` is the scenario's. ``device``: what the nodes train on, as torch names it. ``catalogue``: what its names
+    stand for.
 
     After `run`, the ``journals`` of the nodes and `state` show what happened.
     """
@@ -197,6 +197,7 @@ class Federation:
     crash: Mapping[str, Span] = field(default_factory=dict)  # node -> (at, back at) seconds
     fate: Fate | None = None
     seed: int = 7
+    catalogue: LearningCatalogue = EDGEBED
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Journal))
     roles: dict[str, Role] = field(default_factory=dict)
 
@@ -206,7 +207,7 @@ class Federation:
         parents_of_holders = [self.tree[node] for node in holders]
         groups = tuple(Counter(parents_of_holders).values())
         labels = self.data.train_labels
-        parts = divide(self.partition, labels, groups, seed=1)
+        parts = divide(self.partition, labels, groups, seed=1, known=self.catalogue.partitions)
         label_counts = parts.label_counts(labels, self.data.classes)
         counts = dict(zip(holders, label_counts, strict=True))
         shards: dict[str, Any] = {}
@@ -273,10 +274,10 @@ class Federation:
         assignment = self._assignment(node)
         peers = [peer.name for peer in assignment.peers]
         transport = self._transport(node, peers)
-        roles = ALGORITHMS[self.algorithm].roles
+        roles = self.catalogue.algorithms[self.algorithm].roles
         kind = roles[assignment.tier]
         compute = VirtualCompute(self.slow.get(node, 1.0))
-        learner = Learner.from_assignment(assignment)
+        learner = Learner.from_assignment(assignment, known=self.catalogue.models)
         checkpoint = load(checkpoint_path(self.folder, node))
         role = kind(
             assignment,
@@ -310,7 +311,7 @@ class Federation:
             train_key=self._key(node, "train"),
             own_test_key=self._key(node, "own"),
             personal_key=self._key(node, "personal"),
-            global_test=parent is None or ALGORITHMS[self.algorithm].personal,
+            global_test=parent is None or self.catalogue.algorithms[self.algorithm].personal,
         )
         tier = tier_of(node)
         same_tier = [other for other in self.tree if tier_of(other) == tier]
@@ -356,7 +357,7 @@ class Federation:
                 peers.append(_peer(child, "child"))
         meshed = self.meshed
         if meshed is None:
-            meshed = ALGORITHMS[self.algorithm].meshed
+            meshed = self.catalogue.algorithms[self.algorithm].meshed
         if not meshed or tier_of(node) != "edge":
             return peers
         for other in self.tree:
@@ -398,11 +399,14 @@ def federation(
     PluginError or ValueError if the plug-in or a parameter cannot be used.
     """
     file = Path(plugin)
-    activate([find(file.name, file.parent)])
+    catalogue = with_plugins([find(file.name, file.parent)])
     data = prepare("digits", folder / "data", download=False)
-    kind = ALGORITHMS[algorithm].params
+    kind = catalogue.algorithms[algorithm].params
     chosen = read_parameters(kind, params or {})
-    fields: dict[str, Any] = {"partition": IID(samples_per_client=samples)}
+    fields: dict[str, Any] = {
+        "partition": IID(samples_per_client=samples),
+        "catalogue": catalogue,
+    }
     fields.update(more)
     return Federation(data, tree, algorithm, chosen, folder / "run", **fields)
 

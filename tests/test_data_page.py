@@ -29,7 +29,7 @@ from node.learning.errors import DataError
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.learning.shards import make_shards
 from orchestrator.record.kept_files import LARGEST_FILE
-from orchestrator.scenario.catalogue import MAX_ROUNDS
+from orchestrator.scenario.choices import MAX_ROUNDS
 from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.language import syntax
 from orchestrator.scenario.reading import parse

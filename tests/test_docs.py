@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -26,7 +25,6 @@ from orchestrator.planning.making import make_plan
 from orchestrator.results.tables import TABLES
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.expectations import ExpectSpec
 from orchestrator.scenario.sections.hardware import BOARDS
 from orchestrator.sweep.reading import SweepFile, Target, load
@@ -60,15 +58,14 @@ def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
     assert len(load(tmp_path / "shown.yaml").combinations) == 3 * 2 * 3
 
 
-def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario of the page lives on the hosts of the page, except for its rack."""
-    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
+def test_the_hosts_that_are_shown() -> None:
+    """The nodes of the page's scenario run on the page's hosts, except for its rack."""
     page = (ROOT / "docs/guides/hosts.md").read_text()
     (written,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     block, media, _ = blocks("guides/hosts.md")
     hosts = Inventory.from_json(json.loads(written))
     links = "links: {device-edge: wifi, edge-cloud: {latency: 5ms}}\n"
-    text = f"algorithm: hierfavg\ndriver: docker\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
+    text = f"algorithm: hierfavg\ndriver: swarm\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
     scenario = parse(text, "f.yaml", ["hosts.device=pc-1"])
     plan = make_plan(scenario, None, inventory=hosts)
     assert [node.host for node in plan.nodes] == ["pc-1", "pc-1", "pc-1", "pi-1"]
@@ -128,10 +125,8 @@ def test_every_command_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE)
-def test_every_yaml_example_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_yaml_example_is_valid(page: str, tmp_path: Path) -> None:
     """A sweep, a workflow, or a scenario or part of one. Other tests run those with plug-ins."""
-    if "\nhosts:" in text_of(page):
-        monkeypatch.setitem(DRIVERS, "namespaces", replace(DRIVERS["namespaces"], several_hosts=True))
     (tmp_path / "drive.csv").write_text("timestamp,throughput_mbps,rtt_ms\n0,20,80\n1,18,90\n")
     for block in re.findall(r"^```yaml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
         shown = yaml.safe_load(block)
@@ -145,7 +140,9 @@ def test_every_yaml_example_is_valid(page: str, tmp_path: Path, monkeypatch: pyt
             subprocess.run([*check, tmp_path / "workflow.yml"], check=True)
         elif "plugins" not in shown and page != REFERENCE:
             text = block if {"algorithm", "programs"} & shown.keys() else f"algorithm: hierfavg\n{block}"
-            parse(text, str(tmp_path / "f.yaml"))
+            of_hosts = page == "docs/guides/hosts.md" or "hosts" in shown
+            overrides = ["driver=swarm"] if of_hosts else []
+            parse(text, str(tmp_path / "f.yaml"), overrides)
 
 
 @pytest.mark.parametrize("name", sorted({*edgebed.__all__, *edgebed.plugin.__all__} - {"__version__"}))

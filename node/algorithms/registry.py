@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Literal
 
 from node.algorithms.dffke.parameters import DFFKE
@@ -44,6 +47,7 @@ class Algorithm:
     `asynchronous`: the leader waits for no round of all its clients. Of a population it selects clients by itself
     (`Role.selector`).
     `roaming`: devices may go from one edge to another between rounds.
+    `table`: the ``ROLES`` of a plug-in's algorithm, as they were when the plug-in was read.
     """
 
     name: str
@@ -69,15 +73,14 @@ class Algorithm:
     population: bool = False
     asynchronous: bool = False
     roaming: bool = False
+    table: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def roles(self) -> Mapping[str, type[Role]]:
-        """The class of each tier, from the module, which is imported now."""
-        module = import_module(self.module)
-        return self.roles_of(module.ROLES)
-
-    def roles_of(self, table: Mapping[str, Any]) -> Mapping[str, type[Role]]:
-        """The class of each tier, from a module's ``ROLES``."""
+        """The class of each tier: from the ``table``, or from the module, which is imported now."""
+        table = self.table
+        if table is None:
+            table = import_module(self.module).ROLES
         roles: Mapping[str, type[Role]] = table.get(self.name, table)
         return roles
 
@@ -126,115 +129,135 @@ _mesh = partial(
     classes=True,
 )
 
-ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
-        _averaging(
-            "fedprox", "node.algorithms.fedprox", FedProx, "FedAvg with a term that keeps clients near the global model"
-        ),
-        _averaging(
-            "fednova",
-            "node.algorithms.fednova",
-            FedNova,
-            "FedAvg that normalises the update of each client by its number of steps",
-        ),
-        _flat(
-            "flexlora",
-            "node.algorithms.flexlora",
-            FedAvg,
-            "FedAvg of low-rank adapters, whose ranks may differ: the cloud averages and splits their products",
-            ranked=True,
-        ),
-        _tree(
-            "fededs",
-            "node.algorithms.fededs.roles",
-            FedEDS,
-            "edges share encrypted data with one another before they train below a cloud",
-            devices="none",
-            meshed=True,
-            featured=True,
-            floats=True,
-            classes=True,
-        ),
-        _tree(
-            "hierfavg",
-            "node.algorithms.hierfavg",
-            HierFAVG,
-            "edges average their devices several times before the cloud averages the edges",
-            roaming=True,
-        ),
-        _tree(
-            "onlyedge",
-            "node.algorithms.onlyedge",
-            OnlyEdge,
-            "each edge averages its own devices; the cloud only sends the first model",
-            cloud="optional",
-            leader="edge",
-        ),
-        _tree(
-            "edgecloud",
-            "node.algorithms.edgecloud",
-            EdgeCloud,
-            "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
-        ),
-        _tree(
-            "phe-fl",
-            "node.algorithms.phefl",
-            PHEFL,
-            "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
-            personalises=True,
-            classes=True,
-        ),
-        _mesh(
-            "feelpgen-minus",
-            "node.algorithms.feelpgen.roles",
-            FEELPGenMinus,
-            "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
-            levels=True,
-        ),
-        _mesh(
-            "feelpgen",
-            "node.algorithms.feelpgen.roles",
-            FEELPGen,
-            "FEELPGen⁻; edges also average the models of similar edges, asynchronously (FEELPGen)",
-        ),
-        _mesh(
-            "feelpgen-plus",
-            "node.algorithms.feelpgen.roles",
-            FEELPGenPlus,
-            "FEELPGen; edges compare a private projection of generated features (FEELPGen⁺)",
-        ),
-        _flat(
-            "dffke",
-            "node.algorithms.dffke.roles",
-            DFFKE,
-            "clients of different models learn from one another's logits on synthetic pictures",
-            edges="required",
-            devices="none",
-            meshed=True,
-            personal=True,
-            featured=True,
-            whole=True,
-            floats=True,
-            classes=True,
-        ),
-        _flat(
-            "fedfeat",
-            "node.algorithms.fedfeat",
-            FedFeat,
-            "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
-            featured=True,
-            floats=True,
-            classes=True,
-        ),
-    )
-}
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        algorithm.name: algorithm
+        for algorithm in (
+            _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
+            _averaging(
+                "fedprox",
+                "node.algorithms.fedprox",
+                FedProx,
+                "FedAvg with a term that keeps clients near the global model",
+            ),
+            _averaging(
+                "fednova",
+                "node.algorithms.fednova",
+                FedNova,
+                "FedAvg that normalises the update of each client by its number of steps",
+            ),
+            _flat(
+                "flexlora",
+                "node.algorithms.flexlora",
+                FedAvg,
+                "FedAvg of low-rank adapters, whose ranks may differ: the cloud averages and splits their products",
+                ranked=True,
+            ),
+            _tree(
+                "fededs",
+                "node.algorithms.fededs.roles",
+                FedEDS,
+                "edges share encrypted data with one another before they train below a cloud",
+                devices="none",
+                meshed=True,
+                featured=True,
+                floats=True,
+                classes=True,
+            ),
+            _tree(
+                "hierfavg",
+                "node.algorithms.hierfavg",
+                HierFAVG,
+                "edges average their devices several times before the cloud averages the edges",
+                roaming=True,
+            ),
+            _tree(
+                "onlyedge",
+                "node.algorithms.onlyedge",
+                OnlyEdge,
+                "each edge averages its own devices; the cloud only sends the first model",
+                cloud="optional",
+                leader="edge",
+            ),
+            _tree(
+                "edgecloud",
+                "node.algorithms.edgecloud",
+                EdgeCloud,
+                "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
+            ),
+            _tree(
+                "phe-fl",
+                "node.algorithms.phefl",
+                PHEFL,
+                "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
+                personalises=True,
+                classes=True,
+            ),
+            _mesh(
+                "feelpgen-minus",
+                "node.algorithms.feelpgen.roles",
+                FEELPGenMinus,
+                "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
+                levels=True,
+            ),
+            _mesh(
+                "feelpgen",
+                "node.algorithms.feelpgen.roles",
+                FEELPGen,
+                "FEELPGen⁻; edges also average the models of similar edges, asynchronously (FEELPGen)",
+            ),
+            _mesh(
+                "feelpgen-plus",
+                "node.algorithms.feelpgen.roles",
+                FEELPGenPlus,
+                "FEELPGen; edges compare a private projection of generated features (FEELPGen⁺)",
+            ),
+            _flat(
+                "dffke",
+                "node.algorithms.dffke.roles",
+                DFFKE,
+                "clients of different models learn from one another's logits on synthetic pictures",
+                edges="required",
+                devices="none",
+                meshed=True,
+                personal=True,
+                featured=True,
+                whole=True,
+                floats=True,
+                classes=True,
+            ),
+            _flat(
+                "fedfeat",
+                "node.algorithms.fedfeat",
+                FedFeat,
+                "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
+                featured=True,
+                floats=True,
+                classes=True,
+            ),
+        )
+    }
+)
+"""The algorithms of edgebed."""
+
+_known: ContextVar[Mapping[str, Algorithm]] = ContextVar("known algorithms", default=ALGORITHMS)
+
+
+@contextlib.contextmanager
+def known_algorithms(algorithms: Mapping[str, Algorithm]) -> Iterator[None]:
+    """While the body runs, these are the algorithms that `algorithm` finds."""
+    token = _known.set(algorithms)
+    try:
+        yield
+    finally:
+        _known.reset(token)
 
 
 def algorithm(name: str) -> Algorithm:
-    """The algorithm of this name: of edgebed, or of a plug-in that the scenario named before. A plug-in that changes a
-    step of another algorithm builds on its ``roles`` and ``params``. PluginError if there is none."""
-    if name not in ALGORITHMS:
-        raise PluginError(f"{name!r} is no algorithm; there are {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+    """The algorithm of this name: of edgebed or, while a plug-in's module is read, of a plug-in that the scenario names
+    before. A plug-in that changes a step of another algorithm builds on its ``roles`` and ``params``. PluginError if
+    there is none."""
+    algorithms = _known.get()
+    if name not in algorithms:
+        raise PluginError(f"{name!r} is no algorithm; there are {', '.join(algorithms)}")
+    return algorithms[name]

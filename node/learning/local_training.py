@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODELS
+from node.catalogue.models import MODELS, ModelEntry
 from node.catalogue.sizes import Size
 from node.parameters import Parameters, flag, number, whole, word
 
@@ -19,13 +19,14 @@ RECOMPUTED = 4 / 3  # the work of a step with checkpointing: forward twice and b
 @dataclass(frozen=True)
 class ClientWork:
     """A client's round: the numbers of its ``samples`` and of all ``clients``, the form of the data, and the size of
-    the client's ``model``."""
+    the client's ``model``. ``known``: the models of the catalogue, by name."""
 
     samples: int
     clients: int
     shape: Shape
     classes: int
     model: Size
+    known: Mapping[str, ModelEntry] = field(default_factory=lambda: MODELS, repr=False, compare=False)
 
     def worth(self, operations: float) -> float:
         """The number of samples of the client's model that take so many multiply-adds."""
@@ -33,7 +34,7 @@ class ClientWork:
 
     def worth_of(self, model: str) -> float:
         """The number of samples of the client's model that one sample of another model of the catalogue is worth."""
-        size = MODELS[model].size(self.shape, self.classes)
+        size = self.known[model].size(self.shape, self.classes)
         return self.worth(size.operations)
 
 

@@ -288,16 +288,17 @@ def build(
     classes: int,
     seed: int,
     params: Mapping[str, Any] | None = None,
+    known: Mapping[str, ModelEntry] = MODELS,
 ) -> Model:
     """Model `name` for samples of `shape` (`Form.model_shape`) and `classes` classes, with weights drawn from `seed`.
-    `params`: its own parameters, and `lora`, the arguments of `adapt`.
+    `params`: its own parameters, and `lora`, the arguments of `adapt`. `known`: the models by name.
 
     Raises ModelError for an unknown name, a wrong parameter, a shape the model cannot take, and for entries of its
     state that cannot travel.
     """
-    if name not in MODELS:
-        raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
-    entry = MODELS[name]
+    if name not in known:
+        raise ModelError(f"no model {name!r}: known are {', '.join(known)}")
+    entry = known[name]
     own_params = dict(params or {})
     adapters = own_params.pop("lora", None)
     try:
@@ -349,7 +350,8 @@ def measured(
     stored = _two_samples(form)
     samples = inputs_of(stored)
     try:
-        model = build(entry.name, form.model_shape, form.classes, 0, params)
+        known = {entry.name: entry}
+        model = build(entry.name, form.model_shape, form.classes, 0, params, known)
         model.eval()
         with torch.inference_mode():
             features = model.extractor(samples)
@@ -411,10 +413,15 @@ def _two_samples(form: Form) -> NDArray[Any]:
     return np.zeros(shape, np.float32)
 
 
-def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
-    """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
+def model_pool_of(
+    assignment: Assignment,
+    data: Prepared,
+    known: Mapping[str, ModelEntry] = MODELS,
+) -> ModelPool:
+    """The model pool of a run, with the models `known` by name. Initial weights come from the scenario's seed, equal at
+    all nodes. Raises ModelError."""
     name = assignment.model
     params = assignment.model_params
     seed = derive_seed(assignment.seed, "model")
-    make = partial(build, name, data.form.model_shape, data.classes, seed, params)
+    make = partial(build, name, data.form.model_shape, data.classes, seed, params, known)
     return ModelPool(make, assignment.device, assignment.precision, spare=[make()])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
+from node.catalogue.models import MODELS, ModelEntry
 from node.learning.aggregation import State
 from node.learning.batching import batches, shares, steps_of
 from node.learning.data import parts
@@ -91,7 +92,8 @@ class Learner:
 
     `train` and `own_test` are the node's sample indices in the training and test part, None if it has none. `personal`
     are the samples of its own test set reserved for personalisation. `global_test`: whether the node evaluates on
-    the whole test part; `class_metrics`: the metrics of classes that it evaluates as well. Data is read at first use.
+    the whole test part; `class_metrics`: the metrics of classes that it evaluates as well. `known`: the models that
+    `build` makes, by name. Data is read at first use.
     Only the node's own training samples stay in memory.
     """
 
@@ -106,6 +108,7 @@ class Learner:
         global_test: bool = True,
         personal: Indices | None = None,
         class_metrics: Sequence[str] = (),
+        known: Mapping[str, ModelEntry] = MODELS,
     ) -> None:
         self.data = data
         self.models = model_pool
@@ -116,13 +119,20 @@ class Learner:
         self._global_test = global_test
         self._personal = personal
         self._class_metrics = class_metrics
+        self._known = known
 
     @classmethod
-    def from_assignment(cls, assignment: Assignment, models: ModelPool | None = None) -> Learner:
-        """Read the node's data set and shard. Raises DataError or ModelError. ``models``: a pool of its models."""
+    def from_assignment(
+        cls,
+        assignment: Assignment,
+        models: ModelPool | None = None,
+        known: Mapping[str, ModelEntry] = MODELS,
+    ) -> Learner:
+        """Read the node's data set and shard. Raises DataError or ModelError. ``models``: a pool of its models.
+        ``known``: the models of the run's catalogue, by name."""
         torch.set_num_threads(1)  # for the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
-        model_pool = models or model_pool_of(assignment, data)
+        model_pool = models or model_pool_of(assignment, data, known)
         own = assignment.data
         keys = (own.train_key, own.own_test_key, own.personal_key)
         train, own_test, personal = read_indices(Path(own.shards), keys)
@@ -136,6 +146,7 @@ class Learner:
             global_test=own.global_test,
             personal=personal,
             class_metrics=own.class_metrics,
+            known=known,
         )
 
     @property
@@ -258,7 +269,8 @@ class Learner:
         Its initial weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model
         cannot take these samples."""
         seed = derive_seed(self._seed, "model", name)
-        model = build(name, self.data.form.model_shape, self.data.classes, seed)
+        shape = self.data.form.model_shape
+        model = build(name, shape, self.data.classes, seed, known=self._known)
         if device is None:
             device = self.device
         return model.to(device)

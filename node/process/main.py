@@ -14,20 +14,20 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import zmq
 
 from node import resources
-from node.algorithms.registry import ALGORITHMS
-from node.assignment import Assignment
+from node.algorithms.registry import Algorithm
+from node.assignment import Assignment, PluginSource
 from node.errors import AssignmentError, ControlError, Terminated
 from node.messaging.control import ControlClient
 from node.messaging.sockets import Context
 from node.messaging.transport import Transport, ZmqTransport
-from node.plugins import activate, line_of
+from node.plugins import EDGEBED, line_of, with_plugins
 from node.process.orders import UnderOrders
 from node.process.rehearsal import Rehearsal
 from node.process.standstill import LEAST, Standstill
@@ -51,7 +51,7 @@ _M_ARENA_MAX = -8
 def preload() -> None:
     """Import all heavy modules, so that nodes forked from this process share them and start immediately."""
     with _for_good():
-        for algorithm in ALGORITHMS.values():
+        for algorithm in EDGEBED.algorithms.values():
             importlib.import_module(algorithm.module)
         importlib.import_module("node.learning.training")
         importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
@@ -112,23 +112,23 @@ def run_node(
         return EXIT_ORPHANED
 
 
-def described(error: Exception) -> str:
-    """An error for the orchestrator, with file and line if a plug-in raised it."""
+def described(error: Exception, plugins: Sequence[PluginSource]) -> str:
+    """An error for the orchestrator, with file and line if one of these plug-ins raised it."""
     text = f"{type(error).__name__}: {error}"
-    place = line_of(error)
+    place = line_of(error, plugins)
     if not place:
         return text
     return f"{place}: {text}"
 
 
-def load_role(assignment: Assignment) -> type[Role]:
+def load_role(assignment: Assignment, algorithms: Mapping[str, Algorithm]) -> type[Role]:
     """The algorithm's class for this node's tier. AssignmentError if there is none."""
     name = assignment.algorithm
     tier = assignment.tier
-    if name not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
+    if name not in algorithms:
+        known = ", ".join(algorithms)
         raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {known}")
-    roles = ALGORITHMS[name].roles
+    roles = algorithms[name].roles
     if tier not in roles:
         raise AssignmentError(f"{assignment.node}: {name} has no part for a node of tier {tier}")
     return roles[tier]
@@ -166,7 +166,7 @@ async def live(
     except Exception as error:
         logger.exception("failed")
         lasting = not isinstance(error, Terminated)  # a node that was ended from outside may run on when restarted
-        failure = {"type": "failed", "error": described(error), "lasting": lasting}
+        failure = {"type": "failed", "error": described(error, assignment.plugins), "lasting": lasting}
         control.send(failure)
         return EXIT_FAILED
     finally:
@@ -184,9 +184,9 @@ def _make_role(
     control: ControlClient,
     rehearsal: Rehearsal | None = None,
 ) -> Role:
-    activate(assignment.plugins)
+    catalogue = with_plugins(assignment.plugins)
     with _for_good():
-        role_class = load_role(assignment)
+        role_class = load_role(assignment, catalogue.algorithms)
         training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()
     if assignment.device != "cpu":
@@ -195,9 +195,9 @@ def _make_role(
     models = None
     if rehearsal is not None:
         models = rehearsal.models_of(assignment)
-    algorithm = ALGORITHMS[assignment.algorithm]
+    algorithm = catalogue.algorithms[assignment.algorithm]
     params = algorithm.params(**assignment.params)
-    learner = training.Learner.from_assignment(assignment, models)
+    learner = training.Learner.from_assignment(assignment, models, catalogue.models)
     restored = None
     folder = assignment.checkpoint_directory
     if folder:

@@ -15,10 +15,9 @@ from typing import Any
 
 from node.assignment import PluginSource
 from node.catalogue.datasets import Form
-from node.catalogue.models import MODELS
 from node.errors import PluginError
 from node.extras import lacking
-from node.plugins import activate
+from node.plugins import with_plugins
 
 
 def size(order: dict[str, Any]) -> dict[str, Any]:
@@ -30,9 +29,9 @@ def size(order: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"model {name} {lacking(error) or error}"}
     errors: Any = importlib.import_module("node.learning.errors")
     try:
-        activate(PluginSource(**plugin) for plugin in order["plugins"])
+        catalogue = with_plugins(PluginSource(**plugin) for plugin in order["plugins"])
         form = _form(order)
-        measured = models.measured(MODELS[name], form, order["params"])
+        measured = models.measured(catalogue.models[name], form, order["params"])
         return asdict(measured)
     except (PluginError, errors.ModelError) as error:
         return {"error": str(error)}

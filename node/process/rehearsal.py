@@ -9,8 +9,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
+from node.plugins import EDGEBED
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,11 @@ class Rehearsal:
 
     @classmethod
     def of(cls, assignment: Assignment) -> Rehearsal:
-        """Rehearse the training of a node. Its assignment needs no keys. Raises DataError or ModelError."""
+        """Rehearse the training of a node of a run without plug-ins. Its assignment needs no keys. Raises DataError or
+        ModelError."""
         training: Any = importlib.import_module("node.learning.training")
         learner = training.Learner.from_assignment(assignment)
-        algorithm = ALGORITHMS[assignment.algorithm]
+        algorithm = EDGEBED.algorithms[assignment.algorithm]
         params = algorithm.params(**assignment.params)
         warm_up = learner.seeded(learner.warm_up, "rehearsal")
         warm_up(params)

@@ -1,4 +1,4 @@
-"""`python -m orchestrator.agent work` is the agent in a container. `... namespaces MODULE [WORD]...` is one that makes
+"""`python -m orchestrator.agent work` is the agent in a container. `... serve MODULE [WORD]...` is one that makes
 namespaces, at the place that the module of a driver names, see `orchestrator.drivers.hosts.agents.place`. `... task
 MODULE [WORD]...` is a task of the driver itself, in the image of agents: ``main`` of that module.
 
@@ -34,7 +34,7 @@ def main() -> int:
             host = os.environ[HOST]
             folder = Path(os.environ[FOLDER])
             return asyncio.run(work(host, folder, make))
-        if command == "namespaces" and len(arguments) > 1:
+        if command == "serve" and len(arguments) > 1:
             from orchestrator.agent.in_namespaces import serve
 
             place = importlib.import_module(arguments[1]).place
@@ -44,7 +44,7 @@ def main() -> int:
             return code
     except OrchestratorError as error:
         sys.exit(str(error))
-    sys.exit("usage: python -m orchestrator.agent work|namespaces MODULE [WORD]...|task MODULE [WORD]...")
+    sys.exit("usage: python -m orchestrator.agent work|serve MODULE [WORD]...|task MODULE [WORD]...")
 
 
 if __name__ == "__main__":

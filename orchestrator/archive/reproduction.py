@@ -37,7 +37,6 @@ from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import kept_origin, launch, prepared_plan
 from orchestrator.run.options import RunOptions, check_workers
-from orchestrator.scenario.plugins import kept
 from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.runs import RUNS, carried_out
@@ -227,19 +226,18 @@ def _run_again(
                 meta[key] = history.meta[key]
     sources = [_plugin(plugin, archived) for plugin in plugins]
     origin = kept_origin(archived, base, sources)
-    check_workers(workers, origin.scenario.driver)
-    with kept(origin.scenario.plugins):
-        with placed(origin.file, origin.overrides, origin.text):
-            plan = prepared_plan(origin.scenario, origin.file)
-        if data != plan.data.sha256:
-            raise RunError(
-                f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
-            )
-        after = dict(_values(plan.recorded, "plan"))
-        view = Glimpse(name)
-        origin = replace(origin, meta=meta)
-        options = RunOptions(workers)
-        outcome, repeated = launch(plan, origin, target, lambda _: view, options)
+    check_workers(workers, origin.scenario.driver_kind)
+    with placed(origin.file, origin.overrides, origin.text):
+        plan = prepared_plan(origin.scenario, origin.file)
+    if data != plan.data.sha256:
+        raise RunError(
+            f"this host has another data set {plan.data.dataset}: its hash is {plan.data.sha256}, not {data}"
+        )
+    after = dict(_values(plan.recorded, "plan"))
+    view = Glimpse(name)
+    origin = replace(origin, meta=meta)
+    options = RunOptions(workers)
+    outcome, repeated = launch(plan, origin, target, lambda _: view, options)
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     return repeated, _plan_differences(name, before, after)

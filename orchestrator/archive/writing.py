@@ -32,7 +32,6 @@ from orchestrator.results.history import History
 from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin
 from orchestrator.scenario.language.strict import unknown
-from orchestrator.scenario.plugins import kept
 from orchestrator.sweep.reading import COPY, Target
 from orchestrator.verbs.results.export import find_runs, find_table, read_table
 from orchestrator.verbs.runs import RUNS
@@ -222,10 +221,8 @@ def files_of_programs(folder: Path) -> dict[str, Content]:
 
 def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
     """The file in an archive that describes the data set of a run, and its content."""
-    with (
-        kept(origin.scenario.plugins),
-        looked_up(origin.scenario.data, origin.file.parent) as data,
-    ):
+    scenario = origin.scenario
+    with looked_up(scenario.data, origin.file.parent, scenario.catalogue.datasets) as data:
         if data.sha256 != history.plan["data"]["sha256"]:
             raise RunError(f"the data set {data.name} has changed since {history.run}: run it again")
         return f"data/{data.directory.name}.jsonld", crate.croissant(data)

@@ -113,7 +113,7 @@ def reproduce(
     driver = driver or claim.recorded.driver
     sweep, cases = claimed(paper, name, driver)
     for combination in sweep.combinations:
-        check_workers(workers, combination.scenario.driver)
+        check_workers(workers, combination.scenario.driver_kind)
     results = []
     sweeper = Sweeper(sweep, runs / sweep.name, workers, tell)
     for number in range(len(sweep.combinations)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from orchestrator.cli.options import is_verbose, json_option, print_json, printer, runs_option
+from orchestrator.cli.options import DriverChoice, is_verbose, json_option, print_json, printer, runs_option
 from orchestrator.layout import open_console
 from orchestrator.progress import logging_to
 from orchestrator.scenario.sections.drivers import DRIVERS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--cheap", is_flag=True, help="Check all claims that take less than five minutes.")
 @click.option("--claims", type=click.Path(path_type=Path), help="The folder of claims; by default those of edgebed.")
 @click.option(
-    "--driver", type=click.Choice(list(DRIVERS)), help="Run the nodes with this driver; by default as recorded."
+    "--driver", type=DriverChoice(list(DRIVERS)), help="Run the nodes with this driver; by default as recorded."
 )
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--trust", is_flag=True, help="Also run the plug-ins, programs and images of an archive.")

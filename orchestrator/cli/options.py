@@ -62,6 +62,23 @@ class GroupedCommands(click.Group):
         raise click.UsageError(f"there is no command '{name}'{hint}", ctx)
 
 
+class DriverChoice(click.Choice):  # type: ignore[type-arg]  # a parameter only since click 8.2
+    """The name of one of edgebed's drivers, or of an installed plug-in, which then has a driver of this name."""
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        if value not in self.choices:
+            from node.plugins import advertised
+
+            if value in advertised():
+                return value
+        return super().convert(value, param, ctx)
+
+
 def scenario_options(command: F) -> F:
     """Add the arguments of every command that reads a scenario."""
     return scenario_argument("scenario")(override_options(command))
@@ -82,7 +99,7 @@ def override_options(command: F) -> F:
     for option in (
         click.option("--device", help="Train on this device: cpu, cuda, cuda:1."),
         click.option("--engine", type=click.Choice(list(ENGINES)), help="Shape the links with this engine."),
-        click.option("--driver", type=click.Choice(list(DRIVERS)), help="Run the nodes with this driver."),
+        click.option("--driver", type=DriverChoice(list(DRIVERS)), help="Run the nodes with this driver."),
         click.option(
             "--set",
             "overrides",

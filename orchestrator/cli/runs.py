@@ -118,7 +118,7 @@ def resume_run(
     check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
     _check_places(runs, junit)
     with History.open(directory.path) as history:
-        check_workers(workers, history.driver)
+        check_workers(workers, kind_of(history.driver))
     outcome = resume(directory, _view(as_json=as_json), workers=workers)
     _tell(outcome, directory, junit, as_json=as_json)
     _leave(outcome)
@@ -194,7 +194,7 @@ def sweep_runs(
     if on is None:
         option = "parallel" if parallel else "workers"
         for combination in sweep.combinations:
-            check_workers(parallel or workers, combination.scenario.driver, option)
+            check_workers(parallel or workers, combination.scenario.driver_kind, option)
     tell = printer(err=as_json)
     image = image or "edgebed"
     sweeper = Sweeper(sweep, runs / sweep.name, workers, tell, track, again=again)
@@ -300,8 +300,8 @@ def _execute(
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
-    options.check(loaded.driver)
-    if options.calibrate and kind_of(loaded.driver).simulated:
+    options.check(loaded.driver_kind)
+    if options.calibrate and loaded.driver_kind.simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
     with placed(scenario, overrides), waiting(f"planning {scenario}"):
         plan = prepared_plan(loaded, scenario)

@@ -28,7 +28,8 @@ from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.record.directory import RunDirectory
-from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.catalogue import installed_drivers
+from orchestrator.scenario.sections.drivers import DriverKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -352,8 +353,8 @@ class NeedsImage(Protocol):
 
 
 def entries() -> list[DriverEntry]:
-    """The entries of all drivers, in the order of the catalogue."""
-    return [entry_of(driver) for driver in DRIVERS]
+    """The entries of all drivers: edgebed's in the order of the catalogue, then those of installed plug-ins."""
+    return [entry_of(kind) for kind in installed_drivers().values()]
 
 
 def image_builds() -> list[ImageBuild]:
@@ -394,11 +395,11 @@ class Hosting(Protocol):
 
 def hosting() -> Hosting:
     """The commands about hosts of the first driver that has them."""
-    module = next(kind.hosting for kind in DRIVERS.values() if kind.hosting)
+    module = next(kind.hosting for kind in installed_drivers().values() if kind.hosting)
     return cast(Hosting, importlib.import_module(module))
 
 
-def entry_of(driver: str) -> DriverEntry:
-    """The entry of a driver, by its name in scenarios."""
-    module = importlib.import_module(DRIVERS[driver].module)
+def entry_of(kind: DriverKind) -> DriverEntry:
+    """The entry of a driver."""
+    module = importlib.import_module(kind.module)
     return cast(DriverEntry, module)

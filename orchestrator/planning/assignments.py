@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import (
     PLACE,
     Assignment,
@@ -166,7 +165,7 @@ def _data(plan: Plan, node: NodePlan, directory: RunDirectory) -> DataAssignment
         dataset=plan.data.dataset,
         directory=plan.data_directory,
         shards=str(directory.shards),
-        global_test=evaluates or ALGORITHMS[plan.algorithm].personal,
+        global_test=evaluates or plan.scheme.personal,
         class_metrics=plan.data.class_metrics,
         **plan.shards.keys(node.name),
     )

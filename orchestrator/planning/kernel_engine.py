@@ -8,7 +8,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.media import media_beyond_kernel
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.sections.drivers import DRIVERS, candidate_engines
+from orchestrator.scenario.sections.drivers import candidate_engines
 
 
 def beyond_kernel_of(plan: Plan) -> str:
@@ -28,7 +28,7 @@ def beyond_kernel_of(plan: Plan) -> str:
 
 def refuse_beyond_kernel(plan: Plan) -> None:
     """PlanError if no engine that the scenario allows can shape the links of a plan."""
-    if DRIVERS[plan.driver].simulated:
+    if plan.driver_kind.simulated:
         return
     beyond = beyond_kernel_of(plan)
     if not candidate_engines(plan.engine, beyond, media=bool(plan.media)):

@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from netem.profile import LinkProfile
 from node.assignment import Target, Tier, Timeouts, derive_seed
-from node.catalogue.datasets import DATASETS, IGNORED, Form
-from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
-from node.catalogue.partitions import PARTITIONS
+from node.catalogue.datasets import IGNORED, Form
+from node.catalogue.models import MODEL_GROUPS, largest, model_of
 from node.catalogue.sizes import Size
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
@@ -38,7 +37,7 @@ from orchestrator.planning.programs import plan_programs, unreachable
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.drivers import listed
 from orchestrator.scenario.sections.topology import Ends, Member, Pair
 
 CLIENTS_AT_ONCE = 64
@@ -58,7 +57,7 @@ def make_plan(
     the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
     Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, the
     hosts do not suffice, or the engine cannot shape the links."""
-    kind = DRIVERS[scenario.driver]
+    kind = scenario.driver_kind
     shards = Shards() if data is None else make_shards(scenario, data)
     links = _links(scenario)
     faults = expand(
@@ -93,6 +92,7 @@ def make_plan(
     addresses = {node.name: node.address for node in nodes}
     plan = Plan(
         name=scenario.name,
+        catalogue=scenario.catalogue,
         plugins=scenario.plugins,
         seed=scenario.seed,
         driver=scenario.driver,
@@ -176,7 +176,8 @@ def _learning(
     data: PreparedLabels | None,
 ) -> dict[str, Any]:
     """The fields of a plan about its algorithm, model and data."""
-    model = (MODELS | MODEL_GROUPS)[scenario.model.name]
+    name = scenario.model.name
+    model = MODEL_GROUPS.get(name) or scenario.catalogue.models[name]
     form = _form(scenario, data)
     if form is None:
         sizes = [Size(0)]
@@ -202,7 +203,7 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> Form | None:
     """The form of the data; None if the data set is unknown."""
     if data is not None:
         return data.form
-    known = DATASETS.get(scenario.data.dataset[0])
+    known = scenario.catalogue.datasets.get(scenario.data.dataset[0])
     if known is not None and known.classes:
         return Form(known.shape, known.classes)
     return None
@@ -356,7 +357,7 @@ def _partition_params(scenario: Scenario) -> dict[str, Any]:
     partition = scenario.data.partition
     if scenario.population is not None:
         return dict(partition.params)
-    scheme = PARTITIONS[partition.name]
+    scheme = scenario.catalogue.partitions[partition.name]
     params = asdict(read_parameters(scheme.params, scenario.data.partition_params))
     lists = scenario.data.lists
     if lists is None:
@@ -546,6 +547,6 @@ def _clients_at_once(scenario: Scenario, nodes: Iterable[NodePlan]) -> int:
     if configured is not None:
         return configured
     accelerated = any(node.device != PROCESSOR for node in nodes)
-    if accelerated and DRIVERS[scenario.driver].simulated:
+    if accelerated and scenario.driver_kind.simulated:
         return CLIENTS_AT_ONCE
     return 1

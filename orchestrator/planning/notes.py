@@ -9,7 +9,7 @@ from netem.units import format_size
 from orchestrator import text
 from orchestrator.planning.learning.memory import FRAMEWORK
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.drivers import DriverKind, listed
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import NodePlan
@@ -33,22 +33,22 @@ def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
             yield f"{names} hold no training samples: they do not train and count in no average"
 
 
-def of_clients_at_once(clients: int, driver: str) -> Iterator[str]:
+def of_clients_at_once(clients: int, driver: DriverKind) -> Iterator[str]:
     """A note on batches of clients where each node trains in its own process."""
-    if clients > 1 and not DRIVERS[driver].simulated:
+    if clients > 1 and not driver.simulated:
         yield f"each node trains by itself: only the driver {listed(simulated=True)} trains {clients} clients at once"
 
 
-def of_mtus(directions: int, driver: str) -> Iterator[str]:
+def of_mtus(directions: int, driver: DriverKind) -> Iterator[str]:
     """A note on links with an MTU of their own, here so many directions, which a simulation does not model."""
-    if directions and DRIVERS[driver].simulated:
+    if directions and driver.simulated:
         links = text.count(directions // 2, "link")
         yield f"the simulation sends packets of 1500 bytes over all links: it does not model the mtu of {links}"
 
 
-def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
+def of_images(images: Sequence[str], driver: DriverKind) -> Iterator[str]:
     """A note on images that the driver does not use."""
-    if images and not DRIVERS[driver].images:
+    if images and not driver.images:
         names = ", ".join(images)
         makers = listed(images=True)
         yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
@@ -57,7 +57,7 @@ def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
 def of_memory(
     nodes: Iterable[NodePlan],
     needed: Mapping[str, int],
-    driver: str,
+    driver: DriverKind,
 ) -> Iterator[str]:
     """Notes on hardware with less memory than training, Python and torch need. ``needed``: bytes for training, by node.
     An accelerator has its own memory."""
@@ -69,11 +69,10 @@ def of_memory(
         if memory < needed[node.name] + FRAMEWORK:
             short.setdefault((node.hardware.name, memory), []).append(node.name)
     for (hardware, memory), names in short.items():
-        kind = DRIVERS[driver]
         most = max(needed[name] for name in names)
-        if kind.simulated:
+        if driver.simulated:
             result = "the simulation has no limits of memory"
-        elif kind.images or most > memory:
+        elif driver.images or most > memory:
             result = "expect that they run out of memory"
         else:
             result = "here nodes share Python and torch, which do not count"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from netem.media.profile import ChannelProfile, Crossing, CrossTraffic
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
+from node.algorithms.registry import PROGRAMS, Algorithm
 from node.assignment import PluginSource, Stop, Target, Tier, Timeouts
 from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
@@ -23,10 +24,13 @@ from orchestrator.planning.learning.shards import Shards
 from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory, of_mtus
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.population.population import Population
+from orchestrator.scenario.catalogue import EDGEBED, Catalogue
 from orchestrator.scenario.sections.compute import PROCESSOR
+from orchestrator.scenario.sections.drivers import DriverKind
 from orchestrator.scenario.sections.hardware import HardwareClass
 
 _NOT_IN_JSON = (
+    "catalogue",
     "params",
     "shards",
     "data_directory",
@@ -266,12 +270,14 @@ class Plan:
     prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes run on, by name; none if all
     nodes run on this host. ``clients_at_once``: how many simulated clients train as one batch. ``precision``: see
-    `Assignment`. ``placement``: which node runs where and why, or None then. ``population``: the clients that one node
-    stands for, if there are such. ``clients``: the files with settings of single nodes, and how many rows are used.
-    ``scenario_notes``: on parameters, or on programs. ``probe_longest``: s, as `plan_probe` in `netem` has it."""
+    `Assignment`. ``catalogue``: what the names of the scenario stand for. ``placement``: which node runs where and why,
+    or None then. ``population``: the clients that one node stands for, if there are such. ``clients``: the files with
+    settings of single nodes, and how many rows are used. ``scenario_notes``: on parameters, or on programs.
+    ``probe_longest``: s, as `plan_probe` in `netem` has it."""
 
     name: str
     plugins: tuple[PluginSource, ...]
+    catalogue: Catalogue = field(default=EDGEBED, compare=False, repr=False)
     seed: int
     driver: str
     engine: str
@@ -304,6 +310,15 @@ class Plan:
     cross_traffic: tuple[CrossTrafficPlan, ...] = ()
     training_bytes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     scenario_notes: tuple[str, ...] = ()
+
+    @property
+    def scheme(self) -> Algorithm:
+        """The algorithm, or `PROGRAMS` if nodes run programs."""
+        return self.catalogue.algorithms.get(self.algorithm, PROGRAMS)
+
+    @property
+    def driver_kind(self) -> DriverKind:
+        return self.catalogue.drivers[self.driver]
 
     @property
     def has_one_leader(self) -> bool:
@@ -371,11 +386,11 @@ class Plan:
         notes = list(self.data.notes)
         notes += of_data(self.data.unheld, empty)
         notes += self.scenario_notes
-        notes += of_images(self.images, self.driver)
+        notes += of_images(self.images, self.driver_kind)
         notes += of_files(self.clients)
-        notes += of_memory(self.nodes, self.training_bytes, self.driver)
-        notes += of_mtus(len(with_mtu), self.driver)
-        notes += of_clients_at_once(self.clients_at_once, self.driver)
+        notes += of_memory(self.nodes, self.training_bytes, self.driver_kind)
+        notes += of_mtus(len(with_mtu), self.driver_kind)
+        notes += of_clients_at_once(self.clients_at_once, self.driver_kind)
         if self.placement is not None:
             notes += self.placement.notes
         return notes

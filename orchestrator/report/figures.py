@@ -16,6 +16,7 @@ from typing import Any
 
 from node.catalogue.tasks import CLIENTS
 from orchestrator import text
+from orchestrator.record.events.run import Curves
 from orchestrator.record.rows import Metric
 from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded
 from orchestrator.results.facts import DEVICE_SCOPES, Facts
@@ -186,6 +187,23 @@ def _drawn(
         marks.append(curve)
     x = axis(time_axis(history), zero=True)
     return figure(title, x, y, marks, 230, hover="x")
+
+
+def of_plugins(history: Facts) -> dict[str, Figure]:
+    """The figures that plug-ins drew when the run ended, by their ids on the page."""
+    latest = {recorded.event.title: recorded.event for recorded in history.recorded(Curves)}
+    drawn = {}
+    for number, curves in enumerate(latest.values()):
+        colours = cycle(SERIES)
+        marks = []
+        for (name, points), colour in zip(curves.lines.items(), colours, strict=False):
+            x = [point[0] for point in points]
+            y = [point[1] for point in points]
+            marks.append(line(name, x, y, colour, points=len(points) < 2))
+        x_axis = axis(curves.x)
+        y_axis = axis(curves.y)
+        drawn[f"plugin-{number}"] = figure(curves.title, x_axis, y_axis, marks, 230, hover="x")
+    return drawn
 
 
 def time_axis(history: Facts) -> str:

@@ -17,7 +17,7 @@ from orchestrator.record.directory import write_whole
 from orchestrator.record.events.base import RecordedEvent
 from orchestrator.record.events.links import LossAudit, ScheduleEnded
 from orchestrator.record.events.nodes import Inversion, Overrun, PeerShares, RoundReached
-from orchestrator.record.events.run import HostChanged, Injected, NodeMoved, Note
+from orchestrator.record.events.run import Checked, Curves, HostChanged, Injected, NodeMoved, Note
 from orchestrator.record.rows import FaultSpan
 from orchestrator.record.schema import COUNTERS
 from orchestrator.report import fidelity, figures
@@ -59,6 +59,8 @@ SHOWN_ELSEWHERE = (
     PeerShares.NAME,
     Inversion.NAME,
     Injected.NAME,
+    Checked.NAME,
+    Curves.NAME,
 )
 """Events that are not in the log."""
 _SENTENCES: dict[str, type[RecordedEvent]] = {HostChanged.NAME: HostChanged, NodeMoved.NAME: NodeMoved}
@@ -173,6 +175,7 @@ def context(history: History) -> dict[str, Any]:
         "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
         "figures": {
             **figures.learning(history),
+            **figures.of_plugins(history),
             "staleness": figures.staleness(history),
             "timeline": fidelity.mark_overloads(timeline_figure, history),
             "traffic": figures.traffic(history),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.record.rows import (
     PROCESSOR,
@@ -118,6 +118,18 @@ def accuracy_rows(history: History) -> list[AccuracyRow]:
 
 def check_rows(history: History) -> list[CheckRow]:
     return [CheckRow(**check) for check in checks(history)]
+
+
+def check_kind(kind: str) -> None:
+    """ValueError for a kind of rows that a record does not have."""
+    if kind not in TABLES:
+        raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
+
+
+def rows_of(history: History, kind: str) -> list[dict[str, Any]]:
+    """The rows of one kind. Times are seconds since the start of the run."""
+    check_kind(kind)
+    return [row._asdict() for row in TABLES[kind].read(history)]
 
 
 TABLES: dict[str, Table] = {

@@ -16,7 +16,6 @@ from orchestrator.results.history import History
 from orchestrator.results.story import Story
 from orchestrator.run.display.snapshot import View
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.scenario.sections.drivers import kind_of
 
 
 class RunClock:
@@ -56,7 +55,7 @@ class RunContext:
         """The run so far: the past in its record, and each row that is recorded from now on."""
         self.record.flush()
         planned = self.plan.to_json()
-        if kind_of(self.plan.driver).simulated:  # its links are not checked, and may be very many
+        if self.plan.driver_kind.simulated:  # its links are not checked, and may be very many
             planned["links"] = []
         with History.open(self.directory.path, planned) as history:
             story = Story.to_continue(history)

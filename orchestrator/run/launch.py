@@ -31,10 +31,9 @@ from orchestrator.run.preparation import begin, on_clock, require
 from orchestrator.run.resume import past_of
 from orchestrator.run.tasks import Ending
 from orchestrator.run.trackers import tracked
-from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DriverKind
 from orchestrator.text import some
 
 OpenView = Callable[[bool], View]
@@ -42,14 +41,12 @@ DEFAULTS = RunOptions()
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
-    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
-    Registers the scenario's plug-ins again, because another scenario may have been read since."""
-    use(scenario.plugins)
+    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file."""
     labels = None
     if scenario.algorithm is not None:
-        data = prepare_data(scenario.data, file.parent)
+        data = prepare_data(scenario.data, file.parent, scenario.catalogue.datasets)
         labels = PreparedLabels.read(data)
-    entry = entry_of(scenario.driver)
+    entry = entry_of(scenario.driver_kind)
     inventory = None
     if isinstance(entry, KnowsHosts):
         inventory = entry.inventory()
@@ -89,7 +86,7 @@ def launch(
             start = partial(execute, plan, directory, record, interruption, holding, options)
             try:
                 with tracked(directory, options.track):
-                    return _run(plan.driver, directory, open_view, start), directory
+                    return _run(plan.driver_kind, directory, open_view, start), directory
             except HostError:  # nothing was started
                 directory.remove()
                 raise
@@ -124,7 +121,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             options,
             past=past,
         )
-        return _run(plan.driver, directory, open_view, start)
+        return _run(plan.driver_kind, directory, open_view, start)
 
 
 def kept_origin(
@@ -176,14 +173,13 @@ def _plan_of(directory: RunDirectory) -> Plan:
 
 
 def _run(
-    driver: str,
+    driver: DriverKind,
     directory: RunDirectory,
     open_view: OpenView,
     start: Callable[[View], Coroutine[Any, Any, Ending]],
 ) -> Conclusion:
     """Run the coroutine from ``start`` on the clock of the driver, and judge the run."""
-    virtual = DRIVERS[driver].simulated
-    view = SafeView(lambda: open_view(virtual))
+    view = SafeView(lambda: open_view(driver.simulated))
     try:
         view.line(f"run {directory.run}")
         ending = on_clock(driver, start(view))

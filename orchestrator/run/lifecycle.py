@@ -34,9 +34,9 @@ from orchestrator.run.monitor import watch
 from orchestrator.run.nodes.sensors import sensed
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.options import RunOptions
+from orchestrator.run.plugin_results import record_results
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.tasks import Ending, ending_after
-from orchestrator.scenario.sections.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 STOP_GRACE_EACH = 0.03  # s more for each node: a thousand on two cores need 20 s
@@ -99,6 +99,7 @@ async def execute(
                 if interruption.asked and ending.reason == "failed":  # a job's end signals all its processes
                     ending = INTERRUPTION
                 write_outcome(ending)
+                record_results(plan.catalogue, directory, record, clock())
         except RecordError as error:
             ending = Ending("failed", str(error))
         finally:
@@ -124,7 +125,7 @@ async def _execute_steps(
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
-            entry = entry_of(plan.driver)
+            entry = entry_of(plan.driver_kind)
             opening = entry.open_environment(
                 plan,
                 run.directory,
@@ -155,7 +156,7 @@ async def _execute_steps(
             await _unless(ended, session.media.open())
             await _unless(ended, fabric.shape(plan.links))
             await _unless(ended, session.moves.begin(run.past))
-            if not DRIVERS[plan.driver].simulated:
+            if not plan.driver_kind.simulated:
                 _note_other_load(run, others)
             run.view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:

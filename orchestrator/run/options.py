@@ -14,7 +14,7 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.display.events import Listener
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import kind_of, listed
+from orchestrator.scenario.sections.drivers import DriverKind, listed
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,21 @@ class RunOptions:
         """The number of processes that train simulated nodes."""
         return self.workers or processors()
 
-    def check(self, driver: str) -> None:
+    def check(self, driver: DriverKind) -> None:
         """MistakeError if a driver has no workers or no pace, or if the pace is none."""
         check_workers(self.workers, driver)
         if self.pace is None:
             return
-        if not kind_of(driver).simulated:
-            raise MistakeError(f"pace: only for the driver {listed(simulated=True)}; {driver} works in real time")
+        if not driver.simulated:
+            raise MistakeError(f"pace: only for the driver {listed(simulated=True)}; {driver.name} works in real time")
         try:
             speed_of(self.pace)
         except ValueError as error:
             raise MistakeError(f"pace: {error}") from None
 
 
-def check_workers(workers: int | None, driver: str, option: str = "workers") -> None:
+def check_workers(workers: int | None, driver: DriverKind, option: str = "workers") -> None:
     """MistakeError if the driver has no processes that train for several nodes."""
-    if workers is not None and not kind_of(driver).simulated:
+    if workers is not None and not driver.simulated:
         only = listed(simulated=True)
-        raise MistakeError(f"{option}: only for the driver {only}; under {driver} every node has a process")
+        raise MistakeError(f"{option}: only for the driver {only}; under {driver.name} every node has a process")

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from node.algorithms.registry import ALGORITHMS
+from node.algorithms.registry import PROGRAMS
 from node.assignment import PluginSource
 from node.catalogue.models import MODEL_GROUPS
 from node.plugins import digest
@@ -25,7 +25,7 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.record.writer import Record
 from orchestrator.run.options import Origin
 from orchestrator.scenario.schema import effective
-from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DriverKind
 
 FILES = 64  # open files of a process by itself, with a reserve: at most 40 were counted
 T = TypeVar("T")
@@ -59,9 +59,9 @@ def begin(directory: RunDirectory, plan: Plan, origin: Origin) -> Record:
     return Record.create(directory.path, plan_text, facts)
 
 
-def on_clock(driver: str, work: Coroutine[Any, Any, T]) -> T:
+def on_clock(driver: DriverKind, work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work`` on the clock of a driver."""
-    if DRIVERS[driver].simulated:
+    if driver.simulated:
         return run_virtual(work, VirtualLoop())
     return asyncio.run(work)
 
@@ -86,7 +86,7 @@ def keep_plugins(sources: Iterable[PluginSource], folder: Path) -> None:
 def require(plan: Plan, workers: int) -> None:
     """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
     it has too little memory, or that this process may not open as many files as the run needs."""
-    entry = entry_of(plan.driver)
+    entry = entry_of(plan.driver_kind)
     missing = entry.missing(plan)
     if len(missing) == 1:
         raise missing[0]
@@ -99,7 +99,7 @@ def require(plan: Plan, workers: int) -> None:
 def require_room(plan: Plan, workers: int = 1) -> None:
     """HostError if this host has less memory than nodes and the models of a round take, or allows too few open
     files."""
-    kind = DRIVERS[plan.driver]
+    kind = plan.driver_kind
     clients = models_of_a_round(plan)
     nodes = 0
     if kind.node_bytes and plan.algorithm:
@@ -125,7 +125,7 @@ def open_files(plan: Plan, workers: int) -> int:
     """The most files that one process of a run has open: the orchestrator, the switch, or a node with many peers. A
     container has its output, a control connection and a request to the Engine; a peer a connection each way, the
     gate's view, and ZeroMQ's own signalling."""
-    if DRIVERS[plan.driver].simulated:
+    if plan.driver_kind.simulated:
         return FILES + 4 * workers
     of_nodes = 4 * len(plan.nodes)
     of_programs = 2 * len(plan.programs)
@@ -136,8 +136,8 @@ def open_files(plan: Plan, workers: int) -> int:
 def models_of_a_round(plan: Plan) -> int:
     """How many copies of the model exist when a round ends: one of each client that answers. The least number where
     that varies; 0 for programs, for models that differ, and for algorithms without rounds of clients."""
-    algorithm = ALGORITHMS.get(plan.algorithm)
-    if algorithm is None or algorithm.asynchronous or plan.model in MODEL_GROUPS:
+    algorithm = plan.scheme
+    if algorithm is PROGRAMS or algorithm.asynchronous or plan.model in MODEL_GROUPS:
         return 0
     if plan.population is not None:
         return plan.population.selected

@@ -1,270 +1,224 @@
-"""A scenario's choices from the node's catalogue: algorithm, model, data sets and partition, with their parameters."""
+"""The catalogue of a scenario: all that it can name, from edgebed and from the plug-ins that the scenario lists.
+
+It is a value. It is made before the scenario is checked, travels with the scenario and its plan, and never changes, so
+what one scenario names is unknown to every other one.
+"""
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, ClassVar
+import contextlib
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, get_args
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from node.algorithms.registry import ALGORITHMS
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
-from node.catalogue.models import MODEL_GROUPS, MODELS
-from node.catalogue.partitions import PARTITIONS
-from node.parameters import AnyOf, Between, OneOf, Parameters, read_parameters
-from orchestrator.scenario.language.quantities import FRACTION_SCHEMA, mapping_schema
-from orchestrator.scenario.language.strict import Strict, unknown
+from netem.errors import ProfileError
+from netem.library import PROFILES
+from netem.profile import LinkProfile
+from node import plugins
+from node.assignment import PluginSource
+from node.errors import PluginError
+from node.plugins import Check, Draw, LearningCatalogue, Plugin, advertised, find, taken, with_plugins
+from orchestrator.errors import Problem, ScenarioError
+from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.words import describe
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
+from orchestrator.scenario.sections.expectations import CheckName
 
-MAX_ROUNDS = 1_000_000
+KEY = "plugins"
+CATALOGUE = "catalogue"
+"""The key of the catalogue in the context in which a scenario is validated."""
+
+REAL = "real"
+"""Takes the place of a profile's name: the network between the hosts is the link, and edgebed does not shape it."""
 
 
-def check_parameters(
-    kind: type[Parameters],
-    values: Mapping[str, Any],
-    other_keys: Sequence[str] = (),
+@dataclass(frozen=True, kw_only=True)
+class Catalogue(LearningCatalogue):
+    """What a scenario can name, and the ``checks`` and ``figures`` that plug-ins add to a run, see `Plugin`."""
+
+    profiles: Mapping[str, LinkProfile]
+    drivers: Mapping[str, DriverKind]
+    checks: Mapping[str, Check]
+    figures: Mapping[str, Draw]
+
+
+def _extended(
+    learning: LearningCatalogue,
+    profiles: Mapping[str, LinkProfile],
+    drivers: Mapping[str, DriverKind],
+    checks: Mapping[str, Any],
+    figures: Mapping[str, Any],
+) -> Catalogue:
+    return Catalogue(
+        algorithms=learning.algorithms,
+        models=learning.models,
+        datasets=learning.datasets,
+        partitions=learning.partitions,
+        plugins=learning.plugins,
+        profiles=profiles,
+        drivers=drivers,
+        checks=checks,
+        figures=figures,
+    )
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+EDGEBED = _extended(plugins.EDGEBED, MappingProxyType(PROFILES), DRIVERS, checks=_NONE, figures=_NONE)
+"""The catalogue without any plug-in."""
+
+
+def catalogue_of(sources: Iterable[PluginSource]) -> Catalogue:
+    """The catalogue with these plug-ins. PluginError, with file and line, if one cannot be used."""
+    learning = with_plugins(sources)
+    if not learning.plugins:
+        return EDGEBED
+    profiles = dict(PROFILES)
+    drivers = dict(DRIVERS)
+    checks: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
+    for source, plugin in learning.plugins.items():
+        _add_profiles(source, plugin, profiles)
+        _add_drivers(source, plugin, drivers)
+        _add_functions(source, "check", plugin.checks, checks, own=get_args(CheckName))
+        _add_functions(source, "figure", plugin.figures, figures)
+    return _extended(learning, profiles, drivers, checks, figures)
+
+
+def _add_drivers(source: PluginSource, plugin: Plugin, drivers: dict[str, DriverKind]) -> None:
+    """Add the drivers of a plug-in. PluginError if one cannot be used."""
+    for kind in plugin.drivers:
+        if not isinstance(kind, DriverKind):
+            raise PluginError(f"{source.name}: drivers holds a {type(kind).__name__}, not an edgebed.DriverKind")
+        if kind.name in drivers:
+            raise PluginError(taken(source, "driver", kind.name))
+        if kind.simulated:
+            raise PluginError(f"{source.name}: driver {kind.name}: only edgebed's own driver sim simulates nodes")
+        drivers[kind.name] = replace(kind, module=kind.module or plugin.module)
+
+
+def _add_functions(
+    source: PluginSource,
+    what: str,
+    functions: Mapping[str, Any],
+    known: dict[str, Any],
+    own: Container[str] = (),
 ) -> None:
-    """Check the parameters. Raises ValueError with one line for each parameter that is unknown or out of range, or that
-    conflicts with another. ``other_keys``: the keys next to the parameters."""
-    mistakes = []
-    for key, value in values.items():
+    """Add the checks or figures of a plug-in. PluginError if one is no function, or if its name is taken."""
+    for name, function in functions.items():
+        if name in known or name in own:
+            raise PluginError(taken(source, what, name))
+        if not callable(function):
+            raise PluginError(f"{source.name}: {what} {name} is a {type(function).__name__}, not a function of rows")
+        known[name] = function
+
+
+def installed_drivers() -> dict[str, DriverKind]:
+    """The drivers of edgebed and of the plug-ins that installed packages advertise. A plug-in that cannot be used is
+    left out."""
+    drivers = dict(DRIVERS)
+    for name in advertised():
+        with contextlib.suppress(PluginError):
+            drivers |= catalogue_of([find(name, Path())]).drivers
+    return drivers
+
+
+def _add_profiles(source: PluginSource, plugin: Plugin, profiles: dict[str, LinkProfile]) -> None:
+    """Add the link profiles of a plug-in. PluginError if one cannot be read."""
+    for name, written in plugin.profiles.items():
+        if name in profiles or name == REAL:
+            raise PluginError(taken(source, "link profile", name))
         try:
-            read_parameters(kind, {key: value}, other_keys)
-        except ValueError as error:
-            mistakes.append(str(error))
-    if mistakes:
-        raise ValueError("\n".join(mistakes))
-    read_parameters(kind, values)
+            profile = LinkProfile.from_mapping(written)
+        except ProfileError as error:
+            raise PluginError(f"link profile {name}: {error}") from None
+        if profile.real:
+            raise PluginError(f"link profile {name}: real: a named profile is for links that are shaped")
+        profiles[name] = profile
 
 
-def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
-    """The JSON Schema of each parameter, from the values that the catalogue allows and from its meaning."""
-    schemas = {}
-    meanings = kind.meanings()
-    for entry in fields(kind):
-        allowed = entry.metadata["allowed"]
-        schema = _allowed_schema(allowed)
-        if isinstance(allowed, Between) and allowed.high == 1:  # then a percentage is allowed, too
-            percentage = FRACTION_SCHEMA | {"type": "string"}
-            schema = {"anyOf": [schema, percentage]}
-        if entry.name in meanings:
-            schema["description"] = meanings[entry.name]
-        if entry.default is not MISSING:
-            schema["default"] = entry.default
-        schemas[entry.name] = schema
-    return schemas
+def added(catalogue: Catalogue) -> list[str]:
+    """What the plug-ins of a catalogue have added: "algorithm fedavgm", "model tanh"."""
+    kinds: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+        "algorithm": (catalogue.algorithms, EDGEBED.algorithms),
+        "model": (catalogue.models, EDGEBED.models),
+        "data set": (catalogue.datasets, EDGEBED.datasets),
+        "partition": (catalogue.partitions, EDGEBED.partitions),
+        "link profile": (catalogue.profiles, EDGEBED.profiles),
+        "driver": (catalogue.drivers, EDGEBED.drivers),
+        "check": (catalogue.checks, EDGEBED.checks),
+        "figure": (catalogue.figures, EDGEBED.figures),
+    }
+    names = []
+    for what, (entries, own) in kinds.items():
+        for name in entries:
+            if name not in own:
+                names.append(f"{what} {name}")
+    return names
 
 
-def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
-    if isinstance(allowed, AnyOf) and not allowed.words:
-        return {"type": "string" if allowed.kind is str else "object"}
-    if isinstance(allowed, OneOf):
-        words: JsonSchemaValue = {"enum": list(allowed.words)}
-        if not allowed.number:
-            return words
-        number = _allowed_schema(allowed.number)
-        return {"anyOf": [words, number]}
-    kind = "integer" if allowed.kind is int else "number"
-    minimum = "exclusiveMinimum" if allowed.above else "minimum"
-    maximum = "exclusiveMaximum" if allowed.below else "maximum"
-    schema: JsonSchemaValue = {"type": [kind, "null"] if allowed.none else kind}
-    schema[minimum] = allowed.low
-    if allowed.high != float("inf"):
-        schema[maximum] = allowed.high
-    return schema
+def catalogue_in(info: ValidationInfo) -> Catalogue:
+    """The catalogue in which a value of a scenario is looked up: that of its plug-ins, otherwise edgebed's own."""
+    catalogue: Catalogue = (info.context or {}).get(CATALOGUE, EDGEBED)
+    return catalogue
 
 
-class Named(Strict):
-    """A catalogue entry by name, with its parameters next to the name: ``{name: hierfavg, kappa2: 3}``."""
-
-    model_config = ConfigDict(extra="allow")
-    short: ClassVar[str | None] = "name"
-    what: ClassVar[str]
-    entries: ClassVar[Mapping[str, Any]]
-
-    name: str = Field(description="its name")
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, value: str) -> str:
-        if value not in cls.entries:
-            raise ValueError(unknown(cls.what, value, cls.entries))
-        return value
-
-    @model_validator(mode="after")
-    def _check_parameters(self) -> Named:
-        other_keys = [name for name in type(self).model_fields if name != "params"]
-        kind = self.entries[self.name].params
-        check_parameters(kind, self.params, other_keys)
-        return self
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The given parameters; omitted ones keep the catalogue's defaults."""
-        return dict(self.model_extra or {})
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler.resolve_ref_schema(handler(core))
-        own = dict(schema["properties"])
-        described = own.pop("name")["description"]
-        forms = []
-        for name, entry in cls.entries.items():
-            keys = {"name": {"const": name, "description": described}}
-            keys |= own
-            keys |= parameter_schemas(entry.params)
-            form = mapping_schema(keys, "name")
-            forms.append(form | {"description": entry.summary})
-        return {"anyOf": [{"enum": list(cls.entries)}, *forms]}
+def listed_plugins(data: Mapping[str, Any]) -> Any:
+    """The plug-ins that a scenario lists, as they are written. If it names a driver that edgebed does not have, and an
+    installed package advertises a plug-in of this name, that plug-in is the last one."""
+    names = data.get(KEY, [])
+    driver = data.get("driver")
+    if not isinstance(names, list) or not isinstance(driver, str):
+        return names
+    if driver in DRIVERS or driver in names or driver not in advertised():
+        return names
+    return [*names, driver]
 
 
-class AlgorithmSpec(Named):
-    """The algorithm, its rounds and its own parameters."""
-
-    what: ClassVar[str] = "algorithm"
-    entries: ClassVar[Mapping[str, Any]] = ALGORITHMS
-
-    rounds: int | None = Field(
-        default=None, ge=1, le=MAX_ROUNDS, description="maximum number of rounds; default: stop.rounds, else 10"
-    )
-
-
-class LoraSpec(Strict):
-    """Low-rank adapters of a frozen model. Only they are trained and sent."""
-
-    rank: int = Field(default=8, ge=1, description="r, rank of an adapter")
-    alpha: float = Field(default=16, gt=0, description="α; the output of an adapter is scaled by α / r")
-    targets: list[str] = Field(
-        min_length=1, description="linear layers that get an adapter, by their names or ends of their names"
-    )
-    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        default_factory=dict, description="ranks of clients by their hardware class; default: rank"
-    )
-
-
-class ModelSpec(Named):
-    """The model and its own parameters, or a group of models for clients that differ."""
-
-    what: ClassVar[str] = "model"
-    entries: ClassVar[Mapping[str, Any]] = ChainMap[str, Any](MODEL_GROUPS, MODELS)  # plug-ins join MODELS
-
-    lora: LoraSpec | None = Field(default=None, description="train and send low-rank adapters instead of the model")
-
-    def adapters(
-        self,
-        rank: int | None = None,
-        ranks: Mapping[str, int] | None = None,
-    ) -> dict[str, Any]:
-        """The further parameter of a model with adapters, with this ``rank``. ``ranks``: its clients'."""
-        if self.lora is None:
-            return {}
-        lora = self.lora.model_dump(exclude={"ranks"})
-        if rank is not None:
-            lora["rank"] = rank
-        if ranks:
-            lora["ranks"] = dict(ranks)
-        return {"lora": lora}
-
-
-@dataclass(frozen=True)
-class PartitionSpec:
-    """How the training data is divided; written ``iid``, ``{dirichlet: 0.1}`` or ``{dirichlet: {alpha: 0.1, ...}}``."""
-
-    name: str
-    params: Mapping[str, Any]
-
-
-def _read_partition(value: Any) -> PartitionSpec:
-    if isinstance(value, PartitionSpec):
-        return value
-    if isinstance(value, str):
-        value = {value: {}}
-    if not isinstance(value, dict) or len(value) != 1:
-        raise ValueError(f"write one partition, like iid or {{dirichlet: 0.1}}, not {describe(value)}")
-    [(name, params)] = value.items()
-    if name not in PARTITIONS:
-        raise ValueError(unknown("partition", name, PARTITIONS))
-    scheme = PARTITIONS[name]
-    if not isinstance(params, dict):
-        if scheme.short is None:
-            raise ValueError(f"{name}: takes a mapping of parameters, not {describe(params)}")
-        params = {scheme.short: params}
+def catalogue_for(source: Document, folder: Path) -> Catalogue:
+    """The catalogue with the plug-ins that a scenario lists. ScenarioError if one cannot be used."""
+    sources = []
+    problems = []
+    names = listed_plugins(source.data)
+    if not isinstance(names, list):
+        names = []
+    for position, name in enumerate(names):
+        if isinstance(name, str):
+            try:
+                sources.append(find(name, folder))
+            except PluginError as error:
+                place = source.place((KEY, position))
+                problems.append(Problem(place, f"{KEY}[{position}]", str(error)))
+    if problems:
+        raise ScenarioError(problems)
     try:
-        check_parameters(scheme.params, params)
-    except ValueError as error:
-        mistakes = [f"{name}: {line}" for line in str(error).splitlines()]
-        raise ValueError("\n".join(mistakes)) from None
-    return PartitionSpec(name, params)
+        return catalogue_of(sources)
+    except PluginError as error:
+        place = source.place((KEY,))
+        raise ScenarioError([Problem(place, KEY, str(error))]) from None
 
 
-def _partition_schema() -> JsonSchemaValue:
-    forms = []
-    for name, scheme in PARTITIONS.items():
-        schemas = parameter_schemas(scheme.params)
-        inner = mapping_schema(schemas)
-        if scheme.short is not None:
-            inner = {"anyOf": [schemas[scheme.short], inner]}
-        described = inner | {"description": scheme.summary}
-        forms.append(mapping_schema({name: described}, name))
-    return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}
+def _read(value: Any, info: ValidationInfo) -> tuple[PluginSource, ...]:
+    """The sources of the names, from the catalogue."""
+    is_list = isinstance(value, list | tuple)
+    if not is_list or not all(isinstance(entry, str | PluginSource) for entry in value):
+        raise ValueError(f"write a list of files and modules, like [fedavgm.py, mylab.models], not {describe(value)}")
+    known = {source.name: source for source in catalogue_in(info).sources}
+    sources = []
+    for entry in value:
+        if isinstance(entry, PluginSource):
+            sources.append(entry)
+        else:
+            sources.append(known[entry])
+    return tuple(sources)
 
 
-def _write_partition(partition: PartitionSpec) -> Any:
-    if not partition.params:
-        return partition.name
-    return {partition.name: dict(partition.params)}
-
-
-PartitionField = Annotated[
-    PartitionSpec,
-    PlainValidator(_read_partition),
-    PlainSerializer(_write_partition),
-    WithJsonSchema(_partition_schema()),
-]
-
-
-def _read_datasets(value: Any) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    is_list = isinstance(names, list) and names
-    if not is_list or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"write the name of a data set, or a list of names, not {describe(value)}")
-    for name in names:
-        if not is_dataset(name):
-            raise ValueError(f"{unknown('data set', name, DATASETS)}; or {'; or '.join(DATASET_PATHS.values())}")
-    return names
-
-
-def _dataset_schema() -> JsonSchemaValue:
-    forms: list[JsonSchemaValue] = [{"enum": list(DATASETS)}]
-    for form, text in DATASET_PATHS.items():
-        forms.append({"type": "string", "pattern": f"^{form}.+", "description": text})
-    return {"anyOf": forms}
-
-
-def _write_datasets(names: list[str]) -> Any:
-    if len(names) == 1:
-        return names[0]
-    return names
-
-
-_DATASET = _dataset_schema()
-DatasetNames = Annotated[
-    list[str],
-    BeforeValidator(_read_datasets),
-    PlainSerializer(_write_datasets),
-    WithJsonSchema({"anyOf": [_DATASET, {"type": "array", "items": _DATASET, "minItems": 1}]}),
+PluginSources = Annotated[
+    tuple[PluginSource, ...],
+    BeforeValidator(_read),
+    PlainSerializer(lambda sources: [source.name for source in sources]),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
 ]

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
-from node.algorithms.registry import ALGORITHMS
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS, kind_of
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
 from orchestrator.scenario.sections.faults import (
     HANDOVER,
     MOVE,
@@ -47,7 +46,7 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
         mistakes += check_program(fault, scenario.topology, labels)
         mistakes += _times(scenario, fault)
         mistakes += _stays(scenario, fault)
-        mistakes += check_driver(fault, scenario.driver, media_engine)
+        mistakes += check_driver(fault, scenario.driver_kind, media_engine)
         if fault.action == MOVE:
             mistakes += check_moves(scenario)
         if not mistakes:
@@ -121,9 +120,9 @@ def check_program(
             return
 
 
-def check_driver(fault: FaultSpec, driver: str, media_engine: str) -> Iterator[tuple[str, str]]:
+def check_driver(fault: FaultSpec, kind: DriverKind, media_engine: str) -> Iterator[tuple[str, str]]:
     """The key and message of what a driver cannot do of a fault. ``media_engine``: the engine, if links share media."""
-    kind = kind_of(driver)
+    driver = kind.name
     if fault.action == MOVE and kind.several_hosts:
         yield "action", f"the driver {driver} moves no device to another edge: use {_on_one_host(simulated=True)}"
     if fault.action != NEW_ADDRESS:
@@ -302,7 +301,7 @@ def check_moves(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if scenario.algorithm is None:
         return
     if not scenario.scheme.roaming:
-        able = [algorithm.name for algorithm in ALGORITHMS.values() if algorithm.roaming]
+        able = [algorithm.name for algorithm in scenario.catalogue.algorithms.values() if algorithm.roaming]
         yield "action", f"an edge of {scenario.scheme.name} keeps its devices for the whole run: take {', '.join(able)}"
     elif getattr(scenario.parameters, "participation", 1.0) < 1:
         yield (

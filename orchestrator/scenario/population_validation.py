@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from node.algorithms.registry import ALGORITHMS
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.drivers import listed
 from orchestrator.scenario.sections.hardware import HARDWARE
 from orchestrator.scenario.sections.links import LinkSpec, Mistake
 from orchestrator.scenario.sections.topology import LINK_CLASSES, POPULATION
@@ -27,14 +26,14 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         return
     if spec.settings is not None:
         yield from _file(spec, spec.settings)
-    if not DRIVERS[scenario.driver].simulated:
+    if not scenario.driver_kind.simulated:
         why = f"the driver {scenario.driver} makes every node before the run, and clients of a population come and go"
         yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
     scheme = scenario.scheme
     fits = scheme.problem(cloud=True, edges=0, devices=1) is None
     if scenario.algorithm is not None:
         if fits and not scheme.population:
-            able = [algorithm.name for algorithm in ALGORITHMS.values() if algorithm.population]
+            able = [algorithm.name for algorithm in scenario.catalogue.algorithms.values() if algorithm.population]
             why = f"{scenario.algorithm.name} needs the same clients from round to round"
             yield ("topology", "population"), f"{why}; for clients that come and go take one of {', '.join(able)}"
         if scenario.algorithm.params.get("participation") is not None:

@@ -10,13 +10,13 @@ from types import MappingProxyType
 
 from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
+from orchestrator.scenario.catalogue import CATALOGUE, catalogue_for, catalogue_of, listed_plugins
 from orchestrator.scenario.language import document
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.files import DIRECTORY, FILES, piped_text, text_of
 from orchestrator.scenario.language.strict import short_key, validated
 from orchestrator.scenario.language.syntax import MAX_CHARACTERS, too_long
 from orchestrator.scenario.language.words import dotted, name_from
-from orchestrator.scenario.plugins import make_known, use
 from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.validation import check
@@ -86,12 +86,15 @@ def parse(
     if "scenario" in source.data and not nodes_run_something:
         raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:
-        make_known(source, folder)
+        catalogue = catalogue_for(source, folder)
     else:
-        use(plugins)
+        catalogue = catalogue_of(plugins)
     source = with_client_files(source, folder, files)
     data = {"name": name_from(Path(name).stem, "scenario")} | source.data
-    scenario = validated(Scenario, source, data, {DIRECTORY: folder, FILES: files})
+    names = listed_plugins(source.data)
+    if names:
+        data["plugins"] = names
+    scenario = validated(Scenario, source, data, {DIRECTORY: folder, FILES: files, CATALOGUE: catalogue})
     problems = []
     for path, message in check(scenario):
         problems.append(Problem(source.place(path), dotted(path), message))

@@ -16,29 +16,29 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, PlainValidator, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
 from netem.units import format_fraction
-from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
+from node.algorithms.registry import PROGRAMS, Algorithm
 from node.assignment import Tier
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
-from orchestrator.scenario.catalogue import (
+from orchestrator.scenario.catalogue import EDGEBED, Catalogue, PluginSources, catalogue_in
+from orchestrator.scenario.choices import (
     MAX_ROUNDS,
     AlgorithmSpec,
     ModelSpec,
 )
 from orchestrator.scenario.language.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
-from orchestrator.scenario.language.strict import Strict
+from orchestrator.scenario.language.strict import Strict, not_one_of
 from orchestrator.scenario.language.words import ImageName, Name
 from orchestrator.scenario.media.clients import resolve_for_clients
 from orchestrator.scenario.media.routes import ResolvedMedia, resolve_media
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
-from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
-from orchestrator.scenario.sections.drivers import DRIVERS, DriverName, EngineName
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind, EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec, TargetSpec
 from orchestrator.scenario.sections.faults import HANDOVER, FaultSpec, visits
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -54,6 +54,20 @@ RARE = ("shared", "routes", "cross_traffic", "stack")  # left out of the effecti
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HARDWARE)})]
+
+
+def _known_driver(value: Any, info: ValidationInfo) -> str:
+    drivers = catalogue_in(info).drivers
+    if isinstance(value, str) and value in drivers:
+        return value
+    raise ValueError(not_one_of(value, drivers))
+
+
+DriverName = Annotated[
+    str,
+    PlainValidator(_known_driver),
+    WithJsonSchema({"type": "string", "enum": list(DRIVERS)}),
+]
 
 
 class HardwareSpec(Strict):
@@ -271,12 +285,28 @@ class Scenario(Strict):
     )
     probe: ProbeSpec = Field(default=ProbeSpec(), description="measurement of the links")
 
+    _catalogue: Catalogue = PrivateAttr(default_factory=lambda: EDGEBED)
+
+    @model_validator(mode="after")
+    def _look_up(self, info: ValidationInfo) -> Scenario:
+        self._catalogue = catalogue_in(info)
+        return self
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All that the scenario can name."""
+        return self._catalogue
+
+    @property
+    def driver_kind(self) -> DriverKind:
+        return self.catalogue.drivers[self.driver]
+
     @property
     def scheme(self) -> Algorithm:
         """The algorithm, or `PROGRAMS` if nodes run programs."""
         if self.algorithm is None:
             return PROGRAMS
-        return ALGORITHMS[self.algorithm.name]
+        return self.catalogue.algorithms[self.algorithm.name]
 
     @property
     def rounds(self) -> int | None:

@@ -6,24 +6,22 @@ from collections.abc import Iterator, Set
 from dataclasses import fields
 
 from netem.units import format_duration
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import Tier
-from node.catalogue.datasets import DATASETS, TABLES
+from node.catalogue.datasets import TABLES
 from node.catalogue.models import MODEL_GROUPS
-from node.catalogue.partitions import PARTITIONS
 from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
-from orchestrator.scenario.catalogue import AlgorithmSpec, LoraSpec
+from orchestrator.scenario.choices import AlgorithmSpec, LoraSpec
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS, listed, one_host
+from orchestrator.scenario.sections.drivers import listed, one_host
 from orchestrator.scenario.sections.hardware import HARDWARE, LEAST_QUOTA
-from orchestrator.scenario.sections.links import LinkSpec, Mistake, Resolved
+from orchestrator.scenario.sections.links import Mistake, Resolved, link_of
 from orchestrator.scenario.sections.programs import check_programs
 from orchestrator.scenario.sections.stack import DEFAULTS
 from orchestrator.scenario.sections.topology import LINK_CLASSES, unknown_node
@@ -67,7 +65,7 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
     if not scenario.programs:
         yield (), "'algorithm' is missing: name one, or give `programs` that the nodes run instead"
         return
-    kind = DRIVERS[scenario.driver]
+    kind = scenario.driver_kind
     if not kind.programs:
         why = "computes what nodes do and starts no process" if kind.simulated else "makes no nodes of programs"
         yield ("driver",), f"{scenario.driver} {why}: programs need {listed(programs=True)}"
@@ -120,7 +118,7 @@ def _model(scenario: Scenario) -> Iterator[Mistake]:
     if model in MODEL_GROUPS and lora is not None:
         yield ("model", "lora"), f"the models of {model} have different layers: take one model"
     if model in MODEL_GROUPS and not algorithm.personal:
-        able = ", ".join(other.name for other in ALGORITHMS.values() if other.personal)
+        able = ", ".join(other.name for other in scenario.catalogue.algorithms.values() if other.personal)
         yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
 
 
@@ -128,7 +126,7 @@ def _ranks(scenario: Scenario, lora: LoraSpec) -> Iterator[Mistake]:
     """Check the ranks of adapters of single hardware classes."""
     algorithm = scenario.scheme
     if lora.ranks and not algorithm.ranked:
-        able = ", ".join(other.name for other in ALGORITHMS.values() if other.ranked)
+        able = ", ".join(other.name for other in scenario.catalogue.algorithms.values() if other.ranked)
         yield (
             ("model", "lora", "ranks"),
             f"{algorithm.name} averages adapters of one rank: leave it out, or take {able}",
@@ -150,7 +148,7 @@ def _ranks(scenario: Scenario, lora: LoraSpec) -> Iterator[Mistake]:
 def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     data = scenario.data
     partition = data.partition
-    scheme = PARTITIONS[partition.name]
+    scheme = scenario.catalogue.partitions[partition.name]
     names = {entry.name for entry in fields(scheme.params)}
     if data.samples_per_client is not None:
         if "samples_per_client" in partition.params:
@@ -166,7 +164,8 @@ def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
         yield ("data", "evaluate_samples"), "given twice, here and in algorithm"
     if partition.name == "labels-per-edge" and scenario.topology.edges == 0:
         yield ("data", "partition"), "labels-per-edge gives labels to edges: the topology has none"
-    anonymous = [name for name in data.dataset if name in DATASETS and not DATASETS[name].subjects]
+    datasets = scenario.catalogue.datasets
+    anonymous = [name for name in data.dataset if name in datasets and not datasets[name].subjects]
     if scheme.subjects and anonymous:
         yield ("data", "partition"), f"{partition.name} needs a data set that names people: {anonymous[0]} does not"
 
@@ -193,7 +192,7 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _stack(scenario: Scenario) -> Iterator[Mistake]:
-    simulated = DRIVERS[scenario.driver].simulated
+    simulated = scenario.driver_kind.simulated
     for key, spec in scenario.stack.items():
         yield from _node_or_tier(scenario, "stack", key)
         if not simulated:
@@ -212,13 +211,13 @@ def _stack(scenario: Scenario) -> Iterator[Mistake]:
 def _hosts(scenario: Scenario) -> Iterator[Mistake]:
     for key in scenario.hosts:
         yield from _node_or_tier(scenario, "hosts", key)
-    if scenario.hosts and not DRIVERS[scenario.driver].several_hosts:
+    if scenario.hosts and not scenario.driver_kind.several_hosts:
         yield ("hosts",), one_host(scenario.driver, "`hosts`")
 
 
 def _real(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     """Refuse real links where there is no network between hosts."""
-    kind = DRIVERS[scenario.driver]
+    kind = scenario.driver_kind
     if kind.several_hosts:
         return
     why = one_host(scenario.driver, "real links")
@@ -233,7 +232,7 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     """Refuse a NAT that the driver or the engine does not have."""
     if not links.nats:
         return
-    kind = DRIVERS[scenario.driver]
+    kind = scenario.driver_kind
     why = ""
     if kind.simulated:
         why = f"the driver {kind.name} computes transfers and has no flows that a NAT could forget"
@@ -241,7 +240,7 @@ def _nats(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
         why = f"a NAT needs both directions of a link on one host, and the driver {kind.name} may spread them"
     if why:
         able = []
-        for other in DRIVERS.values():
+        for other in scenario.catalogue.drivers.values():
             if not other.simulated and not other.several_hosts:
                 able.append(other.name)
         yield ("driver",), f"{why}: leave nat_timeout out, or use {' or '.join(able)}"
@@ -303,7 +302,7 @@ def _longest_round_trip(scenario: Scenario, links: Resolved) -> float:
         longest = max(longest, round_trip)
     if scenario.population is not None:
         for name in scenario.population.links:
-            up, down = LinkSpec(profile=name).directions(level=False)
+            up, down = link_of(name, scenario.catalogue).directions(level=False)
             longest = max(longest, up.latency + down.latency)
     return longest
 

@@ -19,7 +19,7 @@ from orchestrator.errors import HostError, RunError
 from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
 from orchestrator.record.directory import write_whole
-from orchestrator.scenario.sections.drivers import DRIVERS, listed
+from orchestrator.scenario.sections.drivers import listed
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.schedulers import names_of, scheduler_of
 from orchestrator.sweep.sweeper import name_of
@@ -102,8 +102,7 @@ def write_job(
     """
     place = Path.cwd()
     kind = scheduler_of(scheduler)
-    drivers = {combination.scenario.driver for combination in sweep.combinations}
-    simulated = all(DRIVERS[driver].simulated for driver in drivers)
+    simulated = all(combination.scenario.driver_kind.simulated for combination in sweep.combinations)
     if kind.contained:
         if not simulated:
             others = " or --on ".join(names_of(contained=False))

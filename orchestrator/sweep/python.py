@@ -194,7 +194,7 @@ def _sweep(
         path = chosen(os.fspath(file), sweep=True)
         read = load(path, overrides)
     for combination in read.combinations:
-        check_workers(workers, combination.scenario.driver)
+        check_workers(workers, combination.scenario.driver_kind)
     folder = runs / read.name
     sweeper = Sweeper(read, folder, workers, lambda _: None, again=again)
     outcome = carry_out(sweeper)

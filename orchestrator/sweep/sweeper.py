@@ -25,7 +25,6 @@ from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.sweep.quantities import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
 
@@ -205,7 +204,7 @@ class Sweeper:
         return self._failed(combination, error, run)
 
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
-        if self.again or DRIVERS[plan.driver].simulated:
+        if self.again or plan.driver_kind.simulated:
             return None
         run = self._run_of(plan)
         if run is None or run.ended not in (None, "interrupted"):

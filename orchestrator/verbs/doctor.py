@@ -18,7 +18,7 @@ from rich.text import Text
 
 from node.errors import PluginError
 from node.extras import LEARNING, install_command
-from node.plugins import added, advertised, find
+from node.plugins import advertised, find
 from node.resources import processors
 from orchestrator.drivers.base import KnowsJob, TriesHost, entries
 from orchestrator.errors import OrchestratorError
@@ -36,7 +36,7 @@ from orchestrator.host.training_devices import tried_here
 from orchestrator.host.trial import Trial
 from orchestrator.layout import write_entries, write_line
 from orchestrator.record.versions import installed_version
-from orchestrator.scenario.plugins import use
+from orchestrator.scenario.catalogue import added, catalogue_of
 from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.verbs.versions import LEARNING_PACKAGES, PACKAGES
 
@@ -279,13 +279,12 @@ def _plugins() -> list[Trial]:
         name = f"plug-in {plugin}"
         used_by = f"scenarios with `plugins: [{plugin}]`"
         try:
-            use([find(plugin, Path())])
-            additions = ", ".join(added()) or "adds nothing"
+            catalogue = catalogue_of([find(plugin, Path())])
+            additions = ", ".join(added(catalogue)) or "adds nothing"
             findings.append(Trial(name, used_by, True, f"of {package}: {additions}"))
         except PluginError as error:
             detail = f"of {package}, cannot be used: {error}"
             remedy = "update its package, or remove it"
             commands = (f"{sys.executable} -m pip uninstall {package}",)
             findings.append(Trial(name, used_by, None, detail, remedy, commands))
-    use([])
     return findings

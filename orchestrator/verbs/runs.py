@@ -25,12 +25,11 @@ from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.history import History
 from orchestrator.results.overview import overview
 from orchestrator.results.summary import summary
-from orchestrator.results.tables import TABLES
+from orchestrator.results.tables import TABLES, check_kind, rows_of
 from orchestrator.run.display.events import Listener
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.options import Origin, RunOptions
-from orchestrator.scenario.plugins import kept
 from orchestrator.verbs.results import cards, plots
 from orchestrator.verbs.results.cards import Drawing
 from orchestrator.verbs.results.logs import follow_record
@@ -172,11 +171,9 @@ class Run:
         """The rows of one kind: accuracy, channels, checks, events, faults, links, metrics, nodes, probes, resources,
         rounds, sensors, states or traffic. Times are seconds since the start of the run. ValueError for another
         kind."""
-        if kind not in TABLES:
-            raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
+        check_kind(kind)
         with self.history() as history:
-            rows = TABLES[kind].read(history)
-            return [row._asdict() for row in rows]
+            return rows_of(history, kind)
 
     def history(self) -> History:
         """The reader of the record, for a ``with`` statement. Its methods may change between versions."""
@@ -247,21 +244,20 @@ def execute(source: Source, runs: Path, options: RunOptions) -> Run:
     for place in options.track:
         place.check()
     scenario = source.read()
-    options.check(scenario.driver)
-    with kept(scenario.plugins):
-        with source.placed():
-            plan = prepared_plan(scenario, source.file)
-        # While a run is in the background, the terminal belongs to the program.
-        if options.begun is None:
-            console = None
-        else:
-            console = Console(file=io.StringIO())
-        origin = Origin(scenario, source.file, source.overrides, source.text)
+    options.check(scenario.driver_kind)
+    with source.placed():
+        plan = prepared_plan(scenario, source.file)
+    # While a run is in the background, the terminal belongs to the program.
+    if options.begun is None:
+        console = None
+    else:
+        console = Console(file=io.StringIO())
+    origin = Origin(scenario, source.file, source.overrides, source.text)
 
-        def view(_virtual: bool) -> Glimpse:
-            return Glimpse(plan.name, console)
+    def view(_virtual: bool) -> Glimpse:
+        return Glimpse(plan.name, console)
 
-        outcome, directory = launch(plan, origin, runs, view, options)
+    outcome, directory = launch(plan, origin, runs, view, options)
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     if options.listener is not None and options.listener.error is not None:

@@ -22,7 +22,7 @@ from orchestrator.run.preparation import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.language.files import text_of
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import kind_of, one_host
+from orchestrator.scenario.sections.drivers import one_host
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.plans.plan import plan_json
 
@@ -98,7 +98,7 @@ def planned(source: Source, hosts: Path | None = None) -> Plan:
     """The plan of a scenario on the data that this host has, and on the ``hosts`` of a file. Writes nothing."""
     scenario = source.read()
     folder = source.file.parent
-    several_hosts = kind_of(scenario.driver).several_hosts
+    several_hosts = scenario.driver_kind.several_hosts
     if hosts is not None and not several_hosts:
         raise MistakeError(one_host(scenario.driver, "--hosts"))
     inventory = None if hosts is None else read_inventory(hosts)
@@ -106,7 +106,7 @@ def planned(source: Source, hosts: Path | None = None) -> Plan:
         stack.enter_context(source.placed())
         labels = None
         if scenario.algorithm is not None:
-            shards = stack.enter_context(looked_up(scenario.data, folder))
+            shards = stack.enter_context(looked_up(scenario.data, folder, scenario.catalogue.datasets))
             labels = PreparedLabels.read(shards)
         place = str(folder.absolute())
         made_plan = make_plan(scenario, labels, place, inventory)

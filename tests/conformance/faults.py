@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import Gathering
 from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
 from node.parameters import read_parameters
-from node.plugins import activate, find
+from node.plugins import find, with_plugins
 from node.testing import Fate, Federation
 
 SEEDS = (7, 8, 9)
@@ -49,9 +48,9 @@ class Case:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, digits: Prepared, folder: Path, **faults: Any) -> Federation:
-        activate([find(self.plugin, folder)] if self.plugin else [])
-        params = read_parameters(ALGORITHMS[self.algorithm].params, SGD | dict(self.params))
-        fields = {"gathering": RULE} | dict(self.more) | faults
+        catalogue = with_plugins([find(self.plugin, folder)] if self.plugin else [])
+        params = read_parameters(catalogue.algorithms[self.algorithm].params, SGD | dict(self.params))
+        fields: dict[str, Any] = {"gathering": RULE, "catalogue": catalogue} | dict(self.more) | faults
         return Federation(digits, self.tree, self.algorithm, params, folder, self.rounds, **fields).run()
 
     def fate(self, *delays: float) -> Fate:

@@ -4,7 +4,7 @@ clients of unequal size and without samples, a client that crashes."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from edgebed import State, parted, weighted_mean
-from node.algorithms.registry import ALGORITHMS
-from node.catalogue.partitions import IID, PARTITIONS, PartitionParameters, PartitionScheme
+from node.catalogue.partitions import IID, PartitionParameters, PartitionScheme
 from node.learning.data.datasets import Prepared
 from node.parameters import read_parameters
-from node.plugins import activate, find
+from node.plugins import LearningCatalogue, find, with_plugins
 from node.testing import Federation, hierarchy, same, star
 
 ROUNDS = 3
@@ -60,6 +59,13 @@ PLAIN_SGD = ("plain", "batch normalisation", "crash")
 OWN_LOOP = ("plain", "adam", "batch normalisation", "uneven", "crash")
 
 
+def known(baselines: Sequence[str], folder: Path) -> LearningCatalogue:
+    """The catalogue with these baselines, and with the partition of this module."""
+    catalogue = with_plugins([find(f"edgebed.baselines.{name}", folder) for name in baselines])
+    uneven = PartitionScheme("uneven", Uneven, divide=unevenly)
+    return replace(catalogue, partitions={**catalogue.partitions, "uneven": uneven})
+
+
 @dataclass(frozen=True)
 class Claim:
     """An algorithm with some parameters, at each of the `edges`, and the ``other`` that it equals; ``exact``: to the
@@ -81,11 +87,13 @@ class Claim:
         name, params = (self.other, self.other_params) if other else (self.algorithm, self.params)
         module = self.plugin or self.algorithm
         builtin = self.algorithm in ("fedprox", "fednova", "hierfavg")
-        activate([] if builtin else [find(f"edgebed.baselines.{module}", folder)])
+        catalogue = known([] if builtin else [module], folder)
         model, training, fields = EDGES[edge]
-        known = read_parameters(ALGORITHMS[name].params, SGD | training | dict(params))
+        chosen = read_parameters(catalogue.algorithms[name].params, SGD | training | dict(params))
         fields = {key: each for key, each in fields.items() if key != "crash" or "device-1" in self.tree}
-        run = Federation(digits, self.tree, name, known, folder / name, self.rounds, model=model, **fields).run()
+        run = Federation(
+            digits, self.tree, name, chosen, folder / name, self.rounds, model=model, catalogue=catalogue, **fields
+        ).run()
         state = run.state("cloud")
         return parted(state, self.part) if self.part and not other else state
 
@@ -124,11 +132,6 @@ CASES = [(name, edge) for name, claim in CLAIMS.items() for edge in claim.edges]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def uneven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PARTITIONS, "uneven", PartitionScheme("uneven", Uneven, divide=unevenly))
-
-
 @pytest.mark.parametrize(("name", "edge"), CASES)
 def test_a_claim_of_equality(name: str, edge: str, digits: Prepared, tmp_path: Path) -> None:
     claim = CLAIMS[name]
@@ -151,11 +154,13 @@ LOCAL_CASES = [(name, edge) for name in LOCAL for edge in (OWN_LOOP if name == "
 
 @pytest.mark.parametrize(("name", "edge"), LOCAL_CASES)
 def test_a_client_trains_alone(name: str, edge: str, digits: Prepared, tmp_path: Path) -> None:
-    activate([find(f"edgebed.baselines.{name}", tmp_path)])
+    catalogue = known([name], tmp_path)
     model, training, fields = EDGES[edge]
     given = LOCAL[name]
-    params = read_parameters(ALGORITHMS[name].params, SGD | training | given)
-    run = Federation(digits, star(3), name, params, tmp_path / "run", ROUNDS, model=model, **fields).run()
+    params = read_parameters(catalogue.algorithms[name].params, SGD | training | given)
+    run = Federation(
+        digits, star(3), name, params, tmp_path / "run", ROUNDS, model=model, catalogue=catalogue, **fields
+    ).run()
     for node in run.samples:
         learner = run.roles[node].learner
         w: State = learner.initial()
@@ -170,10 +175,12 @@ def test_a_client_trains_alone(name: str, edge: str, digits: Prepared, tmp_path:
 @pytest.mark.parametrize("edge", ["adam", "uneven"])
 def test_memes_of_their_labels_alone_are_averaged(edge: str, digits: Prepared, tmp_path: Path) -> None:
     """FedAvg by hand, from the meme's initial weights, which are others than those of a client's model."""
-    activate([find("edgebed.baselines.fml", tmp_path)])
+    catalogue = known(["fml"], tmp_path)
     _, training, fields = EDGES[edge]
-    params = read_parameters(ALGORITHMS["fml"].params, SGD | training | {"meme_weight": 1, "meme": "mlp"})
-    run = Federation(digits, star(3), "fml", params, tmp_path / "run", ROUNDS, model="mlp", **fields).run()
+    params = read_parameters(catalogue.algorithms["fml"].params, SGD | training | {"meme_weight": 1, "meme": "mlp"})
+    run = Federation(
+        digits, star(3), "fml", params, tmp_path / "run", ROUNDS, model="mlp", catalogue=catalogue, **fields
+    ).run()
     learners = [run.roles[node].learner for node, samples in run.samples.items() if samples]
     w = {key: values.copy() for key, values in learners[0].build("mlp").views.items()}
     for t in range(1, ROUNDS + 1):

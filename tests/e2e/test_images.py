@@ -125,7 +125,7 @@ def test_nothing_is_in_it_that_a_node_does_not_need(client: DockerClient, image:
 
 
 def test_an_agent_says_its_usage_in_one_line(client: DockerClient, agent_image: str) -> None:
-    usage = "usage: python -m orchestrator.agent work|namespaces MODULE [WORD]...|task MODULE [WORD]...\n"
+    usage = "usage: python -m orchestrator.agent work|serve MODULE [WORD]...|task MODULE [WORD]...\n"
     assert outcome(client, agent_image) == (1, usage)
 
 

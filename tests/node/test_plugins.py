@@ -1,18 +1,16 @@
-"""Plug-ins: found, checked, known while their run is the current one, and forgotten."""
+"""Plug-ins: found, checked, and entered into a catalogue of their own."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from node.algorithms.registry import ALGORITHMS
-from node.catalogue.models import MODELS
 from node.errors import PluginError
-from node.plugins import activate, active, digest, find, is_of_plugin, line_of
+from node.plugins import EDGEBED, LearningCatalogue, digest, find, is_of_plugin, line_of, with_plugins
 
 GOOD = """\
 from dataclasses import dataclass
@@ -37,37 +35,51 @@ PLUGIN = edgebed.Plugin(
 """
 
 
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    yield
-    activate([])
-
-
-def use(folder: Path, text: str, name: str = "mine.py") -> None:
+def use(folder: Path, text: str, name: str = "mine.py") -> LearningCatalogue:
     (folder / name).write_text(text)
-    activate([find(name, folder)])
+    return with_plugins([find(name, folder)])
 
 
-def test_a_plug_in_is_known_until_another_run_has_others(tmp_path: Path) -> None:
-    use(tmp_path, GOOD)
-    (source,) = active()
+def share(catalogue: LearningCatalogue) -> float:
+    params: Any = catalogue.algorithms["mine"].params()
+    return float(params.share)
+
+
+def test_a_plug_in_is_known_in_its_own_catalogue(tmp_path: Path) -> None:
+    catalogue = use(tmp_path, GOOD)
+    (source,) = catalogue.sources
     assert (source.name, source.module, source.is_file) == ("mine.py", "edgebed_plugins.mine", True)
-    assert ALGORITHMS["mine"].module == "edgebed_plugins.mine"
-    assert ALGORITHMS["mine"].params().share == 0.5  # type: ignore[attr-defined]
-    assert MODELS["little"].measure is None
-    assert is_of_plugin("edgebed_plugins.mine")
-    assert not is_of_plugin("os.path")
-    activate([])
-    assert not {"mine", "little"} & {*ALGORITHMS, *MODELS}
-    assert not any(name.startswith("edgebed_plugins") for name in sys.modules)
+    module = catalogue.algorithms["mine"].module
+    assert share(catalogue) == 0.5
+    assert catalogue.models["little"].measure is None
+    assert catalogue.algorithms["mine"].roles["cloud"].__module__ == module
+    assert is_of_plugin(module, catalogue.sources)
+    assert not is_of_plugin(module, [])
+    assert not is_of_plugin("edgebed_plugins.mine_too", catalogue.sources)
+    assert not is_of_plugin("os.path", catalogue.sources)
+    assert not {"mine", "little"} & {*EDGEBED.algorithms, *EDGEBED.models}
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
-    use(tmp_path, GOOD)
-    before = active()[0].sha256
-    use(tmp_path, GOOD.replace("0.5", "0.25"))
-    assert active()[0].sha256 != before
-    assert ALGORITHMS["mine"].params().share == 0.25  # type: ignore[attr-defined]
+def test_the_versions_of_a_file_are_independent(tmp_path: Path) -> None:
+    """Two scenarios of one process may have files of the same name."""
+    before = use(tmp_path, GOOD)
+    after = use(tmp_path, GOOD.replace("0.5", "0.25"))
+    assert before.sources[0].sha256 != after.sources[0].sha256
+    assert (share(before), share(after)) == (0.5, 0.25)
+    modules = {catalogue.algorithms["mine"].roles["cloud"].__module__ for catalogue in (before, after)}
+    assert len(modules) == 2
+    assert all(name in sys.modules for name in modules)
+
+
+def test_a_plug_in_builds_on_those_before_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(GOOD)
+    other = "import edgebed\nmine = edgebed.algorithm('mine')\nROLES = mine.roles\n"
+    other += "PLUGIN = edgebed.Plugin(algorithms=[edgebed.Algorithm('other', params=mine.params)])\n"
+    (tmp_path / "other.py").write_text(other)
+    both = with_plugins([find("mine.py", tmp_path), find("other.py", tmp_path)])
+    assert both.algorithms["other"].params is both.algorithms["mine"].params
+    with pytest.raises(PluginError, match=r"^other.py:2: .*'mine' is no algorithm"):
+        with_plugins([find("other.py", tmp_path), find("mine.py", tmp_path)])
 
 
 @pytest.mark.parametrize("name", ["mine.py", "theirlab.models"])
@@ -80,11 +92,10 @@ def test_a_change_that_bytecode_does_not_show_is_read(
     (tmp_path / "theirlab").mkdir()
     (tmp_path / "theirlab" / "__init__.py").touch()
     file = tmp_path / "mine.py" if name == "mine.py" else tmp_path / "theirlab" / "models.py"
-    for share in (0.5, 0.2):
-        file.write_text(GOOD.replace("0.5", str(share)))
+    for value in (0.5, 0.2):
+        file.write_text(GOOD.replace("0.5", str(value)))
         os.utime(file, (1_800_000_000, 1_800_000_000))
-        activate([find(name, tmp_path)])
-        assert ALGORITHMS["mine"].params().share == share  # type: ignore[attr-defined]
+        assert share(with_plugins([find(name, tmp_path)])) == value
     assert not (tmp_path / "__pycache__").exists()
 
 
@@ -97,13 +108,15 @@ def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(tmp_path)
     source = find("mylab.models", tmp_path)
     assert set(source.contents()) == {"mylab/__init__.py", "mylab/models.py", "mylab/shared.py"}
-    activate([source])
-    assert ALGORITHMS["mine"].module == "mylab.models"
-    assert is_of_plugin("mylab.shared")
-    assert ALGORITHMS["mine"].params().share == 0.5  # type: ignore[attr-defined]
+    catalogue = with_plugins([source])
+    assert catalogue.algorithms["mine"].module == "mylab.models"
+    assert is_of_plugin("mylab.shared", catalogue.sources)
+    assert share(catalogue) == 0.5
     (package / "models.py").write_text((package / "models.py").read_text().replace("0.5,", "0.125,"))
-    activate([find("mylab.models", tmp_path)])
-    assert ALGORITHMS["mine"].params().share == 0.125  # type: ignore[attr-defined]
+    changed = with_plugins([find("mylab.models", tmp_path)])
+    assert (share(catalogue), share(changed)) == (0.5, 0.125)
+    roles = [version.algorithms["mine"].roles["cloud"] for version in (catalogue, changed)]
+    assert roles[0] is not roles[1]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +153,7 @@ PLAIN = 'algorithms=[edgebed.Algorithm("mine", params=Mine)]'
         ('"little"', '"cnn"', "mine.py: there is already a model 'cnn': choose another name"),
         ('"little"', '"small"', "mine.py: there is already a model 'small': choose another name"),
         ('"little", build=', '"little", measure=', "mine.py: model little has no build: give the function"),
-        ("ROLES =", "PARTS =", "mine.py: edgebed_plugins.mine has no ROLES, a mapping like"),
+        ("ROLES =", "PARTS =", "mine.py has no ROLES, a mapping like"),
         ('"cloud": Part, ', "", 'mine.py: ROLES has no "cloud", though algorithm mine says cloud="required"'),
         ('"device": Part}', '"device": fails}', 'mine.py: ROLES["device"] is <function fails'),
         ("async def run(self)", "def run(self)", "mine.py:8: Part needs a method `async def run(self)`"),
@@ -160,15 +173,13 @@ def test_a_mistake_is_reported_with_its_place(tmp_path: Path, old: str, new: str
     with pytest.raises(PluginError) as raised:
         use(tmp_path, GOOD.replace(old, new))
     assert str(raised.value).startswith(message)
-    assert active() == ()
-    assert "mine" not in ALGORITHMS
 
 
 def test_two_plug_ins_may_not_have_one_name(tmp_path: Path) -> None:
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text(GOOD)
     with pytest.raises(PluginError, match=r"^two.py: there is already an algorithm 'mine'"):
-        activate([find("one.py", tmp_path), find("two.py", tmp_path)])
+        with_plugins([find("one.py", tmp_path), find("two.py", tmp_path)])
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -177,17 +188,19 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(GOOD)
     with pytest.raises(PluginError, match=r"^two/mine.py and one/mine.py have the same name for Python: rename one"):
-        activate([find("one/mine.py", tmp_path), find("two/mine.py", tmp_path)])
+        with_plugins([find("one/mine.py", tmp_path), find("two/mine.py", tmp_path)])
 
 
 def test_the_line_of_an_error(tmp_path: Path) -> None:
-    use(tmp_path, GOOD)
+    catalogue = use(tmp_path, GOOD)
+    module: Any = sys.modules[catalogue.algorithms["mine"].module]
     with pytest.raises(ValueError, match="lost") as raised:
-        sys.modules["edgebed_plugins.mine"].fails()
-    assert line_of(raised.value) == "mine.py:13"
+        module.fails()
+    assert line_of(raised.value, catalogue.sources) == "mine.py:13"
+    assert line_of(raised.value, []) == ""
     with pytest.raises(ValueError, match="literal") as raised:
         int("x")
-    assert line_of(raised.value) == ""
+    assert line_of(raised.value, catalogue.sources) == ""
 
 
 def test_the_hash_of_a_file_does_not_depend_on_how_its_name_was_decoded() -> None:

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,18 @@ from typing import Any
 import numpy as np
 
 from node.arrays import Array, Integers
-from node.catalogue.datasets import DATASET_PATHS, DATASETS, EMNIST, IGNORED, TABLES, Columns, Form, Shape, is_dataset
+from node.catalogue.datasets import (
+    DATASET_PATHS,
+    DATASETS,
+    EMNIST,
+    IGNORED,
+    TABLES,
+    Columns,
+    Dataset,
+    Form,
+    Shape,
+    is_dataset,
+)
 from node.catalogue.tasks import Task
 from node.extras import lacking
 from node.learning.data import downloads, formats, parts
@@ -167,9 +178,10 @@ def prepare(
     download: bool = True,
     store: Path | None = None,
     columns: Columns | None = None,
+    known: Mapping[str, Dataset] = DATASETS,
 ) -> Prepared:
     """Find data set `name` prepared under `cache`, or prepare it under `store`, by default `cache`. Other runs may do
-    the same at the same time. ``columns``: those of a table.
+    the same at the same time. ``columns``: those of a table. ``known``: the data sets by name.
 
     The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
@@ -177,10 +189,11 @@ def prepare(
     """
     if store is None:
         store = cache
-    if name in DATASETS and DATASETS[name].read is not None:
-        source, read, key = _of_plugin(name)
+    entry = known.get(name)
+    if entry is not None and entry.read is not None:
+        source, read, key = _of_plugin(name, entry)
     else:
-        place, read = _find(name, cache, search, download)
+        place, read = _find(name, cache, search, download, known)
         if _form(name) in TABLES:
             read = functools.partial(read, columns)
         source = str(place or "edgebed")
@@ -194,7 +207,7 @@ def prepare(
         except ImportError as error:
             reason = lacking(error) or f"cannot be read: {error}"
             raise DataError(f"{source} {reason}") from error
-        _store(name, arrays, source, directory)
+        _store(name, arrays, source, directory, entry)
     return open_prepared(directory)
 
 
@@ -224,10 +237,9 @@ def open_prepared(directory: Path) -> Prepared:
         raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
 
 
-def _of_plugin(name: str) -> tuple[str, Reader, str]:
+def _of_plugin(name: str, entry: Dataset) -> tuple[str, Reader, str]:
     """The source, reader and hash of a plug-in's data set. What its function reads may change, so it is called each
     time, and equal arrays share a folder."""
-    entry = DATASETS[name]
     assert entry.read is not None
     source = f"data set {name} ({entry.where})"
     try:
@@ -275,11 +287,12 @@ def _find(
     cache: Path,
     search: Sequence[Path],
     download: bool,
+    known: Mapping[str, Dataset] = DATASETS,
 ) -> tuple[Path | None, Reader]:
     """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
-    if not is_dataset(name):
+    if not is_dataset(name, known):
         forms = "; ".join(DATASET_PATHS.values())
-        raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
+        raise DataNotFound(f"no data set {name!r}: known are {', '.join(known)}, and {forms}")
     if name == "digits":
         return None, formats.read_digits
     form, _, path = name.partition(":")
@@ -431,10 +444,11 @@ def _store(
     arrays: Arrays,
     source: str,
     directory: Path,
+    entry: Dataset | None,
 ) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     arrays, unlabelled = without_unlabelled(arrays, source)
-    shape, classes = _check(name, arrays, source)
+    shape, classes = _check(name, arrays, source, entry)
     mean, std = parts.normalisation(arrays.x_train, source, as_they_are=arrays.normalised)
     directory.parent.mkdir(parents=True, exist_ok=True)
     making_in = directory.parent
@@ -473,8 +487,10 @@ def _check(
     name: str,
     arrays: Arrays,
     source: str,
+    entry: Dataset | None,
 ) -> tuple[Shape, int]:
-    """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
+    """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or do not fit the
+    ``entry`` of the name."""
     _check_part("train", arrays.x_train, arrays.y_train, arrays.subjects, source)
     _check_part("test", arrays.x_test, arrays.y_test, arrays.test_subjects, source)
     _refuse_unlike("samples", arrays.x_train, arrays.x_test, source)
@@ -484,8 +500,8 @@ def _check(
         if 0 in part.shape[1:]:
             raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
     known = None
-    if name in DATASETS and DATASETS[name].classes:
-        known = DATASETS[name]
+    if entry is not None and entry.classes:
+        known = entry
     if arrays.y_train.dtype != np.int64:
         if known is not None:
             raise DataError(f"{source}: targets are not classes, and {name} has {known.classes} classes")

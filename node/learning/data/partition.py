@@ -6,7 +6,7 @@ Papers use these names differently, so each scheme names its paper. Draws are ma
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -86,12 +86,14 @@ def divide(
     seed: int,
     subjects: Integers | None = None,
     lists: Sequence[Indices] | None = None,
+    known: Mapping[str, PartitionScheme] = PARTITIONS,
 ) -> Partition:
     """Divide samples with these `labels` (N,) over clients.
 
     `groups` holds the number of clients below each edge, in the plan's order: (4, 4, 4) is twelve devices at three
     edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,): the
-    person of each sample. `lists`: the samples of each client, for `file`. Raises PartitionError if data is lacking.
+    person of each sample. `lists`: the samples of each client, for `file`. `known`: the partitions by name. Raises
+    PartitionError if data is lacking.
     """
     clients = sum(groups)
     if clients < 1 or min(groups) < 1:
@@ -101,7 +103,7 @@ def divide(
             f"{len(labels)} samples do not give {clients} clients min_samples {scheme.min_samples} each: "
             "lower min_samples or take fewer clients"
         )
-    entry = _entry_of(scheme)
+    entry = _entry_of(scheme, known)
     if entry.subjects and subjects is None:
         raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz, text)")
     random = np.random.default_rng(seed)
@@ -129,8 +131,8 @@ def divide(
     return Partition(ascending, tuple(moves), whole, tuple(notes))
 
 
-def _entry_of(scheme: PartitionParameters) -> PartitionScheme:
-    for entry in PARTITIONS.values():
+def _entry_of(scheme: PartitionParameters, known: Mapping[str, PartitionScheme]) -> PartitionScheme:
+    for entry in known.values():
         if entry.params is type(scheme):
             return entry
     raise LookupError(type(scheme))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import FunctionType
 from typing import Any
@@ -21,6 +21,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from node.assignment import PluginSource
 from node.plugins import is_of_plugin
 
 _ARRAY = 1
@@ -44,9 +45,10 @@ class CannotCrossError(TypeError):
     """A value has a type that cannot cross, or too many bytes."""
 
 
-def write(value: Any, memory: memoryview) -> int:
-    """Write ``value`` to ``memory`` and return the offset of its head. CannotCrossError if the value cannot cross."""
-    writer = _Writer(memory)
+def write(value: Any, memory: memoryview, plugins: Sequence[PluginSource] = ()) -> int:
+    """Write ``value`` to ``memory`` and return the offset of its head. CannotCrossError if the value cannot cross.
+    ``plugins``: those of the run, of which classes and functions may cross."""
+    writer = _Writer(memory, plugins)
     head = writer.pack(value)
     size = len(head).to_bytes(_SIZE, "big")
     start = writer.used
@@ -66,9 +68,10 @@ def read(memory: memoryview, head: int, *, copy: bool) -> Any:
 
 
 class _Writer:
-    def __init__(self, memory: memoryview) -> None:
+    def __init__(self, memory: memoryview, plugins: Sequence[PluginSource]) -> None:
         self.used = 0
         self._memory = memory
+        self._plugins = plugins
 
     def pack(self, value: Any) -> bytes:
         try:
@@ -118,7 +121,7 @@ class _Writer:
             values = _values_of(value)
             return self._record(type(value), values)
         if isinstance(value, FunctionType):
-            name = self.pack(_name(value))
+            name = self.pack(_name(value, self._plugins))
             return msgpack.ExtType(_FUNCTION, name)
         kind = type(value).__name__
         raise CannotCrossError(f"a {kind} cannot be sent to a worker")
@@ -127,7 +130,7 @@ class _Writer:
         content = {}
         for name, value in values.items():
             content[name] = self._prepared(value)
-        module, kind_name = _name(kind)
+        module, kind_name = _name(kind, self._plugins)
         record = self.pack([module, kind_name, content])
         return msgpack.ExtType(_RECORD, record)
 
@@ -241,12 +244,12 @@ def _constant(value: Any) -> bytes | None:
     if not kind.__dataclass_params__.frozen:
         return None
     if not kind.__module__.startswith("node."):
-        return None  # a plug-in may be replaced by another one of the same name
+        return None
     values = _values_of(value)
     for item in values.values():
         if type(item) not in _PLAIN:
             return None
-    module, name = _name(kind)
+    module, name = _name(kind, ())
     packed: bytes = msgpack.packb([module, name, values])
     if len(_constants) >= _REMEMBERED:
         _constants.clear()
@@ -261,23 +264,23 @@ def _known(packed: bytes) -> Any:
     return kind(**values)
 
 
-def _name(target: Callable[..., Any]) -> list[str]:
+def _name(target: Callable[..., Any], plugins: Sequence[PluginSource]) -> list[str]:
     """The module and the name of a function or class. CannotCrossError if a worker cannot find it by them."""
     module = target.__module__
     name = target.__qualname__
-    is_known = module.startswith("node.") or is_of_plugin(module)
+    is_known = module.startswith("node.") or is_of_plugin(module, plugins)
     if not is_known or "<" in name:
         raise CannotCrossError(f"{module}.{name} is not a named function or class of `node` or of a plug-in")
     return [module, name]
 
 
 def _find(module: str, name: str) -> Any:
-    return _found(importlib.import_module(module), name)
+    return _part_of(importlib.import_module(module), name)
 
 
 @functools.lru_cache(maxsize=256)
-def _found(module: Any, name: str) -> Any:
-    """By the module itself: the module of a plug-in that has changed is another one of the same name."""
+def _part_of(module: Any, name: str) -> Any:
+    """By the module itself: an installed plug-in that has changed is another module of the same name."""
     target = module
     for part in name.split("."):
         target = getattr(target, part)

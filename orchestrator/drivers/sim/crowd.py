@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.algorithms.registry import Algorithm
 from node.assignment import Assignment, Hardware
 from node.catalogue.tasks import CLIENTS
 from node.learning.training import Learner
@@ -82,9 +83,11 @@ class Crowd:
         workers: Pool,
         cost: CostFunction,
         params: Any,
+        algorithms: Mapping[str, Algorithm],
         kept: Checkpoint | None,
     ) -> None:
-        """``template``: the assignment of a client but for its name and speed. ``kept``: of a run that is continued."""
+        """``template``: the assignment of a client but for its name and speed. ``algorithms``: those of the catalogue.
+        ``kept``: of a run that is continued."""
         self.enough = population.selected
         self.seen = ClientHistory(population.size)
         self._population = population
@@ -96,6 +99,7 @@ class Crowd:
         self._workers = workers
         self._cost = cost
         self._params = params
+        self._algorithms = algorithms
         self._parts: dict[str, Participation] = {}  # that have not been recorded
         self._recorded: list[Participation] = []  # in this round
         self._losses: dict[int, float] = {}  # by client, that of its latest training that counted
@@ -319,7 +323,7 @@ class Crowd:
         timeouts = assignment.timeouts
         transport = self._network.transport(name, [self._cloud], timeouts=timeouts)
         part = Participation(client, name, round, now, transport)
-        role_of = load_role(assignment)
+        role_of = load_role(assignment, self._algorithms)
         checkpoint = checkpoint_path(assignment.checkpoint_directory, name)
         role = role_of(
             assignment,
@@ -359,7 +363,7 @@ class Crowd:
             return
         error = task.exception()
         if isinstance(error, Exception) and not self._over.done():
-            failure = RunError(f"{name}: {described(error)}")
+            failure = RunError(f"{name}: {described(error, self._template.plugins)}")
             self._over.set_exception(failure)
 
     async def _end(self, parts: Iterable[Participation]) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.registry import ALGORITHMS
-from node.assignment import Assignment
+from node.assignment import Assignment, PluginSource
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import inputs_of, make_deterministic
 from node.learning.models import ModelPool, model_pool_of
@@ -60,7 +59,7 @@ class Nodes:
         self._network = fabric.network
         self._control = control
         self._data = open_prepared(Path(plan.data_directory))
-        algorithm = ALGORITHMS[plan.algorithm]
+        algorithm = plan.scheme
         self._params = algorithm.params(**plan.params)
         self._model_pools: dict[str, ModelPool] = {}
         self._costs: dict[str, StepCost] = {}
@@ -68,7 +67,7 @@ class Nodes:
         for assignment in assignments.values():
             key = assignment.model_kind
             if key not in self._model_pools:
-                model_pool = model_pool_of(assignment, self._data)
+                model_pool = model_pool_of(assignment, self._data, plan.catalogue.models)
                 self._model_pools[key] = model_pool
                 inputs = inputs_of(self._data.zeros(1))
                 batch_size = self._params.batch_size
@@ -84,7 +83,7 @@ class Nodes:
         if plan.population is not None:
             self._shards = _client_shards(plan.population, self._data)
             kept = _restored(assignments[POPULATION])
-        self.workers = Workers(workers, self.learner)
+        self.workers = Workers(workers, self.learner, plan.plugins)
         self._pool: Pool = self.workers
         if most > 1:
             self._pool = Batches(self.workers, most)
@@ -172,7 +171,7 @@ class Nodes:
         def traffic() -> Rows:
             return _rows(transport.traffic())
 
-        return SimulatedNode(role, compute, reporter, traffic)
+        return SimulatedNode(role, compute, reporter, traffic, self._plan.plugins)
 
     def _make_cloud(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
         """Make the cloud of a population: its peers are the clients that take part."""
@@ -186,7 +185,7 @@ class Nodes:
             total = summed(transport.traffic(), POPULATION)
             return _rows(total)
 
-        return SimulatedNode(role, compute, reporter, traffic)
+        return SimulatedNode(role, compute, reporter, traffic, self._plan.plugins)
 
     def _stand_in(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
         """Make the node that stands for a population."""
@@ -196,7 +195,7 @@ class Nodes:
         def traffic() -> Rows:
             return _rows(crowd.traffic())
 
-        return SimulatedNode(crowd, compute, reporter, traffic)
+        return SimulatedNode(crowd, compute, reporter, traffic, self._plan.plugins)
 
     def _role(
         self,
@@ -205,7 +204,7 @@ class Nodes:
         compute: ModelledCompute,
         reporter: MemoryReporter,
     ) -> Role:
-        role_of = load_role(assignment)
+        role_of = load_role(assignment, self._plan.catalogue.algorithms)
         return role_of(
             assignment,
             transport,
@@ -228,6 +227,7 @@ class Nodes:
             self._pool,
             self._costs[template.model_kind],
             self._params,
+            self._plan.catalogue.algorithms,
             kept,
         )
 
@@ -257,8 +257,10 @@ class SimulatedNode:
         compute: ModelledCompute,
         reporter: MemoryReporter,
         traffic: TrafficRows,
+        plugins: Sequence[PluginSource],
     ) -> None:
         self.compute = compute
+        self._plugins = plugins
         self._role = role
         self._reporter = reporter
         self._traffic = traffic
@@ -275,7 +277,7 @@ class SimulatedNode:
             return EXIT_DONE
         except Exception as error:
             note_failure(log, error)
-            reason = described(error)
+            reason = described(error, self._plugins)
             self._reporter.say("failed", error=reason, lasting=True)
             return EXIT_FAILED
         finally:

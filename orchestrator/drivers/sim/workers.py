@@ -19,11 +19,12 @@ import signal
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from node.assignment import PluginSource
 from node.learning.devices import Seeded
 from node.learning.together import Crew
 from node.learning.training import Learner
@@ -92,7 +93,8 @@ def _slot() -> Slot:
 class _Worker:
     """One forked process, and its slots."""
 
-    def __init__(self, learner_of: LearnerOf) -> None:
+    def __init__(self, learner_of: LearnerOf, plugins: Sequence[PluginSource]) -> None:
+        self._plugins = plugins
         self.memory = [_slot() for _ in range(SLOTS)]
         self.free = deque(range(SLOTS))
         self.doing: dict[int, WorkerStep] = {}
@@ -102,7 +104,7 @@ class _Worker:
         if self.pid == 0:
             with contextlib.suppress(BaseException):
                 _become_worker(parent, theirs)
-                _serve(theirs, self.memory, learner_of)
+                _serve(theirs, self.memory, learner_of, plugins)
             os._exit(0)
         theirs.close()
 
@@ -123,7 +125,7 @@ class _Worker:
             task = [nodes, fn.__name__]
         steps, _ = self.memory[slot]
         message = [draws, *task, *step.args]
-        head = write(message, steps)
+        head = write(message, steps, self._plugins)
         self.free.popleft()
         self.doing[slot] = step
         token = _TOKEN.pack(slot, head)
@@ -157,10 +159,16 @@ def _free_slots(worker: _Worker) -> int:
 
 
 class Workers:
-    """``count`` worker processes. ``learner_of`` gives the learner of a node, in this process and in the workers."""
+    """``count`` worker processes. ``learner_of`` gives the learner of a node, in this process and in the workers.
+    ``plugins``: those of the run, of which classes and functions cross between the processes."""
 
-    def __init__(self, count: int, learner_of: LearnerOf) -> None:
-        self._workers = [_Worker(learner_of) for _ in range(count)]
+    def __init__(
+        self,
+        count: int,
+        learner_of: LearnerOf,
+        plugins: Sequence[PluginSource] = (),
+    ) -> None:
+        self._workers = [_Worker(learner_of, plugins) for _ in range(count)]
         self._waiting: deque[WorkerStep] = deque()
         self._warned = False
         self._broken = False  # a worker was killed: no step starts any more
@@ -262,7 +270,12 @@ def _run(step: list[Any], learner_of: LearnerOf) -> Any:
     return fn(*arguments)
 
 
-def _serve(link: socket.socket, memory: list[Slot], learner_of: LearnerOf) -> None:
+def _serve(
+    link: socket.socket,
+    memory: list[Slot],
+    learner_of: LearnerOf,
+    plugins: Sequence[PluginSource],
+) -> None:
     while True:
         token = link.recv(_TOKEN.size, socket.MSG_WAITALL)
         if len(token) != _TOKEN.size:
@@ -271,7 +284,7 @@ def _serve(link: socket.socket, memory: list[Slot], learner_of: LearnerOf) -> No
         steps, results = memory[slot]
         try:
             step = read(steps, head, copy=False)
-            answer = write(_run(step, learner_of), results)
+            answer = write(_run(step, learner_of), results, plugins)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             head = write(problem[:1000], results)

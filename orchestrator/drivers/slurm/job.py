@@ -151,7 +151,7 @@ async def start_agents(
         process = await asyncio.create_subprocess_exec(
             "srun",
             *options,
-            *python.module("orchestrator.agent", "namespaces", "orchestrator.drivers.slurm.agent", str(directory.path)),
+            *python.module("orchestrator.agent", "serve", "orchestrator.drivers.slurm.agent", str(directory.path)),
             stdin=asyncio.subprocess.PIPE,
             stdout=output,
             stderr=output,

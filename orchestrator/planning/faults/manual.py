@@ -97,7 +97,7 @@ def _check(
     if mistakes:
         raise ValueError(_message(mistakes))
     engine_of_media = plan.engine if plan.media else ""
-    for _, message in check_driver(spec, plan.driver, engine_of_media):
+    for _, message in check_driver(spec, plan.driver_kind, engine_of_media):
         raise ValueError(message)
     if plan.programs and spec.action == "slow":
         raise ValueError(SLOW_PROGRAM)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from node.catalogue.datasets import Columns
+from node.catalogue.datasets import DATASETS, Columns, Dataset
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.errors import DataError, DataNotFound
 from orchestrator.errors import HostError, PlanError
@@ -24,23 +24,33 @@ def cache_directory() -> Path:
     return Path(base) / "edgebed"
 
 
-def prepare_data(spec: DataSpec, base: Path) -> Prepared:
+def prepare_data(
+    spec: DataSpec,
+    base: Path,
+    known: Mapping[str, Dataset] = DATASETS,
+) -> Prepared:
     """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
+    ``known``: the data sets of the scenario's catalogue.
     ``base`` is the scenario's folder; its paths are relative to it. Only the last data set of the list may be
     downloaded: with `[fashion-mnist, digits]` nothing is fetched."""
-    return _first(spec, base, download=True)
+    return _first(spec, base, known, download=True)
 
 
 @contextlib.contextmanager
-def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
+def looked_up(
+    spec: DataSpec,
+    base: Path,
+    known: Mapping[str, Dataset] = DATASETS,
+) -> Iterator[Prepared]:
     """Like `prepare_data`, without a download; what is not cached is decoded to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
-        yield _first(spec, base, download=False, store=Path(passing))
+        yield _first(spec, base, known, download=False, store=Path(passing))
 
 
 def _first(
     spec: DataSpec,
     base: Path,
+    known: Mapping[str, Dataset],
     *,
     download: bool,
     store: Path | None = None,
@@ -63,6 +73,7 @@ def _first(
                 download=download and is_last,
                 store=store,
                 columns=columns,
+                known=known,
             )
         except DataNotFound as error:
             reasons.append(str(error))

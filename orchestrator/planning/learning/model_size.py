@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from node.algorithms.registry import Algorithm
 from node.assignment import PluginSource
 from node.catalogue.datasets import Form
-from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
+from node.catalogue.models import MODEL_GROUPS, ModelEntry, largest
 from node.catalogue.networks import needs_pictures
 from node.catalogue.sizes import Size
 from node.catalogue.tasks import WITHOUT_CLASSES
@@ -40,7 +40,7 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     rank = max(scenario.ranks.values(), default=None)
     sizes = _in_closed_form(scenario, form)
     if not sizes:
-        entry = MODELS[scenario.model.name]
+        entry = scenario.catalogue.models[scenario.model.name]
         sizes = [_measured(scenario, entry, form, rank)]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]
@@ -74,9 +74,10 @@ def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
     name = scenario.model.name
     params = scenario.model.params
-    entry = MODELS.get(name)
+    entry = scenario.catalogue.models.get(name)
+    of_plugin = entry is not None and _of_plugin(entry, scenario)
     try:
-        _check_samples(name, entry, form)
+        _check_samples(name, entry, form, of_plugin=of_plugin)
         if entry is None:
             return MODEL_GROUPS[name].sizes(form.shape, form.classes, params)
         for_floats = not form.tokens and not form.parts
@@ -90,9 +91,8 @@ def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
     return [size]
 
 
-def _check_samples(name: str, entry: ModelEntry | None, form: Form) -> None:
+def _check_samples(name: str, entry: ModelEntry | None, form: Form, *, of_plugin: bool) -> None:
     """ValueError if the model does not take such samples. ``entry``: None for a group of models."""
-    of_plugin = entry is not None and _of_plugin(entry)
     if form.parts and not of_plugin:
         raise ValueError(f"{name} takes one array for each sample, not several parts: take a model of a plug-in")
     has_closed_form = entry is None or entry.measure is not None
@@ -102,25 +102,25 @@ def _check_samples(name: str, entry: ModelEntry | None, form: Form) -> None:
         raise ValueError(f'{name} predicts the next character of texts: take data: {{dataset: "text:PATH"}}')
 
 
-def _of_plugin(entry: ModelEntry) -> bool:
-    return entry.build is not None and is_of_plugin(entry.build.__module__)
+def _of_plugin(entry: ModelEntry, scenario: Scenario) -> bool:
+    return entry.build is not None and is_of_plugin(entry.build.__module__, scenario.plugins)
 
 
 def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
     algorithm = scenario.scheme
     name = scenario.model.name
     size = largest(sizes)
-    entry = MODELS.get(name)
+    entry = scenario.catalogue.models.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:
         own = text.size(size.bytes)
         most = text.size(LIMITS.body)
         raise PlanError(MODEL, f"{name} has {own}, and a message carries at most {most}: take a smaller model")
-    if entry is not None and _of_plugin(entry) and not size.partial:
+    if entry is not None and _of_plugin(entry, scenario) and not size.partial:
         size = _measured(scenario, entry, form)  # its closed form may not know this
     demands = _demands(algorithm)
     for what, has in demands.items():
         if not has(size):
-            others = _models_with(has, form)
+            others = _models_with(has, form, scenario)
             remedy = f": take {', '.join(others)}" if others else ""
             raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks{remedy}")
     if algorithm.aligned and name in MODEL_GROUPS:
@@ -145,10 +145,14 @@ def _demands(algorithm: Algorithm) -> dict[str, Callable[[Size], bool]]:
     return demands
 
 
-def _models_with(has: Callable[[Size], bool], form: Form) -> list[str]:
+def _models_with(
+    has: Callable[[Size], bool],
+    form: Form,
+    scenario: Scenario,
+) -> list[str]:
     """The models of the catalogue that meet a demand."""
     names = []
-    for entry in MODELS.values():
+    for entry in scenario.catalogue.models.values():
         if has(_closed(entry, form)):
             names.append(entry.name)
     return names

@@ -19,6 +19,7 @@ from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
 from orchestrator.population.population import Distribution, Fixed, HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.catalogue import CATALOGUE, Catalogue
 from orchestrator.scenario.language.strict import reworded
 from orchestrator.scenario.language.words import dotted
 from orchestrator.scenario.media.clients import crossings_of
@@ -28,7 +29,7 @@ from orchestrator.scenario.population.clients import AvailabilitySpec, ClientsSp
 from orchestrator.scenario.population_validation import LINK_CLASS
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass
-from orchestrator.scenario.sections.links import LinkSpec
+from orchestrator.scenario.sections.links import link_of
 from orchestrator.scenario.sections.profiles import LinkKeys
 from orchestrator.scenario.sections.topology import POPULATION
 
@@ -49,7 +50,7 @@ def plan_population(
     kind = SELECTIONS[spec.selection.name]
     partition = scenario.data.partition
     hardware = _hardware(scenario, spec)
-    between = _links(spec, links)
+    between = _links(spec, links, scenario.catalogue)
     if spec.settings is not None:
         usual = between[0]
         hardware, between = _of_rows(spec.settings, scenario, usual)
@@ -179,10 +180,14 @@ def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
     return shares
 
 
-def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
+def _links(
+    spec: ClientsSpec,
+    links: Sequence[LinkPlan],
+    catalogue: Catalogue,
+) -> list[LinkShare]:
     shares = []
     for name, share in spec.links.items():
-        named = LinkSpec(profile=name)
+        named = link_of(name, catalogue)
         up, down = named.directions(level=False)
         shares.append(LinkShare(name, share, up, down))
     if shares:
@@ -206,7 +211,7 @@ def _of_rows(
     for row in settings.rows:
         try:
             spec = HardwareSpec.model_validate(over(of_tier, row.hardware))
-            link = _link_of_row(row, usual, share)
+            link = _link_of_row(row, usual, share, scenario.catalogue)
         except ValidationError as error:
             path, message = reworded(error, HardwareSpec)[0]
             problem = Problem(row.place, dotted(path), message)
@@ -219,11 +224,16 @@ def _of_rows(
     return hardware, links
 
 
-def _link_of_row(row: ClientRow, usual: LinkShare, share: float) -> LinkShare:
+def _link_of_row(
+    row: ClientRow,
+    usual: LinkShare,
+    share: float,
+    catalogue: Catalogue,
+) -> LinkShare:
     """The usual link, with the settings of the row for both directions and then for each."""
     keys = {}
     for side, written in row.links.items():
-        keys[side] = LinkKeys.model_validate(written)
+        keys[side] = LinkKeys.model_validate(written, context={CATALOGUE: catalogue})
     both = keys.get("", LinkKeys())
     changes_up = both.changes(upward=True)
     up = usual.up.merged(changes_up)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from node.assignment import Tier, derive_seed
 from node.catalogue.datasets import IGNORED, Form
-from node.catalogue.partitions import PARTITIONS
 from node.catalogue.tasks import WITHOUT_CLASSES
 from node.learning.data.datasets import Prepared
 from node.learning.data.partition import Partition, divide, own_test, own_test_of, set_apart
@@ -156,7 +155,7 @@ class Shards:
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     """Divide the training data over the nodes that hold data, and draw test sets for them and for the edges above.
     Raises PlanError if the data does not suffice for the partition."""
-    scheme = PARTITIONS[scenario.data.partition.name]
+    scheme = scenario.catalogue.partitions[scenario.data.partition.name]
     if scheme.labels and data.form.task != "classification":
         raise PlanError(
             ("data", "partition"),
@@ -210,7 +209,7 @@ def _divide(
 ) -> tuple[Partition, list[Indices] | None]:
     """The partition of the training data, and the test samples of each holder if a file lists them. PlanError if the
     data does not suffice, or does not fit the file."""
-    scheme = PARTITIONS[scenario.data.partition.name]
+    scheme = scenario.catalogue.partitions[scenario.data.partition.name]
     names = [member.name for member in holders]
     groups = _groups(holders)
     lists = scenario.data.lists
@@ -228,7 +227,15 @@ def _divide(
         if lists is not None:
             training = lists.training(names, len(data.train))
             testing = lists.testing(names, len(data.test))
-        partition = divide(params, data.train, groups, seed, data.subjects, training)
+        partition = divide(
+            params,
+            data.train,
+            groups,
+            seed,
+            data.subjects,
+            training,
+            scenario.catalogue.partitions,
+        )
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     return partition, testing

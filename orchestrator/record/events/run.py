@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -103,6 +103,30 @@ class NodeMoved(RecordedEvent):
         else:
             checkpoint = "no checkpoint"
         return f"{self.node} moves from {self.source} to {self.target}, with {checkpoint}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Checked(RecordedEvent):
+    """The result of a plug-in's check when the run has ended: "pass", "fail" or "unknown", and a sentence."""
+
+    NAME = "checked"
+
+    name: str
+    verdict: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Curves(RecordedEvent):
+    """A plug-in's figure of the report: lines over ``x``. ``x`` and ``y`` are the titles of the axes, ``lines`` has the
+    points of each line by its name, such as {"worst device": [(1, 0.2), (2, 0.3)]}."""
+
+    NAME = "curves"
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, TypedDict, TypeVar
 
 from orchestrator import text
+from orchestrator.record.events.run import Checked
 from orchestrator.results.checks.expectations import as_expected
 from orchestrator.results.checks.failures import no_unplanned_failures
 from orchestrator.results.checks.faults import faults_took_effect
@@ -26,7 +27,7 @@ from orchestrator.results.checks.network import network_held
 from orchestrator.results.checks.nodes import compute_on_time, messages_accepted, nodes_responded, stack_as_configured
 from orchestrator.results.checks.participation import participation
 from orchestrator.results.checks.programs import all_ended_idle, stopped_rounds
-from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
+from orchestrator.results.checks.verdicts import NOT_YET, WORST_FIRST, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
@@ -47,7 +48,9 @@ def checks(history: Facts) -> list[Check]:
     """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown. While the run
     continues, the known results of ``SO_FAR``, as if it ended now."""
     assessments: dict[str, Assessment | None]
+    of_plugins: list[Check] = []
     if isinstance(history, History) and history.status != "running":
+        of_plugins = _of_plugins(history)
         assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
     else:
         assessments = {name: _assessment(check, history) for name, check in SO_FAR.items()}
@@ -56,7 +59,19 @@ def checks(history: Facts) -> list[Check]:
         if assessment is not None and assessment != NOT_YET:
             verdict, detail = assessment
             results.append(Check(name=name, verdict=verdict, detail=detail))
-    return results
+    return results + of_plugins
+
+
+def _of_plugins(history: History) -> list[Check]:
+    """The results of the checks of plug-ins, which were made and recorded when the run ended."""
+    latest: dict[str, Check] = {}
+    for recorded in history.recorded(Checked):
+        result = recorded.event
+        verdict: Verdict = "unknown"
+        if result.verdict in WORST_FIRST:
+            verdict = result.verdict
+        latest[result.name] = Check(name=result.name, verdict=verdict, detail=result.detail)
+    return list(latest.values())
 
 
 def _assessment(check: Callable[[F], Assessment | None], history: F) -> Assessment | None:

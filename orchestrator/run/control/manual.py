@@ -20,7 +20,6 @@ from orchestrator.planning.faults.manual import ByHand, faults_by_hand
 from orchestrator.run.context import RunContext
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.nodes.session import Session
-from orchestrator.scenario.sections.drivers import kind_of
 
 Reply = dict[str, Any]
 Operations = Mapping[str, Callable[..., Reply]]
@@ -34,7 +33,7 @@ class Commands:
         self._run = run
         self._session = session
         self._pacing = pacing
-        self._simulated = kind_of(run.plan.driver).simulated
+        self._simulated = run.plan.driver_kind.simulated
 
     def of(self, uid: int) -> Operations:
         """The operations of a user, by name. One that takes time replies with its ``work``, a coroutine that returns

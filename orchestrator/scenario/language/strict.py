@@ -83,6 +83,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
 
 
+def not_one_of(value: Any, allowed: Iterable[str]) -> str:
+    """The message for a value that is none of those that are allowed."""
+    known = list(allowed)
+    return f"{_quoted(value)} is not one of: {', '.join(known)}{nearest(str(value), known)}"
+
+
 class Located(Protocol):
     """A document that has the places of its values (`orchestrator.scenario.language.document.Document`)."""
 
@@ -143,7 +149,7 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, s
             return path, f"unknown key{nearest(str(path[-1]), known)} (allowed here: {', '.join(known)})"
         case "literal_error":
             allowed = re.findall(r"'([^']*)'", context["expected"])
-            return path, f"{_quoted(value)} is not one of: {', '.join(allowed)}{nearest(str(value), allowed)}"
+            return path, not_one_of(value, allowed)
         case kind if kind in _LIMITS:
             key, words = _LIMITS[kind]
             limit = context[key]

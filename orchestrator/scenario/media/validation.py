@@ -13,7 +13,7 @@ from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES, candidate_engines
+from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
 from orchestrator.scenario.sections.links import Mistake
 
 
@@ -57,7 +57,7 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
         source, target = ends
         profile = profiles.get(ends, LinkProfile())
         ways.append((source, target, profile, way))
-    kind = DRIVERS[scenario.driver]
+    kind = scenario.driver_kind
     with_traffic = [traffic.on for traffic in scenario.cross_traffic]
     beyond = beyond_kernel(channels, ways, with_traffic, several_hosts=kind.several_hosts)
     if not candidate_engines(scenario.engine, beyond):

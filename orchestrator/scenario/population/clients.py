@@ -18,7 +18,7 @@ of single nodes, and when each of them is available (`client_files`):
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -34,13 +34,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from netem.library import PROFILES
 from netem.units import format_fraction
 from orchestrator.population.availability import DayAndNight
 from orchestrator.population.population import Numbers
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
-from orchestrator.scenario.catalogue import Named
+from orchestrator.scenario.catalogue import catalogue_in
+from orchestrator.scenario.choices import Named
 from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.quantities import Duration, Fraction
 from orchestrator.scenario.language.strict import Strict, unknown
@@ -123,14 +123,20 @@ def _shares(value: dict[str, float]) -> dict[str, float]:
     return value
 
 
-def _shares_of(what: str, known: Mapping[str, object]) -> AfterValidator:
-    def check(value: dict[str, float]) -> dict[str, float]:
-        for name in value:
-            if name not in known:
-                raise ValueError(unknown(what, name, known))
-        return _shares(value)
+def _shares_of_hardware(value: dict[str, float]) -> dict[str, float]:
+    _check_names("hardware class", value, HARDWARE)
+    return _shares(value)
 
-    return AfterValidator(check)
+
+def _shares_of_profiles(value: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+    _check_names("named profile", value, catalogue_in(info).profiles)
+    return _shares(value)
+
+
+def _check_names(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(unknown(what, name, known))
 
 
 def _hour(value: str) -> str:
@@ -237,7 +243,7 @@ class ClientsSpec(Strict):
         default=None,
         description="when clients are available; day-and-night: that model with its defaults; default: always",
     )
-    hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
+    hardware: Annotated[dict[str, Fraction], AfterValidator(_shares_of_hardware)] = Field(
         default={},
         description="population only: shares of hardware classes, in total 100%; default: hardware.device for all",
     )
@@ -245,7 +251,7 @@ class ClientsSpec(Strict):
         default=None,
         description="population only, instead of hardware: distribution of speeds, relative to a core of this host",
     )
-    links: Annotated[dict[str, Fraction], _shares_of("named profile", PROFILES)] = Field(
+    links: Annotated[dict[str, Fraction], AfterValidator(_shares_of_profiles)] = Field(
         default={},
         description="population only: shares of named link profiles, in total 100%; default: links.device-cloud",
     )

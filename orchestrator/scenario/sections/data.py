@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from orchestrator.scenario.catalogue import DatasetNames, PartitionField, PartitionSpec
+from orchestrator.scenario.choices import DatasetNames, PartitionField, PartitionSpec
 from orchestrator.scenario.language.files import named_text
 from orchestrator.scenario.language.quantities import Fraction
 from orchestrator.scenario.language.strict import Strict

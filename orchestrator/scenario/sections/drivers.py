@@ -6,7 +6,9 @@ A new driver is one folder under `orchestrator.drivers` and one entry here. A ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 
@@ -36,55 +38,58 @@ class DriverKind:
     hosting: str = ""
 
 
-DRIVERS: dict[str, DriverKind] = {
-    kind.name: kind
-    for kind in (
-        DriverKind(
-            "namespaces",
-            "orchestrator.drivers.namespaces.entry",
-            programs=True,
-            node_bytes=8_000_000,
-            summary="processes on this host",
-        ),
-        DriverKind(
-            "docker",
-            "orchestrator.drivers.docker.entry",
-            images=True,
-            programs=True,
-            summary="containers on this host",
-        ),
-        DriverKind(
-            "swarm",
-            "orchestrator.drivers.swarm.entry",
-            images=True,
-            programs=True,
-            several_hosts=True,
-            summary="containers on the hosts of a swarm",
-            scheduler="orchestrator.drivers.swarm.scheduler",
-            hosting="orchestrator.drivers.swarm.hosting",
-        ),
-        DriverKind(
-            "slurm",
-            "orchestrator.drivers.slurm.entry",
-            several_hosts=True,
-            summary="processes on the hosts of a job",
-            scheduler="orchestrator.drivers.slurm.scheduler",
-        ),
-        DriverKind(
-            "kubernetes",
-            "orchestrator.drivers.kubernetes.entry",
-            several_hosts=True,
-            summary="processes on the nodes of a cluster",
-            scheduler="orchestrator.drivers.kubernetes.scheduler",
-        ),
-        DriverKind(
-            "sim",
-            "orchestrator.drivers.sim.entry",
-            simulated=True,
-            summary="simulated nodes and links on a virtual clock",
-        ),
-    )
-}
+DRIVERS: Mapping[str, DriverKind] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            DriverKind(
+                "namespaces",
+                "orchestrator.drivers.namespaces.entry",
+                programs=True,
+                node_bytes=8_000_000,
+                summary="processes on this host",
+            ),
+            DriverKind(
+                "docker",
+                "orchestrator.drivers.docker.entry",
+                images=True,
+                programs=True,
+                summary="containers on this host",
+            ),
+            DriverKind(
+                "swarm",
+                "orchestrator.drivers.swarm.entry",
+                images=True,
+                programs=True,
+                several_hosts=True,
+                summary="containers on the hosts of a swarm",
+                scheduler="orchestrator.drivers.swarm.scheduler",
+                hosting="orchestrator.drivers.swarm.hosting",
+            ),
+            DriverKind(
+                "slurm",
+                "orchestrator.drivers.slurm.entry",
+                several_hosts=True,
+                summary="processes on the hosts of a job",
+                scheduler="orchestrator.drivers.slurm.scheduler",
+            ),
+            DriverKind(
+                "kubernetes",
+                "orchestrator.drivers.kubernetes.entry",
+                several_hosts=True,
+                summary="processes on the nodes of a cluster",
+                scheduler="orchestrator.drivers.kubernetes.scheduler",
+            ),
+            DriverKind(
+                "sim",
+                "orchestrator.drivers.sim.entry",
+                simulated=True,
+                summary="simulated nodes and links on a virtual clock",
+            ),
+        )
+    }
+)
+"""The drivers of edgebed."""
 
 if TYPE_CHECKING:
     DriverName = str
@@ -100,8 +105,7 @@ def kind_of(driver: str) -> DriverKind:
 def one_host(driver: str, what: str) -> str:
     """The message that a driver of one host has no use for ``what``."""
     others = listed(several_hosts=True)
-    remedy = f", or use the driver {others}" if others else ""
-    return f"the driver {driver} makes all nodes on this host: leave {what} out{remedy}"
+    return f"the driver {driver} makes all nodes on this host: leave {what} out, or use the driver {others}"
 
 
 LinkKind = Literal["emulated", "modelled", "real"]

@@ -29,10 +29,11 @@ from netem.errors import ProfileError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.schedules.schedule import Schedule
+from orchestrator.scenario.catalogue import CATALOGUE, REAL, Catalogue
 from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import nearest
 from orchestrator.scenario.language.syntax import KeyPath
-from orchestrator.scenario.sections.profiles import REAL, UNIMPAIRED, LinkKeys
+from orchestrator.scenario.sections.profiles import UNIMPAIRED, LinkKeys
 from orchestrator.scenario.sections.schedules import ScheduleSpec
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Ends, Pair, unknown_node
 
@@ -119,6 +120,11 @@ class LinkSpec(DirectionSpec):
         if spec is None:
             return None
         return spec.of_direction(upward=upward)
+
+
+def link_of(profile: str, catalogue: Catalogue) -> LinkSpec:
+    """The link with a named profile of a catalogue."""
+    return LinkSpec.model_validate({"profile": profile}, context={CATALOGUE: catalogue})
 
 
 Mistake = tuple[KeyPath, str]

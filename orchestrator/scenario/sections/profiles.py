@@ -6,16 +6,19 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
 from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LinkProfile
+from orchestrator.scenario.catalogue import EDGEBED, REAL, Catalogue, catalogue_in
 from orchestrator.scenario.language.quantities import (
     DURATION_SCHEMA,
     FRACTION_SCHEMA,
@@ -24,9 +27,6 @@ from orchestrator.scenario.language.quantities import (
     mapping_schema,
 )
 from orchestrator.scenario.language.strict import Strict, unknown
-
-REAL = "real"
-"""Takes the place of a profile's name: the network between the hosts is the link, and edgebed does not shape it."""
 
 _PROFILE_SCHEMA = {"type": "string", "enum": sorted(PROFILES)}
 UNIMPAIRED: dict[str, Any] = {
@@ -95,12 +95,19 @@ class LinkKeys(Strict):
         default=None, description="share of packets that overtake earlier ones; needs a latency"
     )
 
+    _catalogue: Catalogue = PrivateAttr(default_factory=lambda: EDGEBED)
+
+    @model_validator(mode="after")
+    def _look_up(self, info: ValidationInfo) -> LinkKeys:
+        self._catalogue = catalogue_in(info)
+        return self
+
     @field_validator("profile")
     @classmethod
-    def _check_name(cls, value: str | None) -> str | None:
+    def _check_name(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value == REAL and not cls.can_be_real:
             raise ValueError("a link is real for the whole run: say so in `links`")
-        known = [*PROFILES]
+        known = [*catalogue_in(info).profiles]
         if cls.can_be_real:
             known.append(REAL)
         if value is not None and value not in known:
@@ -138,6 +145,7 @@ class LinkKeys(Strict):
             return self.given()
         name = self.profile
         partner = f"{name}-up"
-        if upward and partner in PROFILES:
+        profiles = self._catalogue.profiles
+        if upward and partner in profiles:
             name = partner
-        return UNIMPAIRED | PROFILES[name].to_mapping() | self.given()
+        return UNIMPAIRED | profiles[name].to_mapping() | self.given()

@@ -14,7 +14,7 @@ from orchestrator.host.kernel import namespaces
 from orchestrator.host.process import processes
 from orchestrator.record.directory import RunDirectory
 from orchestrator.results.history import History
-from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.catalogue import installed_drivers
 from orchestrator.scenario.sections.topology import unknown_node
 
 ALL = ("--mount", "--uts", "--ipc", "--net", "--pid")
@@ -40,15 +40,15 @@ def entry(
     run = directory.run
     if node not in planned:
         raise RunError(f"run {run}: {unknown_node(node, planned)}")
-    kind = kind_of(driver)
-    if kind.simulated:
+    kind = installed_drivers().get(driver)  # a damaged record may name no driver
+    if kind is not None and kind.simulated:
         raise RunError(
             f"{node} is simulated: it has no network and no processes of its own; use another driver, like namespaces"
         )
     if directory.holder() is None:
         raise RunError(f"run {run} is over: only the nodes of a running run can be entered")
-    if kind.module:  # a damaged record may name no driver
-        of_driver = entry_of(driver)
+    if kind is not None:
+        of_driver = entry_of(kind)
         if isinstance(of_driver, EntersNodes):
             prefix = of_driver.enter(run, node, planned[node], terminal=terminal)
             return prefix, {}

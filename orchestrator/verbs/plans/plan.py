@@ -26,7 +26,7 @@ from orchestrator.results.courses import courses
 from orchestrator.run.links.probe import seconds_of_probes
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import kind_of, link_kind
+from orchestrator.scenario.sections.drivers import link_kind
 from orchestrator.verbs.plans.commands import print_commands
 from orchestrator.verbs.plans.words import (
     CROSS_TRAFFIC,
@@ -71,7 +71,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         _title(console, "Cross traffic, from the start of training")
         write_table(console, CROSS_TRAFFIC, cross_traffic_rows(plan.cross_traffic))
     _print_schedules(console, plan)
-    if not kind_of(plan.driver).simulated:
+    if not plan.driver_kind.simulated:
         print_commands(console, plan)
     _print_faults(console, plan)
 
@@ -141,7 +141,7 @@ def _gathering(gathering: GatheringPlan) -> str:
 
 def _probes(plan: Plan) -> Iterator[tuple[str, str]]:
     """How long the measurement of the links takes."""
-    if plan.probe and plan.links and not kind_of(plan.driver).simulated:
+    if plan.probe and plan.links and not plan.driver_kind.simulated:
         seconds = seconds_of_probes(plan)
         yield "measures links", f"before the training, for about {text.duration(seconds)}"
 

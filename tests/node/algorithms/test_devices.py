@@ -18,7 +18,6 @@ from node.learning.data.datasets import Prepared
 from node.learning.models import Model
 from node.learning.training import Learner, MiniBatch
 from node.parameters import read_parameters
-from node.plugins import activate
 from node.testing import Federation, hierarchy, same, star
 from tests.toy_device import TOY, models_in_steps_only
 
@@ -57,7 +56,6 @@ def adapters(tree: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def test_no_algorithm_is_left_out() -> None:
-    activate([])
     assert {name for name, *_ in CASES.values()} == set(ALGORITHMS)
 
 

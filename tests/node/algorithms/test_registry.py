@@ -146,5 +146,5 @@ def test_an_algorithm_to_build_on() -> None:
 
 def test_a_module_may_hold_the_roles_of_several_algorithms() -> None:
     mine, other = ({"cloud": Role}, {"cloud": Role, "device": Role})
-    assert Algorithm("mine").roles_of({"mine": mine, "other": other}) is mine
-    assert Algorithm("mine").roles_of(other) is other
+    assert Algorithm("mine", table={"mine": mine, "other": other}).roles is mine
+    assert Algorithm("mine", table=other).roles is other

@@ -200,14 +200,14 @@ def test_frozen_parameters_that_stay_are_no_part_of_the_state() -> None:
 
 
 @pytest.mark.parametrize(("lora", "floats"), [(None, 5 * 8 + 8 * 8 + 8), ({"rank": 2, "alpha": 2}, 2 * (8 + 5))])
-def test_tied_weights_travel_once(monkeypatch: pytest.MonkeyPatch, lora: dict[str, int] | None, floats: int) -> None:
+def test_tied_weights_travel_once(lora: dict[str, int] | None, floats: int) -> None:
     """Five kinds of tokens in sequences of 16, so the mask has 256 bytes."""
-    monkeypatch.setitem(MODELS, "tied", ModelEntry("tied", build=user_models.tied))
+    entry = ModelEntry("tied", build=user_models.tied)
     params = {} if lora is None else {"lora": lora | {"targets": ["head"]}}
-    model = build("tied", (16,), 5, 1, params)
+    model = build("tied", (16,), 5, 1, params, {"tied": entry})
     state = model.get()
     assert sum(values.size for values in state.values() if values.dtype == np.float32) == floats
-    size = measured(MODELS["tied"], Form((16,), 5, True, (16,)), params)
+    size = measured(entry, Form((16,), 5, True, (16,)), params)
     assert (size.parameters, size.bytes, size.partial) == (floats, 4 * floats + 256, lora is not None)
     assert size.bytes == sum(values.nbytes for values in state.values())
     model.set({name: np.ones_like(values) for name, values in state.items()})

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment, DataAssignment, Hardware, Stop, Timeouts
 from node.errors import AssignmentError
 from node.learning.data.datasets import prepare
@@ -229,9 +230,9 @@ async def test_a_cloud_may_have_more_peers_than_libzmq_has_sockets(tmp_path: Pat
 
 def test_a_role_is_found_by_algorithm_and_tier() -> None:
     nodes = Nodes("cloud", "device-0", "edge-0")
-    assert load_role(nodes.assignment("cloud", {})).__name__ == "Cloud"
+    assert load_role(nodes.assignment("cloud", {}), ALGORITHMS).__name__ == "Cloud"
     with pytest.raises(AssignmentError, match="edge-0: no algorithm 'x'; known: fedavg"):
-        load_role(nodes.assignment("edge-0", {}, algorithm="x"))
+        load_role(nodes.assignment("edge-0", {}, algorithm="x"), ALGORITHMS)
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -41,12 +41,12 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_driver_has_an_entry() -> None:
     for name in DRIVERS:
-        entry = entry_of(name)
+        entry = entry_of(DRIVERS[name])
         assert all(callable(each) for each in (entry.missing, entry.open_environment))
 
 
 def test_a_simulation_needs_nothing(bare: Path) -> None:
-    assert entry_of("sim").missing() == []
+    assert entry_of(DRIVERS["sim"]).missing() == []
 
 
 def test_a_missing_command_is_not_taken_for_missing_rights(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +85,11 @@ def test_a_swarm_needs_an_image_of_agents_and_each_host(monkeypatch: pytest.Monk
     gone = HostFacts("b", "10.0.0.2", "amd64", 64, 1 << 38, {}, False)
     text = SCENARIO + "driver: swarm\n"
     plan = make_plan(parse(text, "counted.yaml"), None, inventory=Inventory((gone,)))
-    assert [error.what for error in entry_of("swarm").missing(plan)] == [
+    assert [error.what for error in entry_of(DRIVERS["swarm"]).missing(plan)] == [
         "the Docker Engine of this host has no image 'mine', from which agents are made",
         "the host b of the swarm is not ready",
     ]
-    assert len(entry_of("swarm").missing()) == 1
+    assert len(entry_of(DRIVERS["swarm"]).missing()) == 1
 
 
 def test_a_registry_that_does_not_answer_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_registry_that_does_not_answer_is_reported_before_a_run(monkeypatch: p
     monkeypatch.setattr(Cluster, "connect", lambda: SimpleNamespace(members=list, close=lambda: None))
     monkeypatch.setattr(Engine, "connect", lambda: engine)
     monkeypatch.setenv("EDGEBED_AGENT_IMAGE", "registry:5000/agent")
-    (error,) = entry_of("swarm").missing()
+    (error,) = entry_of(DRIVERS["swarm"]).missing()
     assert error.what == "no route to registry:5000"
     assert "`docker login`" in error.remedy
 

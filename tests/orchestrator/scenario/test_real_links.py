@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from node.errors import PluginError
+from node.plugins import find
 from orchestrator.errors import ScenarioError
-from orchestrator.scenario import plugins
+from orchestrator.scenario.catalogue import catalogue_of
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective, json_schema
 from orchestrator.scenario.sections.links import resolve
@@ -118,10 +120,7 @@ def test_it_can_be_cut_but_not_degraded() -> None:
 
 
 @pytest.mark.parametrize(("name", "profile"), [("real", {"latency": "1ms"}), ("mine", {"real": True})])
-def test_no_plugin_adds_a_profile_like_it(
-    name: str, profile: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plugins, "profiles", lambda: {name: profile})
+def test_no_plugin_adds_a_profile_like_it(tmp_path: Path, name: str, profile: dict[str, object]) -> None:
+    (tmp_path / "links.py").write_text(f"import edgebed\nPLUGIN = edgebed.Plugin(profiles={ {name: profile}!r})\n")
     with pytest.raises(PluginError, match=name):
-        plugins._add_profiles()
-    assert name not in PROFILES
+        catalogue_of([find("links.py", tmp_path)])

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from node.plugins import active
 from orchestrator.cli.main import cli
 from orchestrator.drivers.docker import entry as docker
 from orchestrator.errors import HostError
@@ -163,4 +162,3 @@ def test_plug_ins_that_packages_advertise(tmp_path: Path, monkeypatch: pytest.Mo
     assert quits["detail"] == "of quits-package, cannot be used: quits:1: SystemExit: no licence"
     shown = CliRunner().invoke(cli, ["doctor"]).stdout
     assert "ok  plug-in lab    of lab-package: model little" in shown
-    assert active() == ()

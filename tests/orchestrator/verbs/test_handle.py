@@ -12,7 +12,6 @@ import pytest
 
 from orchestrator.errors import MistakeError, RunError, ScenarioError
 from orchestrator.record.rows import Event
-from orchestrator.sweep.python import sweep
 from orchestrator.verbs.handle import start
 from orchestrator.verbs.runs import load, up
 from orchestrator.verbs.sources import validate
@@ -117,15 +116,20 @@ PLUGIN = Plugin(algorithms=[plugin.Algorithm("own", params=plugin.LocalTraining,
 """
 
 
-def test_other_plug_ins_wait_for_the_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plug_ins_of_other_scenarios_do_not_disturb_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other file has the same name, and its algorithm has the same name with other parameters."""
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(PLUGIN)
     own = SCENARIO | {"plugins": ["own.py"], "algorithm": {"name": "own", "rounds": 8}}
     with start(own, workers=1, pace="pause") as handle:
-        for call in (up, validate, lambda scenario: sweep({"scenario": scenario})):
-            with pytest.raises(ScenarioError, match=r"a run with own\.py continues in this program"):
-                call(SCENARIO)
-        validate(own)
+        with pytest.raises(ScenarioError, match="'own' is no algorithm"):
+            validate(SCENARIO | {"algorithm": "own"})
+        Path("other").mkdir()
+        Path("other/own.py").write_text(PLUGIN.replace("plugin.LocalTraining", "plugin.algorithm('fedavg').params"))
+        theirs = SCENARIO | {"plugins": ["other/own.py"], "algorithm": {"name": "own", "rounds": 1}}
+        theirs["algorithm"]["participation"] = 0.5  # no parameter of the first one
+        assert up(theirs, workers=1).summary["ended"] == "rounds"
+        assert up(SCENARIO, {"algorithm.rounds": 1}, workers=1).summary["ended"] == "rounds"
         assert handle.running, handle.wait().summary["error"]
         handle.inject("crash", "device-0", for_="100ms")  # it needs the plug-in when it starts again
         handle.pace("free")

@@ -1,5 +1,5 @@
 """Where an agent runs that makes namespaces. A driver's module says it with a function ``place``, which takes the words
-after the name of the module in `python -m orchestrator.agent namespaces MODULE [WORD]...`."""
+after the name of the module in `python -m orchestrator.agent serve MODULE [WORD]...`."""
 
 from __future__ import annotations
 

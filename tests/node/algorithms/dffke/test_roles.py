@@ -23,7 +23,7 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.roles import Client, Coordinator
 from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer
 from node.assignment import Assignment, Gathering, derive_seed
-from node.catalogue.datasets import DATASETS, Dataset
+from node.catalogue.datasets import Dataset
 from node.catalogue.partitions import IID, LabelShards
 from node.errors import NodeError
 from node.learning.aggregation import State
@@ -399,10 +399,10 @@ def test_nothing_shared_cannot_be_inverted() -> None:
         replace(CURIOUS, exchange_epochs=0)
 
 
-def test_pictures_of_floats_are_not_attacked(digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_of_floats_are_not_attacked(digits: Prepared, tmp_path: Path) -> None:
     samples = list(zip(digits.array("x_train") / np.float32(255), digits.array("y_train"), strict=True))
-    monkeypatch.setitem(DATASETS, "floats", Dataset("floats", read=lambda: (samples, samples)))
-    floats = prepare("floats", tmp_path / "data")
+    known = {"floats": Dataset("floats", read=lambda: (samples, samples))}
+    floats = prepare("floats", tmp_path / "data", known=known)
     with pytest.raises(ExceptionGroup) as raised:
         mesh(floats, tmp_path / "run", params=CURIOUS).run()
     assert raised.group_contains(NodeError, match="inversion: 3 needs pictures of bytes, not of floats")

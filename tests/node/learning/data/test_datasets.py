@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from node.catalogue.datasets import DATASETS, Dataset
+from node.catalogue.datasets import Dataset
 from node.learning.data import formats
 from node.learning.data.datasets import Prepared, open_prepared, prepare
 from node.learning.errors import DataError, DataNotFound
@@ -181,11 +181,11 @@ def test_sequences_without_a_label_that_counts_are_left_out(cache: Path, tmp_pat
     assert prepared.subjects.tolist() == kept
     assert prepared.train_labels.tolist() == x[kept, 1].tolist()  # the last label that counts
     nothing = npz(tmp_path / "b.npz", x_train=x, y_train=y, x_test=x, y_test=np.full((10, 4), -100))
-    with pytest.raises(DataError, match=r"labels.*test part are -100"):
+    with pytest.raises(DataError, match="all labels of the test part are -100, so none of them counts"):
         prepare(f"npz:{nothing}", cache)
     y[0, 0] = -1
     wrong = npz(tmp_path / "c.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    with pytest.raises(DataError, match="tokens, or -100 where a label"):
+    with pytest.raises(DataError, match="as tokens, or -100 where a label does not count"):
         prepare(f"npz:{wrong}", cache)
 
 
@@ -203,7 +203,9 @@ def test_samples_without_a_label_that_counts_are_left_out(cache: Path, tmp_path:
     assert prepared.test_subjects.tolist() == kept
     several = np.stack([y % 2, np.where(y == -100, -100, 1)], axis=1)
     path = npz(tmp_path / "b.npz", x_train=x, y_train=several, x_test=x, y_test=several)
-    with pytest.raises(DataError, match=r"y_train\[3\].*label -100"):
+    with pytest.raises(
+        DataError, match=r"y_train\[3\] has the label -100 among those of 0 and 1, of which each counts"
+    ):
         prepare(f"npz:{path}", cache)
 
 
@@ -240,7 +242,7 @@ def test_not_found_says_where_it_looked_and_what_to_do(
 
 
 def test_unknown_names(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataNotFound, match=r"no data set 'minst'.*npz:PATH"):
+    with pytest.raises(DataNotFound, match=r"no data set 'minst': known are digits, mnist, .*npz:PATH"):
         prepare("minst", cache)
     with pytest.raises(DataNotFound, match=r"no file at /no/such\.npz"):
         prepare("npz:/no/such.npz", cache)
@@ -260,7 +262,7 @@ def test_a_place_where_this_user_cannot_look_has_no_data(cache: Path) -> None:
 def test_a_named_data_set_has_no_labels_below_0(cache: Path, tmp_path: Path) -> None:
     x, y = np.zeros((12, 128, 3)), np.arange(12) % 6
     path = npz(tmp_path / "har.npz", x_train=x, y_train=np.append(y[:-1], -1), x_test=x, y_test=y)
-    with pytest.raises(DataError, match=r"label -1 at y_train\[11\]"):
+    with pytest.raises(DataError, match=r"label -1 at y_train\[11\]; labels count from 0"):
         prepare("har", cache, [path])
 
 
@@ -269,11 +271,11 @@ def test_a_named_data_set_has_no_labels_below_0(cache: Path, tmp_path: Path) -> 
     [
         (
             {"x_train": np.array([[0.0, 1.0]] * 30 + [[np.nan, 1.0]] * 10), "x_test": np.zeros((8, 2))},
-            r"10 of .* 40 .* x_train\[30\]",
+            r"10 of the 40 train samples hold NaN or an infinity, the first is x_train\[30\]; leave them out",
         ),
         (
             {"x_train": np.zeros((40, 2)), "x_test": np.array([[0.0, -np.inf]] * 8)},
-            r"8 of .* 8 .* x_test\[0\]",
+            r"8 of the 8 test samples hold NaN or an infinity, the first is x_test\[0\]",
         ),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 train samples"),
         ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
@@ -292,26 +294,26 @@ def test_open_refuses_other_folders(tmp_path: Path) -> None:
         open_prepared(tmp_path)
 
 
-def test_the_floats_of_map_style_data_sets_are_not_normalised(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_floats_of_map_style_data_sets_are_not_normalised(cache: Path) -> None:
     x, y = np.random.default_rng(0).normal(3, 2, (20, 5)).astype(np.float32), np.arange(20) % 2
     samples = list(zip(x, y, strict=True))
     arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
-    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
-    given = prepare("mine", cache)
+    pairs = {"mine": Dataset("mine", where="mine.py", read=lambda: (samples, samples))}
+    given = prepare("mine", cache, known=pairs)
     assert (given.shape, given.classes, given.mean, given.std) == ((5,), 2, (0.0,) * 5, (1.0,) * 5)
     np.testing.assert_array_equal(given.array("x_train"), x)
-    assert prepare("mine", cache) == given
-    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: arrays))
-    other = prepare("mine", cache)
+    assert prepare("mine", cache, known=pairs) == given
+    named = {"mine": Dataset("mine", where="mine.py", read=lambda: arrays)}
+    other = prepare("mine", cache, known=named)
     assert other.mean == pytest.approx(x.mean(axis=0), rel=1e-5)
     assert other.sha256 != given.sha256
 
 
-def test_a_mistake_in_a_plug_ins_data_names_the_plug_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_a_plug_ins_data_names_the_plug_in(cache: Path) -> None:
     samples = [(np.zeros(3), 0), (np.zeros(4), 1)]
-    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
+    known = {"mine": Dataset("mine", where="mine.py", read=lambda: (samples, samples))}
     with pytest.raises(DataError, match=r"^data set mine \(mine.py\): train\[1\]"):
-        prepare("mine", cache)
+        prepare("mine", cache, known=known)
 
 
 @pytest.mark.parametrize("length", [2**62, 10**30])
@@ -319,5 +321,5 @@ def test_an_empty_array_with_an_axis_beyond_any_memory(cache: Path, tmp_path: Pa
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': (8, 0, {length})}}\n".encode()
     with zipfile.ZipFile(npz(tmp_path / "a.npz", x_test=None), "a") as archive:
         archive.writestr("x_test.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
-    with pytest.raises(DataError, match="not an npz file of plain"):
+    with pytest.raises(DataError, match="not an npz file of plain arrays"):
         prepare(f"npz:{tmp_path / 'a.npz'}", cache)

@@ -16,6 +16,7 @@ from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.kubernetes import cluster
 from orchestrator.errors import HostError
 from orchestrator.planning.hosts.inventory import HostFacts
+from orchestrator.scenario.sections.drivers import DRIVERS
 
 HOSTS = [HostFacts("n1", "10.0.0.7", "amd64", 2, 1 << 31)]
 SECRET = "Tn0tOnAnyC0mmandL1ne"
@@ -51,7 +52,7 @@ def pods(folder: Path, state: dict[str, object], phase: str) -> None:
 
 
 def test_without_kubectl_or_a_cluster_there_is_one_error(kubectl: Write) -> None:
-    entry = entry_of("kubernetes")
+    entry = entry_of(DRIVERS["kubernetes"])
     (error,) = entry.missing()
     assert error.what == "the command 'kubectl' is missing, which finds the cluster"
     refused = 'Error from server (Forbidden): nodes is forbidden: User "a" cannot list resource "nodes"'
@@ -96,7 +97,7 @@ async def test_what_a_refused_creation_has_made_is_removed(kubectl: Write, tmp_p
 def test_the_agents_of_a_killed_run_are_removed(kubectl: Write, tmp_path: Path) -> None:
     kubectl(ANSWERS)
     pods(tmp_path, {"running": {}}, "Running")
-    entry = entry_of("kubernetes")
+    entry = entry_of(DRIVERS["kubernetes"])
     assert isinstance(entry, LeavesTraces)
     assert entry.remove(LeftRun("r", None, "docker")) == Removal()
     assert entry.remove(LeftRun("r", None, "kubernetes")) == Removal(hosts=["n1"])

@@ -20,10 +20,10 @@ import torch
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
 from node.catalogue.datasets import Form
-from node.catalogue.models import MODELS
 from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import measured
+from node.plugins import with_plugins
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.learning import model_size
 from orchestrator.results.traffic import volumes
@@ -39,7 +39,7 @@ BASELINES = [
 OF_BASELINES: dict[str, Algorithm] = {
     each.name: each for module in BASELINES for each in import_module(module).PLUGIN.algorithms
 }
-EVERY = ALGORITHMS | OF_BASELINES
+EVERY = {**ALGORITHMS, **OF_BASELINES}
 TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 REPEATED = ["cnn", "resnet18", "transformer"]
 """Models of each kind of layer, which are trained twice to the same record."""
@@ -99,7 +99,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def here(plugins: Any, model: str, params: str, form: Form) -> Size:
         try:
-            return measured(MODELS[model], form, json.loads(params))
+            return measured(with_plugins(plugins).models[model], form, json.loads(params))
         except ModelError as error:
             raise PlanError(model_size.MODEL, str(error).removeprefix("model ")) from None
 

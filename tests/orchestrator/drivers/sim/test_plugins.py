@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from node.plugins import activate, find
+from node.plugins import find, with_plugins
 from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
@@ -138,7 +138,10 @@ class Result:
     value: int
     {property}
 
-PLUGIN = edgebed.Plugin()
+def build(shape, classes, params):
+    return Result(1)
+
+PLUGIN = edgebed.Plugin(models=[edgebed.ModelEntry("mine", build=build)])
 """
 
 
@@ -146,9 +149,10 @@ def test_a_changed_plug_in_is_read_by_its_new_class(tmp_path: Path) -> None:
     memory, seen = memoryview(bytearray(1 << 12)), []
     for name in ("old", "new"):
         (tmp_path / "results.py").write_text(RESULT.format(property=f"name = {name!r}"))
-        activate([find("results.py", tmp_path)])
-        made = sys.modules["edgebed_plugins.results"].Result(1)
-        seen.append(codec.read(memory, codec.write(made, memory), copy=True).name)
+        catalogue = with_plugins([find("results.py", tmp_path)])
+        build: Any = catalogue.models["mine"].build
+        written = codec.write(build((), 1, None), memory, catalogue.sources)
+        seen.append(codec.read(memory, written, copy=True).name)
     assert seen == ["old", "new"]
 
 

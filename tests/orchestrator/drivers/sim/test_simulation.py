@@ -229,7 +229,7 @@ def test_a_bug_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypatch:
 def test_a_node_that_cannot_be_made_ends_the_run_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'mine'")
 
     monkeypatch.setattr("orchestrator.drivers.sim.nodes.load_role", broken)

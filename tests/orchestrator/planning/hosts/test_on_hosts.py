@@ -13,13 +13,12 @@ from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse, placed
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.hardware import HARDWARE, HardwareClass
 from tests.orchestrator.labels import prepared
 
 TEXT = """\
 algorithm: hierfavg
-driver: docker
+driver: swarm
 topology: {edges: 1, devices_per_edge: 2}
 hardware: {device: raspberry-pi-4}
 hosts: {edge: pc-2}
@@ -36,12 +35,6 @@ INVENTORY = Inventory(
     ),
     underlay={("pi-1", "pc-2"): Underlay(delay=0.0004, rate=1e9, mtu=1500)},
 )
-
-
-@pytest.fixture(autouse=True)
-def several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver of several hosts."""
-    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
 
 
 def plan(*overrides: str, inventory: Inventory | None = INVENTORY) -> Plan:
@@ -105,13 +98,13 @@ def test_other_measurements_give_an_equal_plan() -> None:
     assert again.placement != plan().placement
 
 
-def test_without_hosts_plan_json_says_nothing_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hosts_plan_json_says_nothing_of_hosts() -> None:
     made = plan("hosts={}", inventory=None)
     assert "hosts" not in made.to_json()
     assert all("host" not in node for node in made.to_json()["nodes"])
     assert (made.placement, made.hosts, made.node("cloud").host) == (None, (), "")
-    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=False))
-    assert plan("hosts={}") == made  # a driver of one host has no use for an inventory
+    alone = plan("hosts={}", "driver=docker", inventory=None)
+    assert plan("hosts={}", "driver=docker") == alone  # a driver of one host has no use for an inventory
 
 
 def test_schedules_and_faults_may_not_ask_for_too_little_delay() -> None:

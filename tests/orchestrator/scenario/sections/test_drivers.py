@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scenario.schema import json_schema
-from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind, kind_of, listed
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
 
 ROOT = Path(__file__).parents[4]
 
@@ -47,14 +47,12 @@ def test_every_driver_may_be_named_and_has_a_module() -> None:
         importlib.import_module(kind.module)
 
 
-def test_the_drivers_that_can_something(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_that_can_something() -> None:
     assert (listed(simulated=True), listed(images=True)) == ("sim", "docker or swarm")
     assert (listed(programs=True), listed(several_hosts=True)) == (
         "namespaces or docker or swarm",
         "swarm or slurm or kubernetes",
     )
-    monkeypatch.setitem(DRIVERS, "many", DriverKind("many", "", several_hosts=True))
-    assert listed(several_hosts=True) == "swarm or slurm or kubernetes or many"
 
 
 def test_an_unknown_driver_can_do_nothing() -> None:

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import effective, json_schema
-from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.hosts import HostChoice
 
-HEAD = "algorithm: hierfavg\ndriver: docker\nhosts:\n"
+HEAD = "algorithm: hierfavg\ndriver: swarm\nhosts:\n"
 WRITE = "write the name of a host, or a label and its value, like hardware=raspberry-pi-4, without blanks, not "
 BOARDS = "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone"
 NODES = "(nodes: cloud, device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)"
 
 
-@pytest.fixture
-def several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver of several hosts."""
-    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
-
-
-@pytest.mark.usefixtures("several_hosts")
 def test_a_host_has_a_name_or_a_label() -> None:
     scenario = parse(f"{HEAD}  cloud: pc-1\n  device-0-1: rack=2\n  edge: hardware=jetson-orin-nano\n", "f.yaml")
     assert scenario.hosts == {
@@ -56,24 +47,18 @@ def test_a_host_has_a_name_or_a_label() -> None:
         ("  edge: edgebed.hardware=host", f"hosts.edge: 'host' is no hardware class of a board (known: {BOARDS})"),
     ],
 )
-@pytest.mark.usefixtures("several_hosts")
 def test_what_cannot_be_a_host_is_refused(line: str, expected: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse(f"{HEAD}{line}\n", "f.yaml")
     assert str(caught.value) == f"f.yaml:4: {expected}"
 
 
-def test_a_driver_of_one_host_refuses_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_of_one_host_refuses_hosts() -> None:
     text = "algorithm: hierfavg\nhosts: {cloud: pc-1}\n"
     said = "f.yaml:2: hosts: the driver namespaces makes all nodes on this host: leave `hosts` out"
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
     assert str(caught.value) == f"{said}, or use the driver swarm or slurm or kubernetes"
-    for name in ("swarm", "slurm", "kubernetes"):
-        monkeypatch.setitem(DRIVERS, name, replace(DRIVERS[name], several_hosts=False))
-    with pytest.raises(ScenarioError) as caught:
-        parse(text, "f.yaml")
-    assert str(caught.value) == said
 
 
 def test_the_prefix_of_a_label_may_be_left_out() -> None:

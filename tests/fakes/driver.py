@@ -44,6 +44,9 @@ class FakeDriver:
     beat          seconds between a node's beats; None: it sends none
     early         exit codes of nodes that end as they start, by node
     silent        nodes that do not register
+    lag           seconds that each signal takes: `kill` returns so long before the node ends, `pause` and `resume` so
+                  long after their effect; by default a killed node ends before `kill` returns
+    unreachable   nodes that no signal reaches: after ``lag`` seconds it fails
     started       each node that was started, in order
     assignments   the content of each node's assignment as it started; None if there was no file
     paused        the nodes that are paused
@@ -59,6 +62,8 @@ class FakeDriver:
         self.lost = asyncio.Event()
         self.early: dict[str, list[int]] = {}
         self.silent: set[str] = set()
+        self.lag = 0.0
+        self.unreachable: set[str] = set()
         self.started: list[str] = []
         self.assignments: dict[str, bytes | None] = {}
         self.paused: set[str] = set()
@@ -70,6 +75,7 @@ class FakeDriver:
     async def open(self) -> None: ...
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> NodeHandle:
+        assert node.name not in self.running, f"{node.name} has a process already"
         self.started.append(node.name)
         self.assignments[node.name] = assignment.read_bytes() if assignment.exists() else None  # noqa: ASYNC240
         handle = self._handles[node.name] = self.running[node.name] = NodeHandle(100 + len(self.started))
@@ -93,20 +99,42 @@ class FakeDriver:
     def end(self, node: str, code: int, *, out_of_memory: bool = False) -> None:
         """A node ends."""
         self.running.pop(node, None)
+        self.paused.discard(node)
         self.exits.put_nowait(Exit(node, self._handles[node], code, out_of_memory))
 
     async def kill(self, node: str) -> None:
-        if node not in self._handles:
-            raise DriverError(f"{node} does not run")
+        await self._reach(node)
         self._print(node, "killed")
-        self.end(node, -9)
-        await asyncio.sleep(0.01)  # its end is reported before this returns
+        if self.lag:
+            asyncio.get_running_loop().call_later(self.lag, self._killed, node, self.running[node])
+        else:
+            self.end(node, -9)
+            await asyncio.sleep(0.01)  # its end is reported before this returns
+
+    def _killed(self, node: str, handle: NodeHandle) -> None:
+        if self.running.get(node) == handle:
+            self.end(node, -9)
 
     async def pause(self, node: str) -> None:
+        await self._reach(node)
         self.paused.add(node)
+        await self._return()
 
     async def resume(self, node: str) -> None:
-        self.paused.remove(node)
+        await self._reach(node)
+        self.paused.discard(node)
+        await self._return()
+
+    async def _reach(self, node: str) -> None:
+        if node not in self.running:
+            raise DriverError(f"{node} does not run")
+        if node in self.unreachable:
+            await self._return()
+            raise DriverError(f"the host of {node} does not answer")
+
+    async def _return(self) -> None:
+        if self.lag:
+            await asyncio.sleep(self.lag)
 
     def notes(self) -> list[str]:
         return ["a note"]

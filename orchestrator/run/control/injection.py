@@ -208,14 +208,14 @@ class FaultInjector:
 
     async def _pause(self, fault: Fault) -> None:
         if fault.program is None:
-            await self._nodes.pause(_node(fault))
+            await self._nodes.pause(_node(fault), fault.id)
             return
         programs = self._nodes.programs
         await programs.pause(fault.program)
 
     async def _resume(self, fault: Fault) -> None:
         if fault.program is None:
-            await self._nodes.resume(_node(fault))
+            await self._nodes.resume(_node(fault), fault.id)
             return
         programs = self._nodes.programs
         await programs.resume(fault.program)

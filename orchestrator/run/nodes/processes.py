@@ -53,6 +53,7 @@ class NodeState:
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     error: str = ""  # the error that its latest process reported
     log_size: int = 0  # bytes, when its latest process started
+    paused_by: int | None = None  # the fault that has paused it last
     slowness: dict[int, float] = field(default_factory=dict)  # how many times as long its steps take, by fault
 
     @property
@@ -290,7 +291,7 @@ class NodeProcesses:
         state.settled.set()
         self._changed.set()
         if self._works.ended.done():
-            if exit.code != 0:
+            if exit.code != 0 and state.state not in ("crashed", "left"):
                 detail = self._detail(state, exit)
                 self._set(state, "crashed", detail)
             return
@@ -396,11 +397,13 @@ class NodeProcesses:
         if obstacle is not None:
             self._set(state, "crashed", obstacle)
             self._give_up(state, f"{name} ended with its host and cannot start again: {obstacle}")
-        elif not self._works.ended.done():
+        else:
             await self.bring_back(state)
 
     async def bring_back(self, state: NodeState) -> None:
-        """Bring a node up. If its host is lost, wait for that host or another."""
+        """Bring a node up unless the run has ended. If its host is lost, wait for that host or another."""
+        if self._works.ended.done():
+            return
         try:
             await self.bring_up(state.plan)
         except LostError:
@@ -413,7 +416,13 @@ class NodeProcesses:
         state = self.running(node)
         state.expected_end = True
         state.without_power = without_power
-        await self._driver.kill(node)
+        try:
+            await self._driver.kill(node)
+        except OrchestratorError:
+            if state.state != "crashed":
+                state.expected_end = False  # its next end is its own
+                state.without_power = False
+                raise
         if state.state != "crashed":  # its exit may have been handled already
             self._set(state, "crashed", "fault")
 
@@ -425,23 +434,40 @@ class NodeProcesses:
         return self._control
 
     async def revive(self, node: str) -> None:
+        """Restart a node that ``crash`` has ended, after the exit of its former process."""
         state = self.nodes[node]
+        if state.handle is not None and state.state == "crashed":
+            await state.gone.wait()
         run_has_ended = self._works.ended.done()
         if state.state == "crashed" and not run_has_ended:
             self._set(state, "restarting", "fault over")
             await self.bring_back(state)
 
-    async def pause(self, node: str) -> None:
+    async def pause(self, node: str, fault: int) -> None:
+        """Pause a node until `resume` with the same fault."""
         state = self.running(node)
-        if not isinstance(self._driver, CanPause):
-            raise DriverError(f"the driver {self._driver.name} cannot pause {node}")
-        await self._driver.pause(node)
+        driver = self._driver
+        if not isinstance(driver, CanPause):
+            raise DriverError(f"the driver {driver.name} cannot pause {node}")
+        handle = state.handle
+        await driver.pause(node)
+        if state.handle != handle:
+            raise DriverError(f"{node} ended while it was being paused")
+        if state.state != "running":  # its last message has arrived
+            await driver.resume(node)
+            raise DriverError(f"{node} is {state.state}")
+        state.paused_by = fault
         self._set(state, "paused", "fault")
 
-    async def resume(self, node: str) -> None:
+    async def resume(self, node: str, fault: int) -> None:
+        """Resume a node that this fault has paused. Does nothing if that process has ended."""
         state = self.nodes[node]
-        if state.state == "paused" and isinstance(self._driver, CanPause):
-            await self._driver.resume(node)
+        driver = self._driver
+        if state.state != "paused" or state.paused_by != fault:
+            return
+        assert isinstance(driver, CanPause)
+        await driver.resume(node)
+        if state.state == "paused":  # it may have ended meanwhile
             self._set(state, "running", "resumed")
 
     async def slow(
@@ -471,6 +497,8 @@ class NodeProcesses:
         state = self.nodes[node]
         if state.state != "planned":
             raise DriverError(f"{node} has joined already and is {state.state}")
+        if state.busy.locked():  # its start waits for those of other nodes
+            raise DriverError(f"{node} is about to join")
         await self.bring_back(state)
 
     async def ask_to_move(self, state: NodeState, edge: str) -> None:

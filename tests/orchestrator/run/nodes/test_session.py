@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment
-from orchestrator.errors import FabricError, HostError, RunError
+from orchestrator.errors import DriverError, FabricError, HostError, RunError
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
@@ -788,3 +788,98 @@ async def test_a_node_that_has_joined_manually_does_not_join_again(stage: Stage)
         planned, by_hand = history.faults()
         assert (planned.skipped, planned.detail) == (5.0, "device-0-1 has joined already and is running")
         assert by_hand.start == pytest.approx(1.0)
+
+
+@played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-0, action: crash, for: 8s}\n")
+async def test_after_a_crash_that_failed_the_next_end_is_the_nodes_own(stage: Stage) -> None:
+    stage.driver.unreachable.add("device-0-0")
+    await stage.train()
+    await asyncio.sleep(6.0)
+    stage.driver.end("device-0-0", -9)
+    await asyncio.sleep(2.0)
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+    assert stage.details("device-0-0", "crashed") != ["fault"]
+
+
+@played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-0, action: crash, for: 1s}\n")
+async def test_a_node_that_takes_long_to_die_is_restarted_once_it_has_ended(stage: Stage) -> None:
+    """The fault is over 2 s before the end of the process that it kills."""
+    stage.driver.lag = 3.0
+    await stage.train()
+    await asyncio.sleep(10.0)
+    assert stage.driver.started.count("device-0-0") == 2
+    assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+    with History.open(stage.directory.path) as history:
+        times = [state.t for state in history.states() if (state.node, state.state) == ("device-0-0", "restarting")]
+    assert times == [8.0]
+
+
+@pytest.mark.parametrize(("end", "states"), [(5.5, []), (7.5, ["paused"])])
+def test_a_node_that_ends_while_it_is_paused_or_resumed_is_restarted(play: Play, end: float, states: list[str]) -> None:
+    """Each signal takes a second: the pause from 5 to 6 s, its end from 7 to 8 s."""
+
+    async def act(stage: Stage) -> None:
+        stage.driver.lag = 1.0
+        await stage.train()
+        await asyncio.sleep(end)
+        stage.driver.end("device-0-0", -9)
+        await asyncio.sleep(6.0)
+        assert stage.states("device-0-0")[3:] == [
+            *states,
+            *("crashed", "restarting", "starting", "registered", "running"),
+        ]
+
+    play(act, SCENARIO + "faults:\n  - {at: 5s, node: device-0-0, action: pause, for: 1s}\n")
+
+
+PAUSES = """\
+faults:
+  - {at: 5s, node: device-0-0, action: pause, for: 5s}
+  - {at: 8s, node: device-0-0, action: pause, for: 5s}
+"""
+
+
+@played(SCENARIO + PAUSES)
+async def test_the_end_of_a_pause_does_not_end_that_of_the_next_process(stage: Stage) -> None:
+    await stage.train()
+    await asyncio.sleep(6.0)
+    stage.driver.end("device-0-0", -9)
+    await asyncio.sleep(6.0)  # the first pause was over at 10 s
+    assert stage.states("device-0-0")[-1] == "paused"
+    await asyncio.sleep(2.0)
+    assert stage.states("device-0-0")[-1] == "running"
+
+
+@played(SCENARIO + "faults:\n  - {at: 100s, node: device-0-1, action: join}\n")
+async def test_a_node_that_waits_for_its_start_does_not_join_twice(stage: Stage) -> None:
+    """No more than so many nodes start at a time; here as many are starting."""
+    processes = stage.session.processes
+    await stage.train()
+    processes._starting = asyncio.Semaphore(0)
+    joining = asyncio.create_task(processes.join("device-0-1"))
+    await asyncio.sleep(1.0)
+    with pytest.raises(DriverError, match="device-0-1"):
+        await processes.join("device-0-1")
+    processes._starting.release()
+    await joining
+    assert stage.driver.started.count("device-0-1") == 1
+
+
+@played(SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: crash}\n")
+async def test_a_crash_by_a_fault_that_ends_after_the_run_is_not_a_failure(stage: Stage) -> None:
+    stage.driver.lag = 1.0
+    await stage.train()
+    await asyncio.sleep(5.5)
+    stage.session.finish("rounds")
+    await asyncio.sleep(1.0)
+    assert stage.session.nodes["device-0-1"].handle is None
+    assert stage.details("device-0-1", "crashed") == ["fault"]
+
+
+@played()
+async def test_no_node_restarts_after_the_end_of_the_run(stage: Stage) -> None:
+    await stage.train()
+    started = list(stage.driver.started)
+    stage.session.finish("rounds")
+    await stage.session.processes.bring_back(stage.session.nodes["device-0-0"])
+    assert stage.driver.started == started

@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from netem.measurement.judge import (
+    _trains,
     judge_bursts,
     judge_delay,
     judge_direction,
@@ -123,6 +124,13 @@ class TestRoundTrip:
         plan = replace(plan_probe(reordered, PERFECT), count=10, spacing=0.1)
         assert predict_rtt(reordered, PERFECT, plan)[1] > 0.005
         assert predict_rtt(PERFECT, reordered, plan)[1] > 0.005
+
+    def test_predictions_follow_from_sixteen_trains_of_500_probes_at_most(self) -> None:
+        """Two of a link without randomness; a duplicated probe counts once."""
+        jittery = LinkProfile(latency=0.1, jitter=0.01, loss=0.5, corrupt=0.5, duplicate=0.5)
+        plan = replace(plan_probe(PERFECT, PERFECT), count=501)
+        for there, back, number in ((jittery, PERFECT, 16), (PERFECT, jittery, 16), (PERFECT, PERFECT, 2)):
+            assert [len(train) for train in _trains(there, back, plan)] == [500] * number
 
     def test_losses_do_not_move_the_prediction(self) -> None:
         lossy = LinkProfile(latency=0.05, jitter=0.01, loss=0.5, corrupt=0.2, duplicate=0.3)

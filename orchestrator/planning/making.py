@@ -395,12 +395,11 @@ def _round_work(
     labels = math.prod(form.labels)
     clients = _workers(scenario, devices or edges, tests, labels)
     if population is not None:
-        slowest = float(population.speeds.min())
         clients = replace(
             clients,
             count=population.asked,
             samples=int(population.sample_counts.max()),
-            speed=min(slowest, 1.0),
+            speed=float(population.speeds.min()),
         )
     above = None
     if devices and edges:
@@ -421,7 +420,7 @@ def _workers(
     """Nodes of one tier. ``test``: the samples of the global test set. ``labels``: the number of labels of a sample."""
     return TierNodes(
         count=len(nodes),
-        speed=min(min(node.hardware.expected_speed, 1.0) for node in nodes),
+        speed=min(node.hardware.expected_speed for node in nodes),
         samples=max(node.samples for node in nodes),
         tests=max(_tests(scenario, node, test, labels) for node in nodes),
     )

@@ -195,7 +195,7 @@ def _shares(
     alone = shares(channel, members)
     if not others:
         return alone
-    free = 1 - min(1.0, others / channel.rate)
+    free = 1 - others / channel.rate  # a scenario leaves some of it
     left = {member: rate * free for member, rate in alone.items()}
     if not channel.rule.own_queues:
         return left

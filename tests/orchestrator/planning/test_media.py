@@ -6,14 +6,17 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from netem.library import PROFILES
 from netem.media.profile import Crossing
+from node.assignment import derive_seed
 from orchestrator.planning.copies.trace_files import keep_files, kept_files
 from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.faults.timeline import Fault
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.media import at_worst, media_beyond_kernel, media_of, seen_alone
+from orchestrator.planning.media import at_worst, clients_at_worst, media_beyond_kernel, media_of, seen_alone
 from orchestrator.planning.plan import Plan
 from orchestrator.results.courses import courses
 from orchestrator.scenario.reading import parse
@@ -93,16 +96,64 @@ def test_a_member_is_planned_with_its_share_and_the_full_buffer(medium: str, rat
         ("airtime", "kind: poisson, rate: 6mbit", 1.6e6),
         ("frames", "kind: poisson, rate: 6mbit", 1.6e6),
         ("fifo", "kind: on-off, rate: 4mbit, on_for: 1s, off_for: 9s", 1e6),  # what is left while it is on
-        ("fifo", "kind: trace, csv: others.csv", 1e6),
+        ("fifo", "kind: trace, csv: others.csv", 1e6),  # a mean of 4 Mbit/s until 2 s, and less from then on
     ],
 )
 def test_cross_traffic_is_taken_off(share: str, traffic: str, rate: float) -> None:
     text = f"shared: {{cell: {{rate: 8mbit, share: {share}, members: [device-*]}}}}\n"
     made = plan(
-        text + f"cross_traffic: [{{on: cell, {traffic}}}]", files={"others.csv": "t_s,rate_mbit\n0,2\n1,6\n2,4\n"}
+        text + f"cross_traffic: [{{on: cell, {traffic}}}]", files={"others.csv": "t_s,rate_mbit\n0,2\n1,6\n2,1\n"}
     )
     found = at_worst(made.links, made.media, made.cross_traffic, made.faults)["device-0", "cloud"]
     assert found[0].rate == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("link", "queue"),
+    [
+        ("latency: 10ms, rate: 50mbit, buffer: 20ms", 0.02),
+        ("latency: 10ms, rate: 50mbit, buffer: 0b", 0.0),
+        ("latency: 10ms", 0.0),
+    ],
+)
+def test_a_links_own_queue_takes_as_long_as_before(link: str, queue: float) -> None:
+    made = plan(CELL, f"links.device-cloud={{{link}}}")
+    (found,) = at_worst(made.links, made.media, made.cross_traffic, made.faults)["device-0", "cloud"]
+    assert found.buffer == pytest.approx(queue, abs=1e-12)
+
+
+CROWD = """\
+seed: 7
+algorithm: fedavg
+driver: sim
+topology: {population: 100, selected: %d}
+data: {samples_per_client: 20}
+clients: {links: {wifi: 50%%, lte: 50%%}}
+"""
+
+
+def clients(text: str) -> tuple[list[float | None], list[float | None]]:
+    """The rates up and down that the clients of a population are planned with."""
+    made = make_plan(parse(text, "s.yaml"), prepared())
+    assert made.population is not None
+    ups, downs = clients_at_worst(made.population, made.media, made.cross_traffic)
+    return [profile.rate for profile in ups], [profile.rate for profile in downs]
+
+
+def test_clients_of_a_population_share_their_medium_with_those_of_their_round() -> None:
+    """Each has its part of a cell that is slower than both links."""
+    assert clients(CROWD % 10) == (
+        [PROFILES["wifi"].rate, PROFILES["lte-up"].rate],
+        [PROFILES["wifi"].rate, PROFILES["lte"].rate],
+    )
+    cell = "shared: {cell: {up: 1mbit, down: 4mbit, members: [device-*]}}\n"
+    drawn = np.random.default_rng(derive_seed(7, "media")).integers(100, size=10)
+    different = len(set(drawn.tolist()))
+    assert clients(CROWD % 10 + cell) == ([1e6 / different] * 2, [4e6 / different] * 2)
+
+
+def test_a_nat_in_one_direction_is_beyond_the_kernel_engine() -> None:
+    assert media_beyond_kernel(plan("", "links.device-cloud.nat_timeout=60s")) == "it has no NAT"
 
 
 def test_a_link_gets_the_least_of_its_media_and_waits_in_both() -> None:
@@ -150,7 +201,11 @@ cross_traffic:
         ("cell up", 5.0, None),
         ("cell down", 5.0, None),
     ]
-    assert len({each.seed for each in made.cross_traffic}) == 4
+    assert [each.seed for each in made.cross_traffic] == [
+        derive_seed(made.seed, "cross traffic", channel, number)
+        for number in ("1", "2")
+        for channel in ("cell up", "cell down")
+    ]
     assert [each.seed for each in plan(text).cross_traffic] == [each.seed for each in made.cross_traffic]
     assert [each.seed for each in plan(text, "seed=2").cross_traffic] != [each.seed for each in made.cross_traffic]
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 
 from netem.library import PROFILES
 from node.assignment import Timeouts, derive_seed
 from node.catalogue.datasets import Form
+from node.catalogue.models import MODELS
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime
+from orchestrator.planning.learning.memory import training_bytes
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan, StopPlan
 from orchestrator.scenario.reading import parse
@@ -129,10 +133,11 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
     assert make_plan(parse(text, "f.yaml"), tokens).data.unheld == ()
 
 
-def test_samples_without_a_label_that_counts_are_noted() -> None:
-    data = dataclasses.replace(prepared(), unlabelled=3)
+@pytest.mark.parametrize(("count", "samples"), [(1, "1 sample has"), (3, "3 samples have")])
+def test_samples_without_a_label_that_counts_are_noted(count: int, samples: str) -> None:
+    data = dataclasses.replace(prepared(), unlabelled=count)
     made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), data)
-    assert made.notes() == ["3 samples have no label that counts (-100 only): left out"]
+    assert made.notes() == [f"{samples} no label that counts (-100 only): left out"]
 
 
 def test_clients_with_nothing_are_noted_by_name() -> None:
@@ -224,6 +229,7 @@ def test_settings_arrive() -> None:
     assert made.params["evaluate_samples"] == 150
     assert made.params["kappa2"] == 3
     assert made.model_params == {"features": None, "hidden": 50, "layers": 1}
+    assert {node.model for node in made.nodes} == {"mlp"}
     assert made.model_bytes == 4 * (65 * 50 + 51 * 10)  # 8x8 inputs and a bias to 50, then to ten classes; float32
     assert made.timeouts == Timeouts(beat=0.5, lost_after=8.0, lease=10.0)
     assert made.stop == StopPlan(rounds=6, accuracy=0.9, after=120.0)
@@ -231,6 +237,89 @@ def test_settings_arrive() -> None:
     assert made.node("device-1-2").joins == FaultTime(3.0, None)
     assert made.node("device-1-1").joins is None
     assert len(made.faults) == 1 + 6 * 2  # 40 % of five devices in each of six rounds
+
+
+def test_nodes_of_a_tier_have_the_models_of_a_group_in_turn() -> None:
+    made = plan("algorithm: dffke\nmodel: small\ntopology: {edges: 6, devices_per_edge: 0, mesh: true}")
+    names = [made.node(f"edge-{number}").model for number in range(6)]
+    assert names == ["cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn", "cnn"]
+    sizes = [made.training_bytes[f"edge-{number}"] for number in range(6)]
+    assert len(set(sizes[:5])) == 5
+    assert sizes[5] == sizes[0]
+
+
+def test_a_peer_that_is_silent_for_less_than_two_beats_is_not_lost() -> None:
+    assert plan(TEXT, "timeouts.beat=5s").timeouts.lost_after == 10.0
+
+
+def test_the_model_of_unknown_data_has_no_size() -> None:
+    text = "algorithm: fedavg\ntopology: {devices: 2}\nmodel: mlp\ndata: {dataset: 'npz:mine.npz'}"
+    assert make_plan(parse(text, "f.yaml"), None).model_bytes == 0
+
+
+def deadline(text: str, **fields: Any) -> float:
+    """That of the cloud."""
+    data = dataclasses.replace(prepared(), **fields)
+    return make_plan(parse(text, "f.yaml"), data).gathering.deadlines["cloud"]
+
+
+def test_a_tier_waits_for_its_own_links_only() -> None:
+    """10 s, 4 · (1 s down + 2 s up), and one round of the edges, of 5 s."""
+    links = "links: {edge-cloud: {latency: 1s, up: {latency: 2s}}, device-edge: {latency: 9s}}\n"
+    text = f"algorithm: {{name: hierfavg, kappa2: 1}}\n{links}gathering: {{deadline: 5s}}\n"
+    assert make_plan(parse(text, "f.yaml"), None).gathering.deadlines == {"edge": 5.0, "cloud": 27.0}
+    flat = "algorithm: fedavg\ntopology: {devices: 2}\ngathering: {deadline: 5s}\n"
+    assert make_plan(parse(flat, "f.yaml"), None).gathering.deadlines == {"cloud": 5.0}
+
+
+def test_clients_wait_for_what_they_send_one_another() -> None:
+    """Over links of 5 s instead of 1 s: 4 · 4 s more."""
+    text = "algorithm: fededs\ntopology: {edges: 2, devices_per_edge: 0, mesh: true}\nlinks: {edge-edge: {latency: %s}}"
+    assert deadline(text % "5s") - deadline(text % "1s") == 16.0
+
+
+HEAVY = "algorithm: {name: fedavg, epochs: 200}\nmodel: lenet\ntopology: {devices: 2}\n"
+
+
+def test_the_slowest_client_and_the_one_with_most_samples_count() -> None:
+    slow = "hardware: {device-1: {speed: 0.1}}\n"
+    assert deadline(HEAVY + slow) == deadline(HEAVY + "hardware: {device: {speed: 0.1}}\n")
+    assert deadline(HEAVY + slow) > deadline(HEAVY)
+    share = "data: {dataset: har, partition: {by-subject: {min_samples: 1}}}\n"
+    even, uneven = (
+        deadline(HEAVY + share, subjects=np.repeat([0, 1], [first, 1000 - first]), test_subjects=None)
+        for first in (500, 900)
+    )
+    assert uneven - 10 == pytest.approx((even - 10) * 900 / 500, rel=0.05)
+    crowd = "algorithm: {name: fedavg, epochs: 200}\nmodel: lenet\ndriver: sim\ndata: {samples_per_client: 500}\n"
+    crowd += "topology: {population: 9, selected: 2}\nclients: {speed: {uniform: {low: %s, high: %s}}}\n"
+    assert deadline(crowd % (0.0999, 0.1)) == pytest.approx(deadline(HEAVY + slow), rel=0.05)
+
+
+EDGES = "algorithm: %s\nmodel: {name: mlp, hidden: 1000}\ntopology: {edges: 5, devices_per_edge: 0, mesh: true}\n"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "labels", "all_tests"),
+    [
+        ("fedavg", 1, 0),
+        ("fedavg", 64, 0),  # each sample has 64 labels
+        ("dffke", 1, 200),  # models are personal, so clients evaluate them on the global test set too
+    ],
+)
+def test_clients_evaluate_on_test_samples_of_their_own_or_on_all(algorithm: str, labels: int, all_tests: int) -> None:
+    """The memory of a client has 3 · 1,000 numbers for each test sample, of which a batch has 250."""
+    data = prepared()
+    if labels > 1:
+        tokens = np.tile(data.test[:, None], labels)
+        data = dataclasses.replace(data, form=Form((1, 8, 8), 10, labels=(labels,)), test_tokens=tokens)
+    text = EDGES % algorithm + "data: {partition: labels-per-edge}\n"
+    made = make_plan(parse(text, "f.yaml"), data)
+    own = sum(made.node("edge-0").test_counts) // labels
+    assert own == 20  # of its label
+    size = MODELS["mlp"].size((1, 8, 8), 10, {"features": None, "hidden": 1000})
+    params = parse(text, "f.yaml").parameters
+    assert made.training_bytes["edge-0"] == training_bytes(size, params, 100, 0, own + all_tests)
 
 
 def test_a_given_deadline_is_for_the_tier_above_the_clients() -> None:

@@ -47,3 +47,11 @@ def test_a_name_of_a_node_without_a_link_is_noted() -> None:
 def test_the_notes_on_programs_are_those_of_the_plan() -> None:
     assert make_plan(parse(MESH, "m.yaml"), None).notes() == list(unreachable(parse(MESH, "m.yaml")))
     assert make_plan(parse(NUMBERED, "n.yaml"), None).notes() == []
+
+
+def test_programs_neither_end_the_run_nor_are_expected_to_end_by_default() -> None:
+    settings = NUMBERED + "  last: {on: cloud, command: wait, ends_the_run: true}\n"
+    settings += "  first: {on: cloud, command: fetch, expected_to_end: true}\n"
+    programs = make_plan(parse(settings, "n.yaml"), None).programs
+    assert [program.label for program in programs if program.ends_the_run] == ["cloud.last"]
+    assert [program.label for program in programs if program.expected_to_end] == ["cloud.first"]

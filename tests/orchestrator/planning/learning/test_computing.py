@@ -57,6 +57,7 @@ def test_a_processors_speed_is_not_emulated_on_an_accelerator() -> None:
         (["driver=sim"], 1),
         (["driver=sim", "compute.clients_at_once=8"], 8),
         (["driver=sim", "compute.device=cuda"], 64),
+        (["driver=sim", "hardware.edge.accelerator=cuda"], 64),
         (["driver=sim", "compute.device=cuda", "compute.clients_at_once=1"], 1),
         (["compute.device=cuda"], 1),
     ],

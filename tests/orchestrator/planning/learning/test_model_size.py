@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from node.catalogue.datasets import Form
 from node.catalogue.sizes import Size
+from node.messaging.wire import LIMITS
 from orchestrator.errors import PlanError
 from orchestrator.host.process import python
+from orchestrator.planning.learning import model_size
 from orchestrator.planning.learning.model_size import measured, model_sizes
 from orchestrator.scenario.reading import parse
 
@@ -58,3 +61,76 @@ def test_a_plug_in_may_print_when_its_process_ends(monkeypatch: pytest.MonkeyPat
 def test_built_in_models_predict_numbers_and_labels(form: Form) -> None:
     (size,) = model_sizes(parse("algorithm: fedavg\nmodel: mlp\ntopology: {devices: 2}\n", "f.yaml"), form)
     assert size.parameters == (8 + 1) * 200 + (200 + 1) * 3
+
+
+FEELPGEN = "feelpgen\ntopology: {cloud: false}"
+PICTURES = Form((1, 8, 8), 10)
+RANKS = """\
+algorithm: flexlora
+model: {name: mlp, lora: {rank: 3, alpha: 16, targets: [classifier], ranks: {phone: 4, raspberry-pi-4: 2}}}
+topology: {devices: 3}
+hardware: {device-0: phone, device-1: raspberry-pi-4}
+"""
+
+
+@pytest.fixture
+def measurements(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The parameters of models that were measured, all with the size 7."""
+    params: list[dict[str, Any]] = []
+
+    def measure(plugins: object, model: str, written: str, form: Form) -> Size:
+        params.append(json.loads(written))
+        return Size(7)
+
+    monkeypatch.setattr(model_size, "measured", measure)
+    return params
+
+
+def test_adapters_are_measured_with_the_largest_rank(measurements: list[dict[str, Any]]) -> None:
+    assert model_sizes(parse(RANKS, "f.yaml"), PICTURES) == [Size(7)]
+    assert measurements == [measurements[0] | {"lora": measurements[0]["lora"] | {"rank": 4}}]
+
+
+def test_a_model_with_a_closed_form_is_not_measured(measurements: list[dict[str, Any]]) -> None:
+    mlp = "algorithm: fedavg\nmodel: {name: mlp, hidden: 50}\ntopology: {devices: 2}\n"
+    (size,) = model_sizes(parse(mlp, "f.yaml"), PICTURES)
+    assert (size.bytes, size.layers > 0, measurements) == (4 * (65 * 50 + 51 * 10), True, [])
+    (half,) = model_sizes(parse(mlp + "compute: {precision: bf16}\n", "f.yaml"), PICTURES)
+    assert half.bytes == 2 * (65 * 50 + 51 * 10)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "size", "said"),
+    [
+        ("fedfeat\ntopology: {devices: 2}", Size(9, layers=1), "fedfeat needs an extractor .*: take .*mlp"),
+        ("fedfeat\ntopology: {devices: 2}", Size(9, layers=1, features=1), None),
+        (FEELPGEN, Size(9, layers=1, features=5, linear=False), "feelpgen needs a classifier of one linear layer"),
+        (FEELPGEN, Size(9, layers=1, features=5, partial=True), "feelpgen needs all weights in messages"),
+        (FEELPGEN, Size(9, layers=0, features=5), "feelpgen needs all weights in messages"),
+        (FEELPGEN, Size(9, layers=1, features=5), None),
+        ("fedavg\ntopology: {devices: 2}", Size(LIMITS.body // 4), None),
+        ("fedavg\ntopology: {devices: 2}", Size(LIMITS.body // 4 + 1), "a message carries at most"),
+        (f"dffke\n{EDGES}", Size(LIMITS.body // 4 + 1, layers=1, features=5), None),  # models are personal
+    ],
+)
+def test_models_have_what_the_algorithm_needs(
+    monkeypatch: pytest.MonkeyPatch, algorithm: str, size: Size, said: str | None
+) -> None:
+    monkeypatch.setattr(model_size, "_in_closed_form", lambda *_: [size])
+    scenario = parse(f"algorithm: {algorithm}\nmodel: mlp\n", "f.yaml")
+    if said is None:
+        assert model_sizes(scenario, PICTURES) == [size]
+    else:
+        with pytest.raises(PlanError, match=said):
+            model_sizes(scenario, PICTURES)
+
+
+def test_the_models_that_would_do_are_named_if_the_data_suits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a closed form for such data, none is known."""
+    monkeypatch.setattr(model_size, "_in_closed_form", lambda *_: [Size(9, layers=1, features=5, partial=True)])
+    scenario = parse(f"algorithm: {FEELPGEN}\nmodel: mlp\n", "f.yaml")
+    for form, named in ((PICTURES, True), (replace(PICTURES, tokens=True), False), (PARTS, False)):
+        with pytest.raises(PlanError) as raised:
+            model_sizes(scenario, form)
+        assert (": take " in str(raised.value)) == named
+        assert ("char-transformer" in str(raised.value)) is False

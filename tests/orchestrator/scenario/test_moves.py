@@ -14,6 +14,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.links.probe import one_of_each_kind
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 MOVE = "faults:\n  - {round: 2, node: device-0-1, action: move, to: edge-1}\n"
 TEXT = f"""\
@@ -75,30 +76,29 @@ def test_a_direction_covers_links_to_both_edges() -> None:
     [
         (
             "algorithm.name=phe-fl",
-            "faults.0.action: an edge of phe-fl keeps its devices for the whole run: take hierfavg",
+            "faults.0.action: an edge of phe-fl keeps",
         ),
         (
             "algorithm.participation=0.5",
-            "faults.0.action: with participation below 1, edges also draw devices that are elsewhere: leave "
-            "participation out",
+            "faults.0.action: with participation below 1, edges",
         ),
         (
             "driver=swarm",
-            "faults.0.action: the driver swarm moves no device to another edge: use namespaces, docker or sim",
+            "faults.0.action: the driver swarm moves no",
         ),
         (
             "shared={cell: {rate: 20mbit, members: [device-0-0]}}",
-            "faults.0.action: in a run with shared media, devices go to another medium (handover) and to no other edge",
+            "faults.0.action: in a run with shared",
         ),
     ],
 )
 def test_what_refuses_it(override: str, message: str) -> None:
-    assert message in problems(TEXT, override)
+    assert containing(message) in problems(TEXT, override)
 
 
 def test_a_manual_move_needs_a_link_of_the_scenario() -> None:
     plan = make_plan(parse(TEXT, "f.yaml"), None)
     (made,) = faults_by_hand({"action": "move", "node": "device-0-1", "to": "edge-1"}, plan, 1.0, 1)
     assert (made.fault.node, made.fault.to) == ("device-0-1", "edge-1")
-    with pytest.raises(ValueError, match="device-0-0 has no link to edge-1: a run has those of the moves"):
+    with pytest.raises(ValueError, match="device-0-0 has no link to edge-1"):
         faults_by_hand({"action": "move", "node": "device-0-0", "to": "edge-1"}, plan, 1.0, 1)

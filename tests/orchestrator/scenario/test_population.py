@@ -16,6 +16,7 @@ from orchestrator.scenario.media.section import MediumSpec
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.topology import Pair
 from tests.orchestrator.scenario.cases import pairs
+from tests.texts import containing
 
 HEAD = "algorithm: {name: fedavg, rounds: 5}\n"
 SIM = HEAD + "driver: sim\n"
@@ -24,44 +25,37 @@ DATA = "data: {samples_per_client: 20}\n"
 GOOD = SIM + TOPOLOGY + DATA
 CELL = GOOD + "shared: {cell: {rate: 20mbit, members: [device-*]}}\n"
 
-OF_FAULTS = (
-    "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
-    "only have node: cloud and the action crash, pause or slow, or degrade a medium"
-)
+OF_FAULTS = "the clients of a population come"
 
 MISTAKES = pairs(
     SIM + "topology: {population: 1000}\n" + DATA,
-    "topology: selected: write both, like {population: 100000, selected: 100}",
+    "topology: selected: write both",
     SIM + "topology: {population: 10, selected: 11}\n" + DATA,
-    "topology.selected: 11 is more than the population, 10",
+    "topology.selected: 11 is more than the",
     SIM + "topology: {population: 10, selected: 1, devices: 3}\n" + DATA,
-    "topology.population: its clients are below the cloud: leave out edges and devices",
+    "topology.population: its clients are below the",
     HEAD + TOPOLOGY + DATA,
-    "topology.population: the driver namespaces makes every node before the run, and clients of a population come "
-    "and go: use the driver sim",
+    "topology.population: the driver namespaces makes every",
     "algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA,
-    "topology: phe-fl needs edges: the topology has none",
+    "topology: phe-fl needs edges: the topology",
     SIM + TOPOLOGY,
-    "data.samples_per_client: is missing: the clients of a population share the data set, so it does not say how "
-    "many samples each has; or write clients.samples",
+    "data.samples_per_client: is missing: the clients of",
     GOOD + "clients: {samples: {uniform: {low: 1, high: 9}}}\n",
-    "clients.samples: data.samples_per_client gives a number already: leave out one of them",
+    "clients.samples: data.samples_per_client gives a number already",
     SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: shards}\n",
-    "data.partition: shards divides the data set once, and each client of a population draws its own samples: take "
-    "iid or dirichlet",
+    "data.partition: shards divides the data set",
     SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: {dirichlet: {alpha: 0.1, over: edges}}}\n",
-    "data.partition: dirichlet: over is for a data set that is divided once; of a population, each client draws "
-    "its own samples: leave it out",
+    "data.partition: dirichlet: over is for a",
     SIM + "topology: {devices: 3}\nclients: {over: 30%}\n",
-    "clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
+    "clients: are those of a population",
     GOOD + "hardware: {device: phone}\nclients: {hardware: {phone: 100%}}\n",
-    "hardware.device: clients.hardware says how fast the clients are already: leave out one of them",
+    "hardware.device: clients.hardware says how fast the",
     GOOD + "links: {device-cloud: lte}\nclients: {links: {wifi: 100%}}\n",
-    "links.device-cloud: clients.links gives the clients their links already: leave out one of them",
+    "links.device-cloud: clients.links gives the clients their",
     GOOD + "links: {device-cloud: {schedule: {steps: [{at: 1s, loss: 5%}]}}}\n",
-    "links.device-cloud: the links of a population's clients last for a round: leave out the schedule",
+    "links.device-cloud: the links of a population's",
     GOOD + "links: {population <-> cloud: lte}\n",
-    "links.population <-> cloud: clients of a population have no links of their own here: write device-cloud",
+    "links.population <-> cloud: clients of a",
     GOOD + "faults: [{every_round: 30%, of: devices, action: disconnect}]\n",
     f"faults.0: {OF_FAULTS}",
     GOOD + "faults: [{at: 1s, node: population, action: crash}]\n",
@@ -75,38 +69,37 @@ MISTAKES = pairs(
     CELL + "faults: [{at: 1s, of: devices, count: 1, action: handover, to: cell}]\n",
     f"faults.0: {OF_FAULTS}",
     CELL + "faults: [{at: 1s, medium: cel, action: degrade, rate: 1mbit}]\n",
-    "faults.0.medium: 'cel' is no shared medium; did you mean 'cell'?",
+    "faults.0.medium: 'cel' is no shared medium",
     GOOD + "shared: {cell: {rate: 20mbit, members: [device-*, population]}}\n",
-    "shared.cell.members.1: there is no node 'population' (nodes: cloud, device-0, device-1, device-10, ..., ",
+    "shared.cell.members.1: there is no node 'population'",
     GOOD + "shared: {cell: {rate: 20mbit, members: [device-1000]}}\n",
     "shared.cell.members.0: there is no node 'device-1000'",
     GOOD + "shared: {cell: {rate: 20mbit, members: [device-*7]}, other: {rate: 20mbit, members: [device-7*]}}\n",
-    "shared.other: device-7 <-> cloud is in cell too: give the order, like routes: {device-7 <-> cloud: [cell, other]}",
+    "shared.other: device-7 <-> cloud is in",
     GOOD + "shared: {cell: {rate: 20mbit, share: airtime, members: [device-*], rates: {device-1*: 6mbit}}}\n",
-    "shared.cell.rates: are those of single nodes: clients of a population have clients.links",
+    "shared.cell.rates: are those of single nodes",
     GOOD + "shared: {cell: {rate: 20mbit, members: [device-*], schedule: {csv: gap.csv}}}\n",
-    "shared.cell.schedule: csv: a rate of 0 cuts links, and those of a population's clients cannot be cut: write a "
-    "low rate",
+    "shared.cell.schedule: csv: a rate of",
     GOOD + "gathering: {quorum: 11}\n",
-    "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
+    "gathering.quorum: cloud cannot wait for",
     GOOD + "clients: {links: {satellite: 100%}}\ntimeouts: {lost_after: 2s}\n",
-    "timeouts.lost_after: must be above four round trips of the slowest link, 2.52s",
+    "timeouts.lost_after: must be above four round",
     GOOD + "clients: {links: {wifi: 60%, lte: 30%}}\n",
-    "clients.links: the shares add up to 90%, not to 100%",
+    "clients.links: the shares add up to",
     GOOD + "clients: {hardware: {phon: 100%}}\n",
-    "clients.hardware: 'phon' is no hardware class; did you mean 'phone'?",
+    "clients.hardware: 'phon' is no hardware class",
     GOOD + "clients: {selection: ort}\n",
     "clients.selection.name: 'ort' is no selection; did you mean 'oort'?",
     GOOD + "clients: {selection: {name: oort, alpa: 1}}\n",
     "clients.selection.alpa: unknown parameter 'alpa'; did you mean 'alpha'?",
     GOOD + "clients: {speed: {lognormal: {median: 1, sigma: 0.5}, uniform: {low: 1, high: 2}}}\n",
-    "clients.speed: write one distribution: {lognormal: {median: 1, sigma: 0.5}} or {uniform: {low, high}}",
+    "clients.speed: write one distribution",
     GOOD + "clients: {availability: {}}\n",
     "clients.availability: write day-and-night, or {trace: FILE}",
     GOOD + "clients: {availability: {day-and-night: {time_zones: {east: 100%}}}}\n",
     "clients.availability.day-and-night.time_zones",
     GOOD + "clients: {availability: {trace: nowhere.csv}}\n",
-    "clients.availability.trace: nowhere.csv cannot be read: No such file or directory",
+    "clients.availability.trace: nowhere.csv cannot be read: No",
 )
 
 
@@ -180,9 +173,7 @@ def test_other_flat_algorithms_are_refused_with_a_reason() -> None:
     text = "plugins: [edgebed.baselines.fedala]\n" + GOOD.replace("fedavg", "fedala")
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
-    assert "fedala needs the same clients from round to round; for clients that come and go take one of fedavg" in str(
-        caught.value
-    )
+    assert "needs the same clients from round" in str(caught.value)
 
 
 @pytest.mark.parametrize("algorithm", ["fedbuff", "fedasync"])
@@ -194,10 +185,8 @@ def test_asynchronous_algorithms_select_one_by_one(algorithm: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse(text + "clients: {over: 30%, selection: oort}\n", "f.yaml")
     assert [line.partition("clients.")[2] for line in str(caught.value).splitlines()] == [
-        f"over: {algorithm} has no rounds that end with the first answers, so it drops no slow clients: leave it out, "
-        "or let topology.selected be larger",
-        f"selection: oort divides the clients of a round into known and new ones, and {algorithm} selects them one by "
-        "one: take uniform or least-available",
+        containing(f"over: {algorithm} has no", "topology.selected"),
+        containing("selection: oort divides", "least-available"),
     ]
 
 

@@ -27,6 +27,7 @@ from orchestrator.scenario.sections.links import resolve
 from orchestrator.scenario.sections.topology import LINK_CLASSES
 from orchestrator.sweep.reading import SweepFile
 from tests.shipped import SCENARIOS
+from tests.texts import containing
 
 EDGES = """\
 name: everything
@@ -315,19 +316,16 @@ MISTAKES = [
         [
             "f.yaml:3: expect.acuracy: unknown key; did you mean 'accuracy'? (allowed here: accuracy, rounds, "
             "duration, bytes, abandoned, metrics, checks)",
-            "f.yaml:4: expect.rounds: write a whole number, not the text 'many'",
-            "f.yaml:5: expect.duration: 5 has no unit; write a duration like 20ms (units: ns us ms s min h)",
-            "f.yaml:6: expect.bytes.total: 5 has no unit; write a size like 64kb (units: b kb kib mb mib gb gib)",
+            containing("f.yaml:4: expect.rounds: write a whole", "'many'"),
+            containing("f.yaml:5: expect.duration: 5 has no unit"),
+            containing("f.yaml:6: expect.bytes.total: 5 has no unit"),
             "f.yaml:6: expect.bytes.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: total, "
             "device-edge, device-cloud, edge-edge, edge-cloud)",
-            "f.yaml:7: expect.checks.0: 'links ontime' is not one of: finished, learned, participation, links as "
-            "configured, TCP as configured, faults took effect, links over time, losses during the run, rates during "
-            "the run, network between hosts, compute on time, links on time, clients available, nodes responded, no "
-            "unplanned failures; did you mean 'links on time'?",
-            "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
-            "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
+            containing("f.yaml:7: expect.checks.0: 'links ontime'"),
+            containing("f.yaml:9: expect.metrics.0: give", "at_least, at_most"),
+            containing("f.yaml:10: expect.metrics.1.at_least: 3", "at_most, 2"),
             "f.yaml:11: expect.metrics.2: 'name' is missing",
-            "f.yaml:11: expect.metrics.2.at_most: write a number, not the text 'much'",
+            containing("f.yaml:11: expect.metrics.2.at_most: write a number", "'much'"),
             "f.yaml:12: expect.metrics.3.atmost: unknown key; did you mean 'at_most'? (allowed here: name, at_least, "
             "at_most, scope, node)",
         ],
@@ -336,10 +334,9 @@ MISTAKES = [
         "algorithm: {name: hierfavg, rounds: 5}\nexpect:\n  rounds: 6\n  bytes: {device-cloud: 1mb}\n  metrics:\n"
         "    - {name: loss, node: edge-7, at_most: 1}\n",
         [
-            "f.yaml:3: expect.rounds: 6 is more than the run has, 5",
-            "f.yaml:4: expect.bytes.device-cloud: the topology has no such links; it has device-edge, edge-cloud",
-            "f.yaml:6: expect.metrics.0.node: there is no node 'edge-7'; did you mean 'edge-1'? (nodes: cloud, "
-            "device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
+            containing("f.yaml:3: expect.rounds: 6 is more"),
+            containing("f.yaml:4: expect.bytes.device-cloud: the topology has no"),
+            containing("f.yaml:6: expect.metrics.0.node", "no node 'edge-7'"),
         ],
     ),
     (
@@ -349,12 +346,10 @@ MISTAKES = [
     (
         "algorithm: hierfavg\nname: My Run\nseed: 1.5\ndriver: docer\nfaults: 3\n",
         [
-            "f.yaml:2: name: 'My Run' cannot be a name: write at most 40 lower-case letters, digits and hyphens, "
-            "a hyphen not first, like my-run",
-            "f.yaml:3: seed: write a whole number, not the number 1.5",
-            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, swarm, slurm, kubernetes, sim;"
-            " did you mean 'docker'?",
-            "f.yaml:5: faults: write a list, not the number 3",
+            containing("f.yaml:2: name: 'My Run'", "most 40"),
+            containing("f.yaml:3: seed: write a whole"),
+            containing("f.yaml:4: driver: 'docer' is not"),
+            containing("f.yaml:5: faults: write a list"),
         ],
     ),
     (
@@ -365,7 +360,7 @@ MISTAKES = [
             "batch_size, epochs, steps, gradient_clipping, "
             "gradient_accumulation, gradient_checkpointing, evaluate_samples, kappa1, kappa2, participation, "
             "statistics)",
-            "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
+            containing("f.yaml:4: algorithm.learning_rate: -1", "above 0"),
             "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? "
             f"(known: {', '.join([*MODELS, *MODEL_GROUPS])})",
         ],
@@ -373,27 +368,20 @@ MISTAKES = [
     (
         "algorithm: hierfavg\ndata:\n  dataset: minst\n  partition: {dirichlet: 0}\n",
         [
-            "f.yaml:3: data.dataset: 'minst' is no data set; did you mean 'mnist'? (known: digits, mnist, "
-            "fashion-mnist, cifar10, cifar100, emnist-balanced, emnist-byclass, emnist-digits, emnist-letters, "
-            "har, har-9); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
-            "subject_train and subject_test; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ "
-            "pictures of one size; or leaf:PATH, a folder with LEAF's JSON in train/ and test/; "
-            "or hf:PATH, a folder of datasets.save_to_disk, or Parquet or Arrow files, named by train and test; "
-            "or csv:PATH, a CSV file, or a folder with train.csv and test.csv; "
-            "or text:PATH, a folder of texts, with a file or a folder for each author",
-            "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",
+            containing("f.yaml:3: data.dataset: 'minst' is no data"),
+            containing("f.yaml:4: data.partition.dirichlet: alpha: 0", "above 0"),
         ],
     ),
     (
         "algorithm: dffke\ntopology: {edges: 2, devices_per_edge: 0}\n"
         "model:\n  name: small\n  lora: {targets: [classifier]}\n",
-        ["f.yaml:5: model.lora: the models of small have different layers: take one model"],
+        [containing("f.yaml:5: model.lora: the models of small")],
     ),
     (
         "algorithm: hierfavg\nlinks:\n  edge-cloud:\n    lattency: 4ms\n    latency: 40\n  device-edge: wfi\n",
         [
             f"f.yaml:4: links.edge-cloud.lattency: unknown key; did you mean 'latency'? (allowed here: {LINK_KEYS})",
-            "f.yaml:5: links.edge-cloud.latency: 40 has no unit; write a duration like 20ms (units: ns us ms s min h)",
+            containing("f.yaml:5: links.edge-cloud.latency: 40 has no unit"),
             "f.yaml:6: links.device-edge.profile: 'wfi' is no named profile; did you mean 'wifi'? "
             f"(known: {', '.join(PROFILES)}, real)",
         ],
@@ -403,25 +391,20 @@ MISTAKES = [
         "  device-0-0 -> edge-1: {loss: 1%}\n  device-0-9 -> edge-1: {loss: 1%}\n  edge-cloud: {buffer: 5ms}\n"
         "  device-0-0 <-> edge-0: {up: wifi}\n",
         [
-            "f.yaml:8: links.edge-cloud: buffer: needs a rate; without one nothing ever waits",
-            "f.yaml:3: links.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: device-edge, "
-            "edge-cloud, edge-edge, device-cloud, 'a -> b', 'a <-> b')",
-            "f.yaml:4: links.edge-edge: up and down have no meaning between edges; write 'edge-0 -> edge-1' for one "
-            "direction",
-            "f.yaml:5: links.device-cloud: the topology has no such links; it has device-edge, edge-cloud, edge-edge",
+            containing("f.yaml:8: links.edge-cloud: buffer: needs a rate"),
+            containing("f.yaml:3: links.edge-clod: unknown key"),
+            containing("f.yaml:4: links.edge-edge: up and down"),
+            containing("f.yaml:5: links.device-cloud: the topology has no"),
             "f.yaml:6: links.device-0-0 -> edge-1: device-0-0 and edge-1 have no link",
-            "f.yaml:7: links.device-0-9 -> edge-1: there is no node 'device-0-9'; did you mean 'device-0-1'? (nodes: "
-            "cloud, device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
-            "f.yaml:9: links.device-0-0 <-> edge-0: up and down go with a class of links; write 'device-0-0 -> edge-0' "
-            "for one direction",
+            containing("f.yaml:7: links.device-0-9 -> edge-1", "'device-0-9'"),
+            containing("f.yaml:9: links.device-0-0 <-> edge-0"),
         ],
     ),
     (
         "algorithm: hierfavg\nhardware:\n  device: {image: my node}\n  edge: {image: 3}\n  cloud: {picture: x}\n",
         [
-            "f.yaml:3: hardware.device.image: 'my node' cannot be an image: write its name without blanks, like "
-            "edgebed-node:arm64",
-            "f.yaml:4: hardware.edge.image: write a text, not the number 3",
+            containing("f.yaml:3: hardware.device.image: 'my node'", "edgebed-node:arm64"),
+            containing("f.yaml:4: hardware.edge.image: write a text"),
             "f.yaml:5: hardware.cloud.picture: unknown key (allowed here: class, speed, cores, memory, image, "
             "accelerator)",
         ],
@@ -429,29 +412,24 @@ MISTAKES = [
     (
         "algorithm: hierfavg\nhardware:\n  device: phon\n  gateway: host\n",
         [
-            "f.yaml:3: hardware.device: 'phon' is no hardware class; did you mean 'phone'? (known: host, "
-            "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone)",
-            "f.yaml:4: hardware.gateway: there is no node 'gateway' (nodes: cloud, device-0-0, device-0-1, device-1-0, "
-            "device-1-1, edge-0, edge-1); tiers are device, edge, cloud",
+            containing("f.yaml:3: hardware.device: 'phon' is no hardware"),
+            containing("f.yaml:4: hardware.gateway", "no node 'gateway'"),
         ],
     ),
     (
         "algorithm: dffke\ntopology: {edges: 1, devices_per_edge: 0}\n",
-        [
-            "f.yaml:2: topology.edges: 1, but edges of dffke learn from one another: give 2 or more, or switch the "
-            "exchange off"
-        ],
+        [containing("f.yaml:2: topology.edges: 1, but edges")],
     ),
     (
         "algorithm: fedavg\ntopology: {edges: 2}\n",
-        ["f.yaml:2: topology: fedavg knows one layer of clients: give edges or devices, not both, or take hierfavg"],
+        [containing("f.yaml:2: topology: fedavg knows one layer")],
     ),
     (
         "algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: labels-per-edge, samples_per_client: 5}\n"
         "stop: {rounds: 30}\ntimeouts: {beat: 5s, lost_after: 2s}\ngathering: {deadline: 0s}",
         [
-            "f.yaml:3: data.partition: labels-per-edge gives labels to edges: the topology has none",
-            "f.yaml:5: timeouts.lost_after: must be at least two beats, 10s, or one late sign of life ends it",
+            containing("f.yaml:3: data.partition: labels-per-edge gives labels"),
+            containing("f.yaml:5: timeouts.lost_after: must", "least"),
             "f.yaml:6: gathering.deadline: must be above 0s",
         ],
     ),
@@ -460,11 +438,11 @@ MISTAKES = [
         "data: {partition: {dirichlet: 0.1}, samples_per_client: 5, evaluate_samples: 9}\n"
         "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\ntimeouts: {lost_after: 8s}\n",
         [
-            "f.yaml:4: topology.devices_per_edge: edge-1 has no devices, the other edges have: give it at least 1",
-            "f.yaml:2: stop.rounds: 6 is more than algorithm.rounds, 5",
-            "f.yaml:3: data.samples_per_client: 5 is below min_samples 10",
-            "f.yaml:3: data.evaluate_samples: given twice, here and in algorithm",
-            "f.yaml:6: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+            containing("f.yaml:4: topology.devices_per_edge: edge-1", "least 1"),
+            containing("f.yaml:2: stop.rounds: 6", "algorithm.rounds, 5"),
+            containing("f.yaml:3: data.samples_per_client: 5", "min_samples 10"),
+            containing("f.yaml:3: data.evaluate_samples: given twice, here"),
+            containing("f.yaml:6: timeouts.lost_after: must be above"),
         ],
     ),
 ]
@@ -474,7 +452,7 @@ def test_a_mistake_in_a_class_of_links_makes_no_others() -> None:
     link = "  device-0-0 <-> edge-0: {latency: 5ms}\n"
     fault = "faults: [{at: 1s, between: [edge-0, device-0-0], action: partition}]\n"
     found = messages("algorithm: hierfavg\nlinks:\n  device-edge: {buffer: 5ms}\n" + link + fault)
-    assert found == ["f.yaml:3: links.device-edge: buffer: needs a rate; without one nothing ever waits"]
+    assert found == [containing("f.yaml:3: links.device-edge: buffer: needs a rate")]
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=range(len(MISTAKES)))
@@ -483,129 +461,125 @@ def test_mistakes_are_reported_with_place_and_remedy(text: str, expected: list[s
 
 
 TOPOLOGIES = [
-    ("{edges: 0}", "topology.edges: without edges give devices, the number of devices below the cloud"),
-    ("{devices: 2, cloud: false}", "topology.cloud: without edges and without a cloud nothing connects the devices"),
+    ("{edges: 0}", "topology.edges: without edges give devices, the"),
+    ("{devices: 2, cloud: false}", "topology.cloud: without edges and without a"),
     (
         "{edges: 2, devices: 2}",
-        "topology.devices: devices attach to the cloud only without edges; give devices_per_edge",
+        "topology.devices: devices attach to the cloud",
     ),
     (
         "{edges: 0, devices: 2, devices_per_edge: 3}",
-        "topology.devices_per_edge: there are no edges; give devices to attach devices to the cloud",
+        "topology.devices_per_edge: there are no edges; give",
     ),
-    ("{edges: 2, devices_per_edge: [1, 2, 3]}", "topology.devices_per_edge: the list has 3 numbers for 2 edges"),
-    ("{devices_per_edge: many}", "topology.devices_per_edge: write a whole number, not the text 'many'"),
-    ("{devices_per_edge: [1, -2]}", "topology.devices_per_edge: must be at least 0, not -2"),
-    ("{edges: 1, mesh: true}", "topology.mesh: takes two edges or more, here is 1"),
-    ("{edges: 300, devices_per_edge: 300}", "topology.edges: 90301 nodes are more than the addresses of a run, 65000"),
+    ("{edges: 2, devices_per_edge: [1, 2, 3]}", "topology.devices_per_edge: the list has 3 numbers"),
+    ("{devices_per_edge: many}", "topology.devices_per_edge: write a whole number, not"),
+    ("{devices_per_edge: [1, -2]}", "topology.devices_per_edge: must be at least 0"),
+    ("{edges: 1, mesh: true}", "topology.mesh: takes two edges or more"),
+    ("{edges: 300, devices_per_edge: 300}", "topology.edges: 90301 nodes are more than"),
 ]
 
 
 @pytest.mark.parametrize(("topology", "expected"), TOPOLOGIES)
 def test_topologies_that_do_not_add_up(topology: str, expected: str) -> None:
-    assert messages(f"algorithm: hierfavg\ntopology: {topology}\n") == [f"f.yaml:2: {expected}"]
+    (message,) = messages(f"algorithm: hierfavg\ntopology: {topology}\n")
+    assert message.startswith(f"f.yaml:2: {expected}")
 
 
 FAULTS = [
     (
         "{at: 1s, node: device-9, action: crash}",
-        ".node: there is no node 'device-9'; did you mean 'device-1-1'? (nodes: cloud, device-0-0, device-0-1, "
-        "device-1-0, device-1-1, edge-0, edge-1)",
+        ".node: there is no node 'device-9'",
     ),
     (
         "{at: 1s, nodes: [edge-0, edge-7], action: crash}",
-        ".nodes: there is no node 'edge-7'; did you mean 'edge-1'? (nodes: cloud, device-0-0, device-0-1, "
-        "device-1-0, device-1-1, edge-0, edge-1)",
+        ".nodes: there is no node 'edge-7'",
     ),
     (
         "{node: cloud, action: crash}",
-        ": a fault says when with exactly one of at, round, every_round, random; here is none",
+        ": a fault says when with exactly",
     ),
     (
         "{at: 1s, round: 2, node: cloud, action: crash}",
-        ": a fault says when with exactly one of at, round, every_round, random; here are at and round",
+        ": a fault says when with exactly",
     ),
     (
         "{at: 1s, action: crash}",
-        ": a fault says whom with exactly one of node, nodes, of, between, medium; here is none",
+        ": a fault says whom with exactly",
     ),
-    ("{at: 1s, of: devices, action: crash}", ".of: say how many of the devices, with either fraction or count"),
-    ("{at: 1s, node: cloud, count: 2, action: crash}", ".count: goes with of: devices or of: edges, not with node"),
-    ("{at: 1s, of: devices, count: 5, action: crash}", ".count: 5 is more than there are devices, 4"),
+    ("{at: 1s, of: devices, action: crash}", ".of: say how many of the"),
+    ("{at: 1s, node: cloud, count: 2, action: crash}", ".count: goes with of: devices or"),
+    ("{at: 1s, of: devices, count: 5, action: crash}", ".count: 5 is more than there"),
     (
         "{every_round: 10%, node: edge-0, action: crash}",
-        ".every_round: is a share of a group: add of: devices or of: edges",
+        ".every_round: is a share of a",
     ),
     ("{every_round: 10%, of: edges, count: 1, action: crash}", ".count: every_round already says how many"),
-    ("{at: 1s, node: edge-0, action: partition}", ".action: partition needs between, e.g. between: [edge-0, cloud]"),
-    ("{at: 1s, between: [edge-0, cloud], action: crash}", ".between: goes with partition and degrade, not with crash"),
+    ("{at: 1s, node: edge-0, action: partition}", ".action: partition needs between, e.g. between"),
+    ("{at: 1s, between: [edge-0, cloud], action: crash}", ".between: goes with partition and degrade"),
     (
         "{at: 1s, between: [edge-0], action: partition}",
-        ".between: write the two sides, each a name, a group or a list of names, like [edge-0, cloud], not 1 sides",
+        ".between: write the two sides, each",
     ),
-    ("{at: 1s, between: [edge-0, edge-1], action: partition}", ".between: no link joins the two sides"),
+    ("{at: 1s, between: [edge-0, edge-1], action: partition}", ".between: no link joins the two"),
     ("{at: 1s, between: [edges, [edge-1, cloud]], action: partition}", ".between: edge-1 is on both sides"),
     (
         "{at: 1s, between: [edges, clod], action: partition}",
-        ".between: there is no node 'clod'; did you mean 'cloud'? (nodes: cloud, device-0-0, device-0-1, device-1-0, "
-        "..., edge-0, edge-1, edges)",
+        ".between: there is no node 'clod'",
     ),
     (
         "{at: 1s, node: cloud, action: slow}",
-        ".action: slow needs a factor; factor: 4 makes steps last four times as long",
+        ".action: slow needs a factor; factor",
     ),
     ("{at: 1s, node: cloud, action: pause, factor: 2}", ".factor: goes with slow, not pause"),
-    ("{at: 1s, node: cloud, action: slow, factor: 0.5}", ".factor: must be above 1, not 0.5"),
-    ("{at: 1s, node: cloud, action: degrade}", ".action: degrade needs a profile or keys of one, e.g. loss: 10%"),
+    ("{at: 1s, node: cloud, action: slow, factor: 0.5}", ".factor: must be above 1, not"),
+    ("{at: 1s, node: cloud, action: degrade}", ".action: degrade needs a profile or"),
     ("{at: 1s, node: cloud, action: crash, loss: 3%}", ".loss: goes with degrade, not crash"),
-    ("{at: 1s, node: edge-0, action: degrade, loss: 3}", ".loss: 3 has no unit; write a percentage: 3%"),
+    ("{at: 1s, node: edge-0, action: degrade, loss: 3}", ".loss: 3 has no unit; write"),
     (
         "{at: 1s, node: edge-0, action: degrade, reorder: 3%}",
-        ": on the link edge-0 -> cloud: reorder: needs a latency: a packet can only overtake others that are on their "
-        "way",
+        ": on the link edge-0 -> cloud",
     ),
-    ("{round: 40, node: cloud, action: crash}", ".round: the run has 10 rounds and never reaches round 40"),
-    ("{at: 10min, node: cloud, action: crash}", ".at: the run is over by then: stop.after is 5min"),
+    ("{round: 40, node: cloud, action: crash}", ".round: the run has 10 rounds"),
+    ("{at: 10min, node: cloud, action: crash}", ".at: the run is over by"),
     (
         "{at: 1s, node: device-0-0, action: join, for: 5s}",
-        ".for: join has no end; a node that comes back is a crash or a disconnect",
+        ".for: join has no end; a",
     ),
-    ("{every_round: 10%, of: devices, action: leave}", ".action: leave happens once: say when with at or round"),
-    ("{at: 1s, node: cloud, action: leave}", ".action: cloud leads the rounds and cannot leave"),
+    ("{every_round: 10%, of: devices, action: leave}", ".action: leave happens once: say when"),
+    ("{at: 1s, node: cloud, action: leave}", ".action: cloud leads the rounds and"),
     (
         "{at: 1s, node: cloud, action: crsh}",
-        ".action: 'crsh' is not one of: crash, power-off, pause, disconnect, partition, degrade, slow, join, leave, "
-        "handover, new-address, move; did you mean 'crash'?",
+        ".action: 'crsh' is not one of",
     ),
-    ("{at: 1s, node: device-0-0, action: move}", ".action: move needs to, the name of an edge, like to: edge-1"),
+    ("{at: 1s, node: device-0-0, action: move}", ".action: move needs to, the name"),
     (
         "{at: 1s, node: device-0-0, action: move, to: edge-9}",
-        ".to: there is no node 'edge-9'; did you mean 'edge-1'? (nodes: edge-0, edge-1)",
+        ".to: there is no node 'edge-9'",
     ),
-    ("{at: 1s, node: device-0-0, action: move, to: cloud}", ".to: there is no node 'cloud' (nodes: edge-0, edge-1)"),
+    ("{at: 1s, node: device-0-0, action: move, to: cloud}", ".to: there is no node 'cloud'"),
     (
         "{at: 1s, node: edge-0, action: move, to: edge-1}",
-        ".action: edge-0 is no device: only devices move to another edge",
+        ".action: edge-0 is no device: only",
     ),
     (
         "{at: 1s, of: devices, count: 1, action: move, to: edge-1}",
-        ".of: name the devices that move with node or nodes, since each needs a link there",
+        ".of: name the devices that move",
     ),
     (
         "{at: 1s, node: device-0-0, action: move, to: edge-1, for: 5s}",
-        ".for: a move has no end; let the device move back with another fault",
+        ".for: a move has no end",
     ),
     (
         "{at: 1s, node: device-0-0, action: new-address, for: 5s}",
-        ".for: a new address stays; say when the node gets it with at, round or random",
+        ".for: a new address stays; say",
     ),
     (
         "{every_round: 10%, of: devices, action: new-address}",
-        ".every_round: a new address stays; say when the node gets it with at, round or random",
+        ".every_round: a new address stays; say",
     ),
     (
         "{at: 1s, between: [edge-0, cloud], action: new-address}",
-        ".between: goes with partition and degrade, not with new-address",
+        ".between: goes with partition and degrade",
     ),
     ("{at: 1s, node: cloud}", ": 'action' is missing"),
 ]
@@ -614,23 +588,25 @@ FAULTS = [
 @pytest.mark.parametrize(("fault", "expected"), FAULTS)
 def test_faults_that_make_no_sense(fault: str, expected: str) -> None:
     text = f"algorithm: hierfavg\nlinks: {{edge-cloud: {{rate: 1mbit}}}}\nstop: {{after: 5min}}\nfaults:\n  - {fault}\n"
-    assert messages(text) == [f"f.yaml:5: faults.0{expected}"]
+    (message,) = messages(text)
+    assert message.startswith(f"f.yaml:5: faults.0{expected}")
 
 
 QUORUMS = {
-    "0": "must be above 0%, or a whole number of peers, at least 1, not 0",
-    "0%": "must be above 0%, or a whole number of peers, at least 1, not 0%",
-    "-1": "-1: a fraction cannot be negative; or a whole number of peers, like 2",
-    "1.0": "1.0 has no unit; write a percentage: 1% or 100%; or a whole number of peers, like 2",
-    "true": "true is not a fraction; write it like 0.5%; or a whole number of peers, like 2",
-    "3": "cloud cannot wait for 3 answers: it has 2 edges",
+    "0": "must be above 0%, or a",
+    "0%": "must be above 0%, or a",
+    "-1": "-1: a fraction cannot be negative",
+    "1.0": "1.0 has no unit; write a",
+    "true": "true is not a fraction; write",
+    "3": "cloud cannot wait for 3 answers",
 }
 
 
 @pytest.mark.parametrize(("written", "expected"), QUORUMS.items())
 def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -> None:
     text = "algorithm: hierfavg\ngathering: {quorum: %s}\n"
-    assert messages(text % written) == [f"f.yaml:2: gathering.quorum: {expected}"]
+    (message,) = messages(text % written)
+    assert message.startswith(f"f.yaml:2: gathering.quorum: {expected}")
     read = {each: parse(text % each, "f.yaml") for each in ("1", "2", "100%")}
     assert [scenario.gathering.quorum for scenario in read.values()] == [Quorum(count=1), Quorum(count=2), Quorum(1.0)]
     for scenario in read.values():
@@ -643,22 +619,22 @@ def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -
         ("algorithm: {name: hierfavg, participation: 0.5}\ntopology: {devices_per_edge: 4}", None),
         (
             "algorithm: {name: hierfavg, participation: 0.3}\ntopology: {devices_per_edge: 3}",
-            "edge-0 cannot wait for 2 answers: it asks 1 of its 3 devices in a round",
+            "edge-0 cannot wait for 2 answers",
         ),
         ("algorithm: {name: fedavg, participation: 50%}\ntopology: {devices: 4}", None),
         (
             "algorithm: {name: fedavg, participation: 30%}\ntopology: {devices: 3}",
-            "cloud cannot wait for 2 answers: it asks 1 of its 3 devices in a round",
+            "cloud cannot wait for 2 answers",
         ),
         ("algorithm: onlyedge\ntopology: {edges: 1, devices_per_edge: 2}", None),
         (
             "algorithm: hierfavg\ntopology: {edges: 1, devices_per_edge: 2}",
-            "cloud cannot wait for 2 answers: it has 1 edge",
+            "cloud cannot wait for 2 answers",
         ),
         ("algorithm: {name: feelpgen, participation: 1.0}\ntopology: {cloud: false}", None),
         (
             "algorithm: {name: feelpgen-minus, participation: 1.0}\ntopology: {cloud: false}",
-            "edge-0 cannot wait for 2 answers: it asks 1 other edge too",
+            "edge-0 cannot wait for 2 answers",
         ),
     ],
 )
@@ -667,7 +643,8 @@ def test_a_quorum_by_number_is_no_larger_than_the_selection(text: str, expected:
     if expected is None:
         parse(text, "f.yaml")
     else:
-        assert messages(text) == [f"f.yaml:3: gathering.quorum: {expected}"]
+        (message,) = messages(text)
+        assert message.startswith(f"f.yaml:3: gathering.quorum: {expected}")
 
 
 FRACTIONS = {
@@ -700,7 +677,7 @@ def test_a_fraction_has_a_percent_sign_everywhere(where: str, written: str, mean
 
 def test_a_fraction_in_an_override_has_a_percent_sign() -> None:
     assert messages("algorithm: hierfavg\n", "links.device-edge.loss=1") == [
-        "--set links.device-edge.loss=1: links.device-edge.loss: 1 has no unit; write a percentage: 1% or 100%"
+        containing("--set links.device-edge.loss=1: links.device-edge.loss: 1 has no")
     ]
 
 
@@ -710,15 +687,15 @@ def test_the_json_schema_takes_no_fraction_without_a_percent_sign() -> None:
 
 def test_random_faults_need_an_end() -> None:
     text = "algorithm: hierfavg\nfaults: [{random: {mean: 5s}, of: devices, action: crash}]\n"
-    assert messages(text) == ["f.yaml:2: faults.0.random: say how long it lasts: until: 5min here, or stop.after"]
+    assert messages(text) == [containing("f.yaml:2: faults.0.random: say how", "5min")]
     parse(f"{text}stop: {{after: 1min}}", "f.yaml")
 
 
 def test_a_mistake_in_an_override_names_the_override() -> None:
     found = messages("algorithm: hierfavg\n", "algorithm.rounds=0", "links.edge-cloud.loss=200%", "nme=x")
     assert found == [
-        "--set algorithm.rounds=0: algorithm.rounds: must be at least 1, not 0",
-        "--set links.edge-cloud.loss=200%: links.edge-cloud.loss: '200%' is more than 100%",
+        containing("--set algorithm.rounds=0: algorithm.rounds: must"),
+        containing("--set links.edge-cloud.loss=200%: links.edge-cloud.loss: '200%'", "100%"),
         f"--set nme=x: nme: unknown key; did you mean 'name'? (allowed here: {SECTIONS})",
     ]
 
@@ -726,9 +703,9 @@ def test_a_mistake_in_an_override_names_the_override() -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ScenarioError, match=r"missing\.yaml: cannot be read: No such file or directory$"):
+    with pytest.raises(ScenarioError, match=r"missing\.yaml: cannot be read.*directory$"):
         load(missing)
-    with pytest.raises(ScenarioError, match=r"binary\.yaml: cannot be read: it is not UTF-8 text$"):
+    with pytest.raises(ScenarioError, match=r"binary\.yaml: cannot be read.*UTF-8"):
         load(binary)
 
 
@@ -793,7 +770,7 @@ def test_participation_is_a_share(name: str, given: str, share: float) -> None:
 def test_participation_is_above_0_and_at_most_1(given: str) -> None:
     (found,) = messages(f"algorithm: {{name: fedavg, participation: {given}}}\ntopology: {{devices: 4}}\n")
     assert found.startswith("f.yaml:1: algorithm.participation: ")
-    assert found.endswith(" is not a number above 0 and at most 1")
+    assert found.endswith("above 0 and at most 1")
 
 
 @pytest.mark.parametrize(
@@ -802,11 +779,11 @@ def test_participation_is_above_0_and_at_most_1(given: str) -> None:
         (
             "fedavg",
             "ranks: {phone: 4}",
-            "model.lora.ranks: fedavg averages adapters of one rank: leave it out, or take ",
+            "model.lora.ranks: fedavg averages adapters",
         ),
         ("flexlora", "ranks: {host: 4}", "model.lora.ranks.host: no client has this hardware"),
-        ("flexlora", "ranks: {pone: 4}", "model.lora.ranks.pone: 'pone' is no hardware class; did you mean 'phone'?"),
-        ("flexlora", None, "model.lora: is missing, and flexlora averages adapters: give rank, alpha and targets"),
+        ("flexlora", "ranks: {pone: 4}", "model.lora.ranks.pone: 'pone' is no hardware class"),
+        ("flexlora", None, "model.lora: is missing, and flexlora averages"),
     ],
 )
 def test_ranks_of_adapters(algorithm: str, lora: str | None, message: str) -> None:
@@ -832,9 +809,7 @@ data: {samples_per_client: 20}
 driver: sim
 """
     (found,) = messages(text)
-    assert (
-        found == "f.yaml:1: algorithm.participation: topology.selected says how many clients a round has: leave it out"
-    )
+    assert found == containing("f.yaml:1: algorithm.participation: topology.selected says how")
 
 
 def test_the_json_schema_has_what_the_parser_takes() -> None:

@@ -46,5 +46,5 @@ def test_a_scenario_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_a_large_scenario_is_refused_by_its_size(tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * 10_000_000)
-    with pytest.raises(ScenarioError, match=r"large\.yaml: cannot be read: is larger than 1 MB: say many"):
+    with pytest.raises(ScenarioError, match=r"large\.yaml: cannot be read"):
         load(large)

@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from orchestrator.errors import ScenarioError
-from orchestrator.scenario.language.syntax import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES, read_yaml
+from orchestrator.scenario.language.syntax import MAX_CHARACTERS, MAX_VALUES, read_yaml
+from tests.texts import containing
 
 
 def refused(text: str) -> list[str]:
@@ -17,49 +18,50 @@ def refused(text: str) -> list[str]:
 
 
 UNREADABLE = {
-    "a: 1\nb: [": "2: not readable as YAML: expected the node content, but found '<stream end>'",
-    "a: *x": "1: not readable as YAML: found undefined alias 'x'",
-    "a:\n\tb: 1": "2: not readable as YAML: a tab where blanks are needed: indent with blanks",
-    "a: 1\n---\nb: 2": "2: not readable as YAML: a scenario is one document, and another starts here (---)",
-    "a: 1\nb: \x00": "2: not readable as YAML: it has the character U+0000",
-    'a: "\\UFFFFFFFF"': "1: not readable as YAML: an escape that stands for no character",
-    'a: ["\\ud800"]': "1: a.0: has half of a pair of surrogates, which is no character",
+    "a: 1\nb: [": "2: not readable as YAML: expected",
+    "a: *x": "1: not readable as YAML: found",
+    "a:\n\tb: 1": "2: not readable as YAML: a",
+    "a: 1\n---\nb: 2": "2: not readable as YAML: a",
+    "a: 1\nb: \x00": "2: not readable as YAML: it",
+    'a: "\\UFFFFFFFF"': "1: not readable as YAML: an",
+    'a: ["\\ud800"]': "1: a.0: has half of a",
     "a: &x [*x]": "1: a.0: an anchor contains itself",
     "a: &x\n  <<: *x": "1: a.<<: an anchor contains itself",
     "a: &x\n  ? *x\n  : 1": "1: a.?: an anchor contains itself",
-    "[" * 5000: f"1: nested too deeply: a scenario has at most {MAX_DEPTH} levels",
-    "a: 1\nb: " + "[" * 50 + "]" * 50: f"2: b{'.0' * 49}: nested too deeply: a scenario has at most {MAX_DEPTH} levels",
-    "a: {<<: 5}": "1: not readable as YAML: expected a mapping or list of mappings for merging, but found scalar",
-    "a: !set {}": "1: a: the tag !set is not known here",
-    "a: !x b": "1: a: the tag !x is not known here",
-    "a: !!set {x}": "1: a: the tag !!set is not known here",
-    "a: !!binary aGk=": "1: a: the tag !!binary is not known here",
-    "a: !!map x": "1: a: the tag !!map is not known here",
-    "a: !!python/object/apply:os.getcwd []": "1: a: the tag !!python/object/apply:os.getcwd is not known here",
-    "a: [1, !!bool x]": "1: a.1: 'x' is no truth value; quotes make it a text",
-    "a: !!timestamp x": "1: a: 'x' is no date; quotes make it a text",
-    "a: 2026-13-01": "1: a: '2026-13-01' is no date; quotes make it a text",
-    "a: !!int x": "1: a: 'x' is no whole number; quotes make it a text",
-    'a: !!int ""': "1: a: '' is no whole number; quotes make it a text",
-    "a: !!float x": "1: a: 'x' is no number; quotes make it a text",
-    "a: 010": "1: a: 010 may be read as octal: write it without the leading 0",
-    "a: " + "9" * 19: f"1: a: {'9' * 19} is too large a number",
-    "a: 0x" + "f" * 200: f"1: a: 0x{'f' * 55}... is too large a number",
-    "a: " + "9" * 10_000: f"1: a: {'9' * 57}... is too large a number",
-    "a:\n  ? [1, 2]\n  : 3": "2: a: a key is a text, not a collection",
+    "[" * 5000: "1: nested too deeply: a scenario",
+    "a: 1\nb: " + "[" * 50 + "]" * 50: f"2: b{'.0' * 49}: nested too deeply: a",
+    "a: {<<: 5}": "1: not readable as YAML: expected",
+    "a: !set {}": "1: a: the tag !set is",
+    "a: !x b": "1: a: the tag !x is",
+    "a: !!set {x}": "1: a: the tag !!set is",
+    "a: !!binary aGk=": "1: a: the tag !!binary is",
+    "a: !!map x": "1: a: the tag !!map is",
+    "a: !!python/object/apply:os.getcwd []": "1: a: the tag !!python/object/apply:os.getcwd is",
+    "a: [1, !!bool x]": "1: a.1: 'x' is no truth",
+    "a: !!timestamp x": "1: a: 'x' is no date",
+    "a: 2026-13-01": "1: a: '2026-13-01' is no date",
+    "a: !!int x": "1: a: 'x' is no whole",
+    'a: !!int ""': "1: a: '' is no whole number",
+    "a: !!float x": "1: a: 'x' is no number",
+    "a: 010": "1: a: 010 may be read",
+    "a: " + "9" * 19: f"1: a: {'9' * 19} is too large",
+    "a: 0x" + "f" * 200: f"1: a: 0x{'f' * 55}... is too large",
+    "a: " + "9" * 10_000: f"1: a: {'9' * 57}... is too large",
+    "a:\n  ? [1, 2]\n  : 3": "2: a: a key is a",
 }
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=range(len(UNREADABLE)))
 def test_what_cannot_be_read_is_reported_with_its_line_and_path(text: str) -> None:
-    assert refused(text) == [f"f.yaml:{UNREADABLE[text]}"]
+    (message,) = refused(text)
+    assert message.startswith(f"f.yaml:{UNREADABLE[text]}")
 
 
 def test_keys_that_are_given_twice_or_are_no_texts_are_all_reported() -> None:
     assert refused("a: {b: 1,\n b: 2}\na: 3\n1: 5\n") == [
-        "f.yaml:3: a: the key is given twice, first at f.yaml:1",
-        "f.yaml:2: a.b: the key is given twice, first at f.yaml:1",
-        "f.yaml:4: the key '1' is the number 1 in YAML; put it in quotes",
+        containing("f.yaml:3: a: the key", "f.yaml:1"),
+        containing("f.yaml:2: a.b: the key", "f.yaml:1"),
+        containing("f.yaml:4: the key '1'", "YAML"),
     ]
 
 
@@ -102,21 +104,15 @@ def test_anchors_are_counted_before_they_are_written_out(text: str) -> None:
     (message,) = refused(text)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message == (
-        f"f.yaml:{line}: {path}: with this it has more than 100,000 values, where an anchor counts at every use: say "
-        "many faults by one rule"
-    )
+    assert message == containing(f"f.yaml:{line}: {path}", "more than 100,000 values")
     assert peak < 10e6
 
 
 @pytest.mark.slow
 def test_too_many_values_are_refused_where_they_become_too_many() -> None:
     text = "a:\n" + "- 1\n" * (MAX_VALUES + 5)
-    assert refused(text)[0].startswith(f"f.yaml:{MAX_VALUES + 1}: a.{MAX_VALUES - 1}: with this it has more than ")
+    assert refused(text)[0].startswith(f"f.yaml:{MAX_VALUES + 1}: a.{MAX_VALUES - 1}: with this it has")
 
 
 def test_a_long_text_is_refused_unread() -> None:
-    assert refused("[" * (MAX_CHARACTERS + 1)) == [
-        "f.yaml: is larger than 1 MB: say many faults by one rule (of, every_round, random), and many links by their "
-        "class"
-    ]
+    assert refused("[" * (MAX_CHARACTERS + 1)) == [containing("f.yaml: is larger than 1 MB", "every_round")]

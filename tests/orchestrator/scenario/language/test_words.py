@@ -7,6 +7,7 @@ import pytest
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.language.words import name_from
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,7 @@ def test_what_cannot_be_a_name_is_reported_in_words_with_one_that_can(name: str,
     with pytest.raises(ScenarioError) as caught:
         parse(f"algorithm: hierfavg\nname: '{name}'\n", "f.yaml")
     shown = name if len(name) <= 60 else f"{name[:57]}..."
-    assert str(caught.value) == (
-        f"f.yaml:2: name: '{shown}' cannot be a name: write at most 40 lower-case letters, digits and hyphens, "
-        f"a hyphen not first, like {suggested}"
-    )
+    assert str(caught.value) == containing(f"f.yaml:2: name: '{shown}' cannot", "most 40")
     assert parse(f"algorithm: hierfavg\nname: '{suggested}'\n", "f.yaml").name == suggested
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.scenario.population.client_settings import HARDWARE_KEYS, ClientSettings
 from orchestrator.scenario.schema import HardwareSpec
+from tests.texts import containing
 
 
 def test_a_column_may_have_any_key_of_hardware() -> None:
@@ -38,28 +39,22 @@ def test_rows_without_names_are_in_order() -> None:
     assert settings.rows[0].links == {"down": {"profile": "lte"}}
 
 
-KNOWN = (
-    "(known: node, class, speed, cores, memory, image, accelerator, profile, latency, jitter, distribution, loss, "
-    "rate, buffer, duplicate, corrupt, reorder; those of links also with _up or _down; with a unit, like rate_up_mbit)"
-)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "c.csv: is empty"),
-        ("node\na\n", "c.csv:1: no column but node: add one for a setting, like speed or rate_mbit"),
-        ("node,speed\n", "c.csv: has no rows under its columns"),
-        ("node,spead\na,1\n", f"c.csv:1: 'spead' is no column; did you mean 'speed'? {KNOWN}"),
-        ("node,speed_up\na,1\n", f"c.csv:1: 'speed_up' is no column; did you mean 'speed'? {KNOWN}"),
-        ("# x\nnode,,speed\na,1,1\n", f"c.csv:2: '' is no column {KNOWN}"),
-        ("node,rate_mbit,rate_kbit\na,1,1\n", "c.csv:1: rate_mbit and rate_kbit are one column twice"),
-        ("node,speed\na,1\n,2\n", "c.csv:3: has no name of a node"),
-        ("node,speed\na,1\n\na,1\n", "c.csv:4: a has a row already: c.csv:2"),
+        ("node\na\n", containing("c.csv:1: no column but node", "rate_mbit")),
+        ("node,speed\n", containing("c.csv: has no rows under")),
+        ("node,spead\na,1\n", containing("c.csv:1: 'spead' is no column")),
+        ("node,speed_up\na,1\n", containing("c.csv:1: 'speed_up' is no column")),
+        ("# x\nnode,,speed\na,1,1\n", containing("c.csv:2: '' is no column", "known: node, class")),
+        ("node,rate_mbit,rate_kbit\na,1,1\n", containing("c.csv:1: rate_mbit and rate_kbit", "column")),
+        ("node,speed\na,1\n,2\n", containing("c.csv:3: has no name", "node")),
+        ("node,speed\na,1\n\na,1\n", containing("c.csv:4: a has a", "c.csv:2")),
         ("node,speed\na\n", "c.csv:2: has 1 cells for 2 columns"),
         (
             "class,speed\nphone,\n\n,\nhost,\n",
-            "c.csv:4: has no settings: if it is a client's row, write one, else remove it",
+            containing("c.csv:4: has no settings", "client's"),
         ),
     ],
 )

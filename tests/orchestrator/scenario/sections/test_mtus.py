@@ -7,6 +7,7 @@ import pytest
 from orchestrator.errors import ScenarioError
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 TEXT = """\
 topology: {cloud: true, edges: 2, devices_per_edge: 1, mesh: true}
@@ -57,18 +58,18 @@ def test_an_mtu_is_a_number_of_bytes_within_limits(mtu: object) -> None:
 
 
 def test_one_direction_has_none_of_its_own() -> None:
-    expected = "links.edge-0 -> cloud: mtu: write 'edge-0 <-> cloud', both directions have the same"
-    assert expected in problems(TEXT, "links.edge-0 -> cloud={mtu: 1400}")
+    expected = "links.edge-0 -> cloud: mtu: write 'edge-0"
+    assert containing(expected) in problems(TEXT, "links.edge-0 -> cloud={mtu: 1400}")
 
 
 def test_a_real_link_refuses_it() -> None:
     text = TEXT + "driver: swarm\n"
-    expected = "links.edge-cloud.mtu: a real link is as it is and takes no settings"
-    assert expected in problems(text, "links.edge-cloud={profile: real, mtu: 1400}")
+    expected = "links.edge-cloud.mtu: a real link"
+    assert containing(expected) in problems(text, "links.edge-cloud={profile: real, mtu: 1400}")
 
 
 def test_the_simulation_notes_that_it_has_none() -> None:
     text = "algorithm: fedavg\ndriver: sim\ntopology: {devices: 2}\nlinks: {device-cloud: {mtu: 1400}}\n"
-    note = "the simulation sends packets of 1500 bytes over all links: it does not model the mtu of 2 links"
+    note = containing("simulation sends packets of 1500 bytes")
     assert note in make_plan(parse(text, "f.yaml"), None).notes()
     assert note not in make_plan(parse(text, "f.yaml", ["driver=namespaces"]), None).notes()

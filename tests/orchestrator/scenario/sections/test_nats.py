@@ -9,6 +9,7 @@ from orchestrator.fabric.userspace import nat_requests
 from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 TEXT = """\
 topology: {cloud: true, edges: 2, devices_per_edge: 2, mesh: true}
@@ -63,30 +64,29 @@ def test_the_plan_has_it_and_takes_the_engine_that_has_it() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("engine=kernel", "engine: kernel has no NAT: leave nat_timeout out, or take userspace or auto"),
+        ("engine=kernel", "engine: kernel has no NAT: leave"),
         (
             "driver=swarm",
-            "driver: a NAT needs both directions of a link on one host, and the driver swarm may spread them: leave "
-            "nat_timeout out, or use namespaces or docker",
+            "driver: a NAT needs both directions",
         ),
-        ("links.edge-edge.nat_timeout=5s", "links.edge-edge: nat_timeout: neither of two edges is behind the other"),
+        ("links.edge-edge.nat_timeout=5s", "links.edge-edge: nat_timeout: neither of two edges"),
         (
             "links.edge-0 <-> edge-1={nat_timeout: 5s}",
-            "links.edge-0 <-> edge-1: nat_timeout: neither of two edges is behind the other",
+            "links.edge-0 <-> edge-1: nat_timeout: neither",
         ),
         (
             "links.edge-0 -> device-0-0={nat_timeout: 5s}",
-            "links.edge-0 -> device-0-0: nat_timeout: write 'edge-0 <-> device-0-0', it needs both directions",
+            "links.edge-0 -> device-0-0: nat_timeout: write 'edge-0",
         ),
-        ("links.device-edge.nat_timeout=0s", "links.device-edge.nat_timeout: must be above 0, not 0s"),
+        ("links.device-edge.nat_timeout=0s", "links.device-edge.nat_timeout: must be above 0, not"),
     ],
 )
 def test_what_refuses_it(override: str, message: str) -> None:
-    assert message in problems(override)
+    assert containing(message) in problems(override)
 
 
 def test_the_simulation_refuses_it() -> None:
     text = "algorithm: fedavg\ndriver: sim\ntopology: {devices: 2}\nlinks: {device-cloud: {nat_timeout: 60s}}\n"
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
-    assert "computes transfers and has no flows that a NAT could forget" in str(caught.value)
+    assert "no flows that a NAT could" in str(caught.value)

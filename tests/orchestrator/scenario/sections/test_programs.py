@@ -12,6 +12,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.scenario.cases import pairs
+from tests.texts import containing
 
 TOPOLOGY = "topology: {cloud: true, edges: 0, devices: 2}\n"
 FLAT = """\
@@ -73,8 +74,8 @@ def test_doubled_braces_are_braces(written: str, given: str) -> None:
 def test_an_unknown_word_in_braces_has_two_readings() -> None:
     text = "programs: {cloud: {command: [awk, '{print}']}, device: sleep 1}\n" + TOPOLOGY
     (said,) = mistakes(text)
-    assert "{print} is no node, and not one of {self}" in said
-    assert "for the text {print} itself write {{print}}" in said
+    assert "{print} is no node, and not" in said
+    assert "the text {print} itself write {{print}}" in said
 
 
 @pytest.mark.parametrize(
@@ -82,11 +83,11 @@ def test_an_unknown_word_in_braces_has_two_readings() -> None:
     [
         (
             {"command": ["a", "x" * 100_001]},
-            "has a word of 100001 bytes, at most 100000 are possible: write it to a file",
+            "of 100001 bytes, at most 100000",
         ),
-        ({"environment": {"A": "ü" * 50_001}}, "A has 100002 bytes, at most 100000 are possible"),
-        ({"environment": {"A=B": "1"}}, "'A=B' cannot be the name of a variable"),
-        ({"environment": {"": "1"}}, "'' cannot be the name of a variable"),
+        ({"environment": {"A": "ü" * 50_001}}, "has 100002 bytes, at most 100000"),
+        ({"environment": {"A=B": "1"}}, "'A=B' cannot be the name"),
+        ({"environment": {"": "1"}}, "'' cannot be the name"),
         ({"environment": {"A": "\0"}}, "A has a null character"),
     ],
 )
@@ -138,54 +139,49 @@ def test_an_override_reaches_a_short_form() -> None:
     ("text", "told"),
     pairs(
         TOPOLOGY,
-        "f.yaml: 'algorithm' is missing: name one, or give `programs` that the nodes run instead",
+        "f.yaml: 'algorithm' is missing: name one",
         f"algorithm: fedavg\n{FLAT}{TOPOLOGY}",
-        "f.yaml:2: programs: the nodes run fedavg already: leave out either programs or algorithm",
+        "f.yaml:2: programs: the nodes run fedavg",
         f"{FLAT}{TOPOLOGY}driver: sim\n",
-        "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker or"
-        " swarm",
+        "f.yaml:7: driver: sim computes what nodes",
         f"programs: {{cloud: serve}}\n{TOPOLOGY}",
-        "f.yaml:1: programs: device-0 has no program: give one to its tier or to the node itself",
+        "f.yaml:1: programs: device-0 has no program",
         f"programs: {{cloud: serve, devices: ask}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.devices: 'devices' is no node and no tier here, and a further program needs `on`; did"
-        " you mean 'device'?",
+        "f.yaml:1: programs.devices: 'devices' is no node",
         f"programs: {{cloud: serve, device: ask, edge: {{on: cloud, command: x}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.edge.on: edge is a node or a tier: give this further program a name of its own",
+        "f.yaml:1: programs.edge.on: edge is a node",
         f"programs: {{cloud: serve, device: ask, more: {{on: clod, command: x}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.more.on: 'clod' is no node and no tier here; did you mean 'cloud'?",
+        "f.yaml:1: programs.more.on: 'clod' is no node",
         f"programs: {{cloud: serve, device: {{command: ask, after: clowd}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.device.after: there is no program 'clowd'; did you mean 'cloud'?",
+        "f.yaml:1: programs.device.after: there is no program",
         f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files};"
-        " for the text {clout} itself write {{clout}}; did you mean 'cloud'?",
+        "f.yaml:1: programs.device.command: {clout} is no node",
         f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs: each waits for the next, so none can start: cloud → device → cloud",
+        "f.yaml:1: programs: each waits for the",
         f"programs: {{cloud: serve, device: {{command: ask, after: device}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs: each waits for the next, so none can start: device-0 → device-1 → device-0",
+        "f.yaml:1: programs: each waits for the",
         f'programs: {{cloud: serve, device: "ask \'two"}}\n{TOPOLOGY}',
-        "f.yaml:1: programs.device.command: cannot be split into words (No closing quotation): close the quotes, or"
-        " write a list",
+        "f.yaml:1: programs.device.command: cannot be split into",
         f"programs: {{cloud: serve, device: {{command: []}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.device.command: is empty: name the program to run",
+        "f.yaml:1: programs.device.command: is empty: name the",
         f"programs: {{cloud: serve, device: {{command: a, ready: {{port: 80, line: b}}}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.device.ready: give one of port, line and delay",
+        "f.yaml:1: programs.device.ready: give one of port",
         f"programs: {{cloud: serve, device: {{command: a, image: a b}}}}\n{TOPOLOGY}",
-        "f.yaml:1: programs.device.image: 'a b' cannot be an image: write its name without blanks, like "
-        "edgebed-node:arm64",
+        "f.yaml:1: programs.device.image: 'a b' cannot be",
         f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
-        "f.yaml:7: data: is for an algorithm: programs have their own",
+        "f.yaml:7: data: is for an algorithm",
         f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",
-        "f.yaml:7: faults.0: a program cannot be slowed: give its node a slower hardware, or pause it",
+        "f.yaml:7: faults.0: a program cannot be",
         f"{FLAT}{TOPOLOGY}hardware: {{device: {{speed: 0.05, cores: 0.1}}}}\n",
-        "f.yaml:7: hardware.device: programs would get 0.005 of a core (speed × cores): Linux gives at least 0.01",
+        "f.yaml:7: hardware.device: programs would get 0.005",
         f"{FLAT}{TOPOLOGY}faults: [{{every_round: 50%, of: devices, action: crash, for: 1s}}]\n",
-        "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
+        "f.yaml:7: faults.0.every_round: say how many rounds",
     ),
 )
 def test_a_mistake_is_reported_with_its_place(text: str, told: str) -> None:
-    assert told in mistakes(text)
+    assert containing(told) in mistakes(text)
 
 
 def test_the_driver_docker_needs_images() -> None:
     told = mistakes(FLAT + TOPOLOGY, "driver=docker")
-    assert "f.yaml:2: programs.cloud.image: the driver docker needs the image that has the program" in told
+    assert containing("f.yaml:2: programs.cloud.image: the driver docker") in told

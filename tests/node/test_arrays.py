@@ -11,6 +11,7 @@ import torch
 from node.algorithms.common import _form
 from node.arrays import as_array
 from node.messaging.finite import unsendable
+from tests.texts import containing
 
 ONES = torch.ones(2)
 
@@ -43,9 +44,9 @@ def test_a_model_of_tensors_has_the_form_of_its_arrays() -> None:
         (None, None, None),
         ({"w": ONES}, 1, None),
         ({"w": ONES}, np.int64(1), None),
-        ([ONES], 1, "has tensors in a list; send a dictionary with their names"),
-        ({1: ONES}, 1, "names a tensor 1; names are text"),
-        (None, "one", "has the round 'one', a str; write a whole number"),
+        ([ONES], 1, containing("tensors in a list")),
+        ({1: ONES}, 1, containing("names a tensor 1")),
+        (None, "one", containing("round 'one', a str")),
     ],
 )
 def test_a_message_that_cannot_be_sent(tensors: object, round: object, problem: str | None) -> None:

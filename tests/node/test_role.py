@@ -179,7 +179,7 @@ async def test_tensors_of_torch_are_sent_and_reported(world: World) -> None:
 
     world.start(world.role(Torch, "cloud"))
     world.start(world.role(Receives, "device-0"))
-    with pytest.raises(NodeError, match="report: loss is a Tensor; report one number or text"):
+    with pytest.raises(NodeError, match=r"report: loss.*Tensor"):
         await world.over("cloud")
     await world.over("device-0")
     assert received == [[0, 1, 2]]
@@ -595,8 +595,8 @@ async def test_what_a_role_does_wrong_ends_it_with_its_error(world: World) -> No
         ("device-0", "model", {"w": np.array(["text"])}, "cannot travel"),
         ("device-0", "model", {"w": torch.ones(2, requires_grad=True)}, "use value.detach"),
         ("device-0", "model", {"w": torch.ones(2, dtype=torch.bfloat16)}, "'w' is a Tensor of type torch.bfloat16"),
-        ("device-0", "finish", "messages of kind 'finish' are the runtime's own"),
-        (None, "update", "cloud has no parent that it could send to"),
+        ("device-0", "finish", "kind 'finish'"),
+        (None, "update", "cloud has no parent"),
     ):
         world.start(world.role(Wrong, "cloud"))
         with pytest.raises(NodeError, match=error):
@@ -767,5 +767,5 @@ async def test_seeds_that_nodes_share_and_notes(world: World) -> None:
     assert cloud.seed("labels", "1") != device.seed("labels", "1") != device.seed("labels", "2")
     cloud.note("peers", round=3, shares={"edge-1": 0.5})
     assert world.notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]
-    with pytest.raises(NodeError, match="cloud: every event has a 'type': name this field of 'merged' differently"):
+    with pytest.raises(NodeError, match=r"cloud: every event.*'type'.*'merged'"):
         cloud.note("merged", type="mean")

@@ -278,7 +278,7 @@ class Branching(nn.Module):
     [
         (nn.Dropout(0.5), "its dropout draws other numbers"),
         (nn.Dropout(0.0), None),
-        (Branching(), "torch cannot compute it for several clients at once"),
+        (Branching(), "torch cannot compute it"),
     ],
 )
 def test_models_that_are_refused_with_a_reason(digits: Prepared, middle: nn.Module, reason: str | None) -> None:
@@ -297,5 +297,5 @@ def test_every_small_model_of_the_catalogue_can(digits: Prepared) -> None:
 
 def test_weights_of_another_model_are_refused(digits: Prepared) -> None:
     (learner,) = learners(digits, "mlp", (20,))
-    with pytest.raises(ModelError, match="device-0: weights are not of this model"):
+    with pytest.raises(ModelError, match=r"device-0: weights are not.*model"):
         Crew([learner]).train([Training({"w": np.zeros(3)}, SGD, 1)])

@@ -20,6 +20,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import Model, ModelPool, build
 from node.learning.training import Learner, MiniBatch
 from tests.node.learning.test_batching import seen
+from tests.texts import containing
 
 PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
 
@@ -52,9 +53,9 @@ def test_what_gradients_change_are_all_but_the_statistics_of_batch_normalisation
 def test_wrong_states_are_refused_before_anything_changes(digits: Prepared) -> None:
     one = learner(digits, model="mlp")
     before = one.get()
-    with pytest.raises(ModelError, match=r"device-0-0: weights are not of this model; names that differ: .*extra"):
+    with pytest.raises(ModelError, match=r"device-0-0: weights are not.*model"):
         one.set(before | {"extra": np.zeros(1)})
-    with pytest.raises(ModelError, match=r"classifier\.bias has shape \(1,\), this model's is \(10,\)"):
+    with pytest.raises(ModelError, match=r"shape \(1,\), this model's is \(10,\)"):
         one.set({name: np.zeros(1) if name == "classifier.bias" else values + 1 for name, values in before.items()})
     assert all(np.array_equal(values, before[name]) for name, values in one.get().items())
 
@@ -85,9 +86,7 @@ def test_a_warm_up_leaves_it_to_the_training_to_fail(digits: Prepared, caplog: p
     one = learner(digits, model="mlp")
     one.model.classifier.register_forward_hook(lambda *_: 1 / 0)
     one.warm_up(PARAMS)
-    assert caplog.messages == [
-        "the training of two samples failed, before the run: ZeroDivisionError: division by zero"
-    ]
+    assert caplog.messages == [containing("training", "before the run: ZeroDivisionError")]
     with pytest.raises(ZeroDivisionError):
         one.train(one.initial(), PARAMS, 1)
 
@@ -242,7 +241,7 @@ def test_a_coordinator_holds_no_data(digits: Prepared) -> None:
     assert cloud.samples == 0
     with pytest.raises(DataError, match="cloud holds no training data"):
         _ = cloud.train_data
-    with pytest.raises(DataError, match="cloud has no test samples of its own"):
+    with pytest.raises(DataError, match="cloud has no test samples"):
         cloud.evaluate(cloud.get(), "own")
 
 

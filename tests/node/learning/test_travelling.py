@@ -38,31 +38,31 @@ def made(make: Callable[[], nn.Module]) -> object:
     [
         (
             lambda: Layer(torch.zeros(2, dtype=torch.complex64)),
-            "the parameter extractor.gain, of type complex64, which cannot travel: keep its real and its imaginary",
+            r"parameter extractor.gain, of type complex64",
         ),
         (
             lambda: Layer(torch.zeros(2, dtype=torch.bfloat16)),
-            r"the parameter extractor.gain, of type bfloat16, which cannot travel: make it with .float\(\)",
+            r"parameter extractor.gain, of type bfloat16",
         ),
         (
             lambda: Layer(buffer=torch.zeros(2, dtype=torch.float8_e4m3fn)),
-            r"the buffer extractor.mask, of type float8_e4m3fn, which cannot travel: make it with .float\(\)",
+            r"buffer extractor.mask, of type float8_e4m3fn",
         ),
-        (lambda: Layer(torch.zeros(2, device="meta")), "the parameter extractor.gain, which is on the device meta"),
-        (lambda: Layer(buffer=torch.eye(3).to_sparse()), r"the buffer extractor.mask, which is sparse \(sparse_coo\)"),
+        (lambda: Layer(torch.zeros(2, device="meta")), r"the parameter extractor.gain.*device meta"),
+        (lambda: Layer(buffer=torch.eye(3).to_sparse()), r"extractor.mask, which is sparse \(sparse_coo\)"),
         (
             lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(3)),
-            "the parameter extractor.1.weight, whose size is unknown before the first sample",
+            r"parameter extractor.1.weight, whose size is unknown",
         ),
         (
             lambda: Layer(buffer=torch.tensor([0.0, -math.inf])),
-            "the buffer extractor.mask, which holds NaN or an infinity.*make it with persistent=False",
+            r"extractor.mask, which holds NaN.*persistent=False",
         ),
         (lambda: Layer(torch.tensor([math.nan])), "the parameter extractor.gain, which holds NaN.*finite values"),
     ],
 )
 def test_what_cannot_travel(make: Callable[[], nn.Module], message: str) -> None:
-    with pytest.raises(ModelError, match=f"model own has {message}"):
+    with pytest.raises(ModelError, match=f"model own has .*{message}"):
         made(make)
 
 

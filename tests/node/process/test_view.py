@@ -46,7 +46,7 @@ def test_python_that_only_its_owner_can_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.touch(mode=0o600)
     modules = {"module": SimpleNamespace(__file__=str(file)), "sys": SimpleNamespace()}
-    with pytest.raises(ConfinementError, match=rf"may not read {file}: `chmod --recursive a\+rX`"):
+    with pytest.raises(ConfinementError, match=rf"not read {file}: `chmod --recursive a\+rX`"):
         refuse_unreadable(modules)
     file.chmod(0o644)
     refuse_unreadable(modules)

@@ -103,14 +103,14 @@ def test_one_of_the_format_without_a_checksum_is_refused_by_its_version(tmp_path
     header, *parts = packed("cloud", 3, SMALL, {})
     body = b"".join(parts)
     path.write_bytes(b"EBCP" + struct.pack(">QQ", len(header), len(body)) + bytes(header) + body)
-    with pytest.raises(CheckpointError, match=r"of version 0; this program reads version 1\); delete it"):
+    with pytest.raises(CheckpointError, match="of version 0"):
         load(path)
 
 
 def test_a_round_beyond_the_runs_last_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cloud.checkpoint"
     keep(path, "cloud", 1_000_000_000, {}, {})
-    with pytest.raises(CheckpointError, match=r"round 1000000000 of a run of 40\); delete it"):
+    with pytest.raises(CheckpointError, match=r"round 1000000000.*a run of 40\)"):
         load(path, 40)
     keep(path, "cloud", 40, {}, {})
     assert load(path, 40) is not None
@@ -120,7 +120,5 @@ def test_a_round_beyond_the_runs_last_is_refused(tmp_path: Path) -> None:
 def test_a_diverged_training_is_not_continued(tmp_path: Path, value: float) -> None:
     path = tmp_path / "cloud.checkpoint"
     keep(path, "cloud", 7, {"w": np.array([1.0, value])}, {})
-    with pytest.raises(
-        CheckpointError, match=r"tensor 'w' is not finite: the training had diverged by round 7\); delete"
-    ):
+    with pytest.raises(CheckpointError, match="tensor 'w' is not"):
         load(path)

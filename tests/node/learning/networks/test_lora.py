@@ -97,19 +97,17 @@ def test_full_rank_learns_as_the_whole_layer(digits: Prepared) -> None:
 
 
 def test_targets_that_are_no_linear_layers() -> None:
-    with pytest.raises(
-        ModelError, match="no linear layer is named 'keys'; the model has query, key, value, output, wide"
-    ):
+    with pytest.raises(ModelError, match="no linear layer is named 'keys'"):
         build("char-transformer", (16,), 11, 1, {"lora": LORA | {"targets": ["query", "keys"]}})
 
 
 def test_a_rank_above_that_of_a_layer() -> None:
-    with pytest.raises(ModelError, match="rank: 12 is more than the rank of classifier, 11: lower it, or leave out"):
+    with pytest.raises(ModelError, match="rank: 12 is more"):
         build("char-transformer", (16,), 11, 1, {"lora": LORA | {"rank": 12, "targets": ["query", "classifier"]}})
 
 
 @pytest.mark.parametrize("target", ["out_proj", "linear1"])
 def test_layers_that_torch_does_not_call(target: str) -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32), nn.Linear(16, 4))
-    with pytest.raises(ModelError, match=f"no linear layer is named '{target}'; the model has 1"):
+    with pytest.raises(ModelError, match=f"no linear layer is named '{target}'"):
         adapt(model, 2, 4, [target])

@@ -79,7 +79,7 @@ def test_clients_train_together(texts: Prepared) -> None:
 
 
 def test_a_model_of_floats_takes_no_tokens() -> None:
-    with pytest.raises(ModelError, match=r"model mlp cannot be made for tokens \(12,\): RuntimeError"):
+    with pytest.raises(ModelError, match=r"model.*for tokens \(12,\): RuntimeError"):
         measured(MODELS["mlp"], FORM, {})
-    with pytest.raises(ModelError, match=r"model char-transformer cannot be made for samples \(12,\): RuntimeError"):
+    with pytest.raises(ModelError, match=r"char-transformer.*for samples \(12,\): RuntimeError"):
         measured(MODELS["char-transformer"], Form((12,), 7), {})

@@ -67,9 +67,9 @@ def test_the_size_of_a_group_is_its_largest_members() -> None:
 
 
 def test_what_a_network_cannot_take_is_refused() -> None:
-    with pytest.raises(ModelError, match="model torchvision: takes images of one or three channels"):
+    with pytest.raises(ModelError, match=r"model torchvision: takes images.*three"):
         build("torchvision", (3, 128), 6, 0)
-    with pytest.raises(ModelError, match="image_size: 100 is no multiple of vit-tiny's patches of 16"):
+    with pytest.raises(ModelError, match=r"image_size: 100 is no.*vit-tiny's"):
         build("torchvision", (3, 32, 32), 10, 0, {"architecture": "vit-tiny", "image_size": 100})
 
 

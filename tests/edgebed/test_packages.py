@@ -11,6 +11,7 @@ import pytest
 
 from edgebed import packages
 from tests.e2e.harness import ROOT
+from tests.texts import containing
 
 RAISES = "raise RuntimeError('imported')\n"
 COMMAND = "from edgebed.command import main; main()"
@@ -46,14 +47,14 @@ PARAMETERS, TESTING = "import edgebed\nedgebed.Parameters", "import edgebed.test
 def test_a_file_next_to_the_script(name: str, code: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text(RAISES)
     done = run(code, tmp_path)
-    told = f"ImportError: {tmp_path}/{name}.py hides edgebed's package '{name}': rename it"
+    told = containing(f"ImportError: {tmp_path}/{name}.py hides edgebed's package '{name}'")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
 
 
 def test_the_command_reports_it_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "node.py").write_text(RAISES)
     done = run(COMMAND, tmp_path, tmp_path)
-    told = f"error: {tmp_path}/node.py hides edgebed's package 'node': rename it\n"
+    told = containing(f"error: {tmp_path}/node.py hides edgebed's package 'node'")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 
@@ -62,8 +63,8 @@ def test_an_installed_package_of_others(tmp_path: Path) -> None:
     other.mkdir(parents=True)
     (other / "__init__.py").write_text(RAISES)
     done = run("from edgebed import Role", tmp_path, other.parent)
-    remedy = "install edgebed in a virtual environment of its own"
-    assert done.stderr.splitlines()[-1] == f"ImportError: {other} hides edgebed's package 'node': {remedy}"
+    remedy = "virtual environment of its own"
+    assert done.stderr.splitlines()[-1] == containing(f"ImportError: {other} hides", "'node'", remedy)
 
 
 def test_an_installed_package_that_has_overwritten_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +87,7 @@ def test_an_installed_package_that_has_overwritten_a_file(tmp_path: Path, monkey
 def test_a_module_that_is_imported_already(tmp_path: Path) -> None:
     (tmp_path / "node.py").write_text("")
     done = run("import node, edgebed\nedgebed.Role", tmp_path)
-    assert done.stderr.splitlines()[-1].endswith("node.py hides edgebed's package 'node': rename it")
+    assert done.stderr.splitlines()[-1].endswith("package 'node': rename it")
 
 
 @pytest.mark.slow

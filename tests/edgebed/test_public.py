@@ -99,9 +99,9 @@ def loaded(names: list[str]) -> list[list[str]]:
 def test_the_names() -> None:
     assert edgebed.__all__ == dir(edgebed) == PUBLIC
     assert edgebed.up is runs.up
-    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has CrossTraffic, "):
+    with pytest.raises(AttributeError, match="'edgebed' has no attribute 'Cloud'"):
         edgebed.Cloud  # noqa: B018
-    with pytest.raises(AttributeError, match=r"'edgebed.plugin' has no attribute 'Cloud'; it has Algorithm, "):
+    with pytest.raises(AttributeError, match=r"'edgebed.plugin' has no attribute 'Cloud'"):
         plugin.Cloud  # noqa: B018
 
 

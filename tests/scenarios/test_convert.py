@@ -27,6 +27,7 @@ from scenarios.traces.convert import (
     plain_data,
     to_csv,
 )
+from tests.texts import containing
 
 CLIENT: dict[str, Any] = {
     "duration": 211625,
@@ -75,7 +76,7 @@ def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
     )
     assert [device.stays for device in found.devices] == [[(0.0, 81.0), (90.0, 91.0)], []]
     assert found.notes == [
-        "1 of 2 devices are never available",
+        containing("1 of 2 devices", "never available"),
         "1 stays end before they start: left out",
         "1 stays have no whole second: left out",
         "1 stays overlap or touch another one: they are one stay",
@@ -152,7 +153,7 @@ def test_flash_devices_repeat_by_their_own_length_and_some_never_come() -> None:
     ]
     assert [device.stays for device in found.devices] == [[(60, 120)], [(0, 10)], [], []]
     assert found.notes == [
-        "2 of 4 devices are never available",
+        containing("2 of 4 devices", "never available"),
         "1 devices have messages out of order: sorted by time",
         "1 messages have the state 'phone_off', which says nothing here",
     ]
@@ -163,7 +164,7 @@ def test_flash_devices_repeat_by_their_own_length_and_some_never_come() -> None:
     [
         ("[1]", "holds a list, not an object of devices"),
         ('{"a": {}}', "client a has no messages"),
-        ('{"a": {"messages": 5}}', "device a: messages are not a text"),
+        ('{"a": {"messages": 5}}', containing("device a: messages are not")),
         ('{"a": {"messages": "yesterday\\twifi"}}', "device a: 'yesterday\\twifi' is no time, tab and state"),
         ("{}", "has no messages"),
     ],
@@ -196,8 +197,8 @@ def test_what_is_written_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("line\nbreak", "'line\\nbreak' cannot be the name of a device"),
-        (" 1", "' 1' cannot be the name of a device"),
+        ("line\nbreak", containing("'line\\nbreak' cannot", "device")),
+        (" 1", containing("' 1' cannot", "device")),
         ("1", "has two devices of the name 1"),
     ],
 )
@@ -230,7 +231,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, capsys: pytest.Captur
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         assert main(["fedscale", str(path)]) == 2
-        assert capsys.readouterr().err == f"error: {path}: is not a regular file\n"
+        assert capsys.readouterr().err == containing(f"error: {path}: is not a regular")
 
 
 class Harmful:

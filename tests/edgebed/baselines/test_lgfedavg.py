@@ -29,7 +29,7 @@ def test_the_last_layers_are_global() -> None:
 def test_a_model_is_its_own_layers_below_the_global_ones() -> None:
     made = assembled(STATE, {"c.weight": np.ones(1)})
     assert (made["c.weight"].tolist(), made["a.bias"].tolist()) == ([1.0], [0.0, 0.0])
-    with pytest.raises(ValueError, match=r"has another c\.weight than the cloud's: lower global_layers"):
+    with pytest.raises(ValueError, match=r"another.*the cloud's: lower global_layers"):
         assembled(STATE, {"c.weight": np.ones(2)})
 
 

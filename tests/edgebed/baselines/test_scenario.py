@@ -15,6 +15,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.drivers.sim.harness import simulate
+from tests.texts import containing
 
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "heterogeneous.yaml"
 NAMES = ["fedproto", "lgfedavg", "fml", "feddistill", "fedkd", "fedgh", "fedtgp"]
@@ -27,10 +28,7 @@ def test_features_of_one_size_are_asked_for(name: str) -> None:
     assert make_plan(parse(text, "mine.yaml"), None).node("edge-1").model_params["features"] == 64
     with pytest.raises(PlanError) as caught:
         make_plan(parse(text.replace("model: {name: small, features: 64}", "model: small"), "mine.yaml"), None)
-    assert str(caught.value) == (
-        f"model: the models of small have 32, 48, 64, 84, 200 features, and {name} needs one number for all: "
-        "write model: {name: small, features: 64}"
-    )
+    assert str(caught.value) == containing("model", "32, 48, 64, 84, 200 features")
 
 
 def test_the_scenario_of_the_page_and_its_parameters() -> None:

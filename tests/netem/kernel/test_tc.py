@@ -235,7 +235,7 @@ def test_a_rate_beyond_the_kernels_is_no_limit() -> None:
     assert tc.applied(fast, NEW, alone=True) == LinkProfile(latency=0.01)
     assert "rate" not in netem_of(tc.setup_commands("data0", [link(1, fast)], NEW)[2])
     (note,) = tc.not_applied([link(1, fast)], NEW, alone=True)
-    assert note.startswith("rate on the link from 10.9.0.2: the kernel engine shapes below 32gbit")
+    assert note.startswith("rate on the link from 10.9.0.2")
 
 
 def test_a_lone_link_can_always_duplicate() -> None:
@@ -259,7 +259,7 @@ def test_few_links_need_no_hash() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"index": 0}, "index 0 is not between 1 and"),
+        ({"index": 0}, "index 0 is not between 1"),
         ({"index": 0xFFFF}, "index 65535"),
         ({"address": "fd00::1"}, "'fd00::1' is not an IPv4 address"),
     ],
@@ -271,13 +271,13 @@ def test_links_that_tc_cannot_express(changes: dict[str, object], message: str) 
 
 
 def test_one_address_belongs_to_one_link() -> None:
-    with pytest.raises(TcError, match="data0: two links with one index or one address"):
+    with pytest.raises(TcError, match=r"data0: two links.*index.*address"):
         tc.setup_commands("data0", [link(1, WAN), link(2, WAN, "10.9.0.2")], OLD)
 
 
 def test_a_jitter_that_netem_would_cut_is_refused() -> None:
     """A change that no plan knows of, such as a manual fault."""
-    with pytest.raises(TcError, match=r"jitter: netem's is at most 2\.147 s; choose `engine: userspace`"):
+    with pytest.raises(TcError, match=r"jitter: netem's.*most 2\.147 s"):
         tc.change_command("v1", link(1, LinkProfile(latency=10.0, jitter=3.0)), NEW)
 
 

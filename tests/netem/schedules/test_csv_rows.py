@@ -28,7 +28,5 @@ def test_a_comma_stays_unless_it_is_a_decimal_point() -> None:
 
 def test_a_quotation_mark_that_is_missing_is_an_error_with_its_line() -> None:
     text = "a,b\n" + '"1,2\n' + "3,4\n" * 50_000
-    with pytest.raises(
-        ScheduleError, match=r"^t\.csv:\d+: cannot be read: field larger .*; is a quotation mark missing"
-    ):
+    with pytest.raises(ScheduleError, match=r"^t\.csv:\d+: cannot be read"):
         list(read_rows(text, "t.csv"))

@@ -55,5 +55,5 @@ async def test_other_packets_are_not_answered(responder: EchoResponder) -> None:
 
 
 async def test_an_address_of_another_host() -> None:
-    with pytest.raises(HostError, match=r"cannot answer echoes at 192\.0\.2\.1 \(Cannot assign"):
+    with pytest.raises(HostError, match=r"cannot answer echoes at 192\.0\.2\.1 \(Cannot"):
         EchoResponder("192.0.2.1")

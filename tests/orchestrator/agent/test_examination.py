@@ -24,6 +24,7 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
 from tests.fakes.prober import FakeProber
 from tests.orchestrator.agent.swarm import ClusterOfAgents
+from tests.texts import containing
 
 PC = SwarmHost("1", "pc-1", "10.0.0.1", True, "ready", "active", "amd64", 16.0, 33_500_000_000, "28.3.0", {})
 HOSTS = [PC, replace(PC, name="pc-2", address="10.0.0.2"), replace(PC, name="pc-3", address="10.0.0.3")]
@@ -92,7 +93,7 @@ async def test_rates_are_not_measured_next_to_a_run(tmp_path: Path, folders: Pat
     found = await examine(cast(Cluster, cluster), HOSTS, "edgebed-agent", "edgebed-node", tell)
     assert found.busy == ("mine-20260101-120000-aaaa",)
     assert found.underlay == dict.fromkeys([*PAIRS, *(pair[::-1] for pair in PAIRS)], Underlay(0.001, None, 1500))
-    assert [each for each in said if "rate" in each] == ["measuring the rate between pc-1 and pc-2"][:after]
+    assert [each for each in said if "rate" in each] == [containing("measuring", "between pc-1 and pc-2")][:after]
 
 
 async def test_hosts_that_do_not_report(tmp_path: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +120,8 @@ async def test_hosts_that_do_not_receive_from_each_other(tmp_path: Path, folders
     found = await ask(cluster)
     assert set(found.underlay) == {("pc-1", "pc-2"), ("pc-2", "pc-1")}
     assert found.unmeasured == {
-        ("pc-1", "pc-3"): "no packet of pc-1 comes back from pc-3 (10.0.0.3)",
-        ("pc-2", "pc-3"): "no packet of pc-2 comes back from pc-3 (10.0.0.3)",
+        ("pc-1", "pc-3"): containing("pc-1 comes back from pc-3 (10.0.0.3)"),
+        ("pc-2", "pc-3"): containing("pc-2 comes back from pc-3 (10.0.0.3)"),
     }
 
 

@@ -24,6 +24,7 @@ from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.docker import PIECES, SAVINGS, FakeEngine, FakeSaving, image
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
+from tests.texts import containing
 
 HOSTS = ("pc-1", "pc-2", "pc-3")
 SCENARIO = "algorithm: {name: fedavg, rounds: 1}\ntopology: {edges: 0, devices: 2}\n"
@@ -110,7 +111,7 @@ async def test_only_hosts_that_need_it_get_the_image_of_a_program(world: World) 
         {"asking"},
     ]
     del world.engines["pc-1"].images["asking"], world.engines["pc-3"].images["asking"]
-    with pytest.raises(HostError, match="pc-3: no image to make nodes from, and this host has none for amd64"):
+    with pytest.raises(HostError, match=r"pc-3: no image to make.*amd64"):
         await world.bring()
 
 
@@ -139,13 +140,13 @@ async def test_an_image_that_is_copied_in_part_is_none(world: World) -> None:
     await world.stage.leave("pc-2")
     assert slow.closed > closed
     assert (SAVINGS[0].closed, world.layers()) == (True, ["a", None, None])
-    with pytest.raises(DriverError, match="pc-3: the image other has not been started"):
+    with pytest.raises(DriverError, match="pc-3: the image other has not"):
         await world.stage.agents.call("pc-3", HostImages.load, "other", b"x", first=False)
 
 
 async def test_a_disk_that_gets_full_is_reported_with_its_host(world: World) -> None:
     world.engines["pc-3"].full = True
-    with pytest.raises(HostError, match=r"pc-3: loading: the disk is full \(.* were free before\): make room there"):
+    with pytest.raises(HostError, match="pc-3: loading: the disk is full"):
         await world.bring()
     assert world.layers() == ["a", None, None]
 
@@ -154,7 +155,7 @@ async def test_hosts_pull_the_image_of_a_registry_by_one_digest(world: World, mo
     monkeypatch.setenv("EDGEBED_IMAGE", "registry:5000/node:1")
     first = world.engines["pc-1"]
     first.registry = {"Descriptor": {"digest": "sha256:abc"}, "Platforms": [{"architecture": "amd64"}]}
-    assert await world.bring() == ["nodes are made from the image registry:5000/node@sha256:abc"]
+    assert await world.bring() == [containing("nodes", "from the image registry:5000/node@sha256:abc")]
     assert first.looked_up == ["registry:5000/node:1"]
     for engine in world.engines.values():
         assert engine.pulled == [("registry:5000/node", "sha256:abc", "who I am")]
@@ -183,7 +184,7 @@ async def test_the_progress_and_the_error_of_a_pull_arrive(world: World, monkeyp
 
 async def test_a_registry_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEBED_IMAGE", "registry:5000/node")
-    with pytest.raises(HostError, match="the registry is away: is the name right"):
+    with pytest.raises(HostError, match="the registry is away"):
         await world.bring()
 
 

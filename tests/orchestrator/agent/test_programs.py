@@ -156,7 +156,7 @@ async def test_files_that_cannot_be_fetched_are_reported(world: Programs, monkey
     await asyncio.to_thread(there.mkdir, parents=True)
     (there / "model").write_bytes(b"model")
     (world.directory.checkpoints_of("device-0")).write_text("in the way")
-    with pytest.raises(DriverError, match="the files of device-0 were not fetched from pc-2: "):
+    with pytest.raises(DriverError, match="device-0 were not fetched from pc-2"):
         await world.driver.close()
 
 

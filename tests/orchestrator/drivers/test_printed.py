@@ -93,9 +93,9 @@ def test_a_line_that_cannot_be_read_is_reported(written: str) -> None:
         ('{"accuracy": 0}', 0, None),
         ('{"accuracy": 1.0}', 1.0, None),
         ('{"accuracy": null}', None, None),
-        ('{"accuracy": 10.5}', 10.5, "it is a share from 0 to 1: write 0.105 for 10.5 %"),
-        ('{"accuracy": 105}', 105, "it is a share from 0 to 1"),
-        ('{"accuracy": -1}', -1, "it is a share from 0 to 1"),
+        ('{"accuracy": 10.5}', 10.5, "write 0.105 for 10.5 %"),
+        ('{"accuracy": 105}', 105, "a share from 0 to 1"),
+        ('{"accuracy": -1}', -1, "a share from 0 to 1"),
         ('{"accuracy": true}', True, "is True: write a number"),
         ('{"accuracy": "0.9"}', "0.9", "is '0.9': write a number"),
     ],
@@ -135,7 +135,7 @@ def test_what_is_no_number_of_json_is_refused_and_its_round_counts(written: str)
 def test_no_program_prints_an_event_of_the_orchestrator(name: str) -> None:
     (message,) = told(f'::edgebed {{"event": "{name}", "program": "cloud", "code": 0}}')
     assert message["type"] == "unreadable"
-    assert f"the event '{name}' is the orchestrator's own" in message["reason"]
+    assert f"event '{name}' is the orchestrator's own" in message["reason"]
 
 
 def test_some_languages_print_a_round_with_a_point() -> None:

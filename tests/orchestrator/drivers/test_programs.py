@@ -21,6 +21,7 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.record.events.nodes import LINES_AT_ONCE, KilledAtEnd, LinesDropped, ProgramEnded
 from orchestrator.scenario.reading import parse
 from tests.fakes.driver import FakeProgramsDriver
+from tests.texts import containing
 
 TEXT = """\
 programs:
@@ -175,12 +176,12 @@ async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it
 
 
 async def test_a_program_that_cannot_start_ends_the_run(tmp_path: Path) -> None:
-    async with rig(tmp_path, refuses="it cannot be started (no such file)") as it:
+    async with rig(tmp_path, refuses="started (no such file)") as it:
         await it.start_all()
         told = await it.until_heard("cloud", type="failed")
         assert told == {
             "type": "failed",
-            "error": "`serve` on cloud: it cannot be started (no such file)",
+            "error": containing("`serve`", "started (no such file)"),
             "lasting": True,
         }
 
@@ -189,7 +190,7 @@ async def test_a_program_that_is_not_ready_in_time_ends_the_run(tmp_path: Path) 
     async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
         await it.start_all()
         told = await it.until_heard("cloud", type="failed")
-        assert told["error"] == "`serve` on cloud: it printed no line with 'serving' within 10 ms"
+        assert told["error"] == containing("`serve`", "cloud", "'serving' within 10 ms")
 
 
 async def test_a_program_is_ready_when_it_accepts_connections(tmp_path: Path) -> None:
@@ -206,10 +207,7 @@ async def test_a_listener_on_loopback_is_not_ready_for_other_nodes(tmp_path: Pat
         it.driver.ports[80] = ["127.0.0.1"]
         await it.start_all()
         told = await it.until_heard("cloud", type="failed")
-        assert told["error"] == (
-            "`serve` on cloud: it listened on port 80 of 127.0.0.1 only, where no other node reaches it (let it listen"
-            " on 0.0.0.0 or ::), within 300 ms"
-        )
+        assert told["error"] == containing("port 80", "127.0.0.1 only", "0.0.0.0 or ::), within 300 ms")
         assert ("run", "device-0") not in it.driver.requests
 
 
@@ -400,7 +398,7 @@ async def test_a_fault_kills_one_program_and_it_starts_again(tmp_path: Path) -> 
         await it.programs.crash("cloud.watcher", returns=True)
         await it.until(("SIGKILL", "cloud.watcher"))
         await it.until_phase("cloud.watcher", Phase.KILLED)
-        with pytest.raises(DriverError, match=r"^the program cloud.watcher is not running but killed$"):
+        with pytest.raises(DriverError, match=r"program cloud.watcher is not.*killed$"):
             await it.programs.crash("cloud.watcher", returns=True)
         it.driver.requests.clear()
         it.programs.revive("cloud.watcher")

@@ -36,6 +36,7 @@ from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.hardware import HardwareClass
 from tests.fakes.docker import FACTS, IMAGE, FakeContainer, FakeDockerClient, answer
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 
 @pytest.fixture
@@ -160,8 +161,8 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
         ["board", "7:8", [1000]],  # with this group both users reach the control plane's socket
     ]
     assert [note for note in made.notes() if "board" in note] == [
-        f"the image board is of version 0.0.9, the orchestrator of {version('edgebed')}",
-        "nodes of the image board are emulated (arm64 on amd64): what they compute is right, how fast is not",
+        containing(f"version 0.0.9, the orchestrator of {version('edgebed')}"),
+        containing("nodes", "emulated (arm64 on amd64)"),
     ]
     await made.close()
 
@@ -362,7 +363,7 @@ async def test_an_engine_with_other_files_is_refused(
     driver: DockerDriver, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.drivers.docker.driver.sees", lambda *_: False)
-    with pytest.raises(HostError, match=r"does not see the files of this run.*--runs"):
+    with pytest.raises(HostError, match="does not see the files"):
         await start(driver, plan, directory)
 
 
@@ -400,8 +401,8 @@ async def test_a_start_that_was_given_up_leaves_no_container(
 @pytest.mark.parametrize(
     ("said", "kind", "match"),
     [
-        ("write /var/lib/docker/x: no space left on device", HostError, "make room"),
-        ("something else", DriverError, "starting device-0: the Docker Engine refused: something else"),
+        ("x: no space left on device", HostError, "make room"),
+        ("something else", DriverError, "starting device-0: the Docker Engine"),
     ],
 )
 async def test_refusals_in_plain_words(
@@ -433,7 +434,7 @@ async def test_an_engine_that_does_not_fit_is_refused_before_anything_starts(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"Architecture": "arm64"}, "is for arm64, this host is amd64"),
+        ({"Architecture": "arm64"}, "for arm64, this host is amd64"),
         ({"Config": {"Labels": {"org.edgebed.protocol": "0"}}}, f"speak protocol 0, the orchestrator {PROTOCOL}"),
         ({"Config": {"Labels": None}}, "not a node image"),
     ],
@@ -451,16 +452,13 @@ def test_a_nodes_own_image_may_be_for_a_processor_that_is_emulated() -> None:
     assert problem("mine", board, "x86_64", {"arm64"}) is None
     assert problem("mine", IMAGE, "x86_64", set()) is None
     said = str(problem("mine", board, "x86_64", set()))
-    assert (
-        "'mine' is for arm64, this host is amd64: let the Engine emulate arm64 (`apt-get install qemu-user-static"
-        in said
-    )
+    assert "Engine emulate arm64 (`apt-get install qemu-user-static" in said
     assert emulation_note("mine", board, "aarch64") is emulation_note("mine", IMAGE, "x86_64") is None
 
 
 def test_an_image_of_another_version_is_noted() -> None:
     assert version_note("mine", IMAGE, "0.1.0") is None
-    assert version_note("mine", IMAGE, "0.2.0") == "the image mine is of version 0.1.0, the orchestrator of 0.2.0"
+    assert version_note("mine", IMAGE, "0.2.0") == containing("version 0.1.0, the orchestrator of 0.2.0")
 
 
 @pytest.mark.parametrize(
@@ -509,9 +507,8 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
     assert Limits.of(FACTS) == Limits()
     assert Limits().notes() == []
     assert Limits.of({}).notes() == [
-        "cpu and memory limits of the hardware are not enforced: the Docker Engine's host lacks the cgroup controllers;"
-        " computing is still stretched to the hardware's speed",
-        "the number of a node's processes is not limited: the Docker Engine's host cannot",
+        containing("Docker Engine's host lacks"),
+        containing("node's processes is not", "Engine's"),
     ]
     (said,) = Limits.of(FACTS | {"SwapLimit": False}).notes()
     assert "swapping" in said
@@ -545,7 +542,7 @@ def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> Non
     hidden = data / "x_train.npy"
     hidden.chmod(0o600)
     stranger = User(os.getuid() + 1, os.getgid() + 1)
-    with pytest.raises(HostError, match=rf"may not read {hidden}: `chmod --recursive a\+rX"):
+    with pytest.raises(HostError, match=rf"not read {hidden}: `chmod --recursive a\+rX"):
         lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger, 8)
 
 

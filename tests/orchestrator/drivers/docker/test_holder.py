@@ -48,7 +48,7 @@ def test_it_ends_with_its_input(machine: str, tmp_path: Path) -> None:
 
 
 def test_another_machine_is_refused() -> None:
-    with pytest.raises(HostError, match="programs in containers need a host of x86_64 or aarch64, this is riscv64"):
+    with pytest.raises(HostError, match=r"of x86_64 or aarch64.*riscv64"):
         executable("riscv64")
 
 

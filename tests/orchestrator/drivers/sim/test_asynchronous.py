@@ -234,8 +234,8 @@ def test_a_buffer_that_no_one_can_fill_ends_the_run(tmp_path: Path) -> None:
     more, stays = "clients: {availability: {trace: stays.csv}}\n", "a,0,1000000\nb,999999,1000000\n"
     done = run(tmp_path, four, ("seed: 3", "seed: 4"), ("buffer: 2", "buffer: 10"), more=more, stays=stays)
     assert done.code == 1
-    assert "for 7 days no client was available except those with 2 answers that wait for more" in done.summary["error"]
-    assert "see clients.availability, or let fewer answers make a model" in done.summary["error"]
+    assert "7 days no client was available" in done.summary["error"]
+    assert "see clients.availability, or let fewer answers" in done.summary["error"]
 
 
 def test_a_run_that_is_continued_selects_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from orchestrator.drivers.sim.batches import Batches
 from orchestrator.drivers.sim.nodes import Nodes
 from orchestrator.drivers.sim.workers import Workers
 from tests.orchestrator.drivers.sim.harness import simulate
+from tests.texts import containing
 
 SCENARIO = """\
 algorithm: {name: %s, rounds: 3, learning_rate: 0.05}
@@ -155,7 +156,7 @@ def test_a_model_that_does_not_allow_it_trains_one_by_one_and_a_note_says_so(
     found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4", *setting)
     assert found.code == 0
     notes = [event.data["text"] for event in found.history().events("note")]
-    assert f"clients train one by one, not 4 at a time: {reason}" in notes
+    assert containing(f"not 4 at a time: {reason}") in notes
 
 
 def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(
@@ -172,4 +173,4 @@ def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(
     monkeypatch.setattr(Nodes, "__init__", noting)
     found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4")
     assert found.code == 0
-    assert made[0].notes == ["2 clients train at a time, not 4: more models are too large for a worker"]
+    assert made[0].notes == [containing("2 clients", "time, not 4: more")]

@@ -44,8 +44,8 @@ def test_a_run_without_a_cloud(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        ("cloud: true", "feelpgen-plus has no use for cloud: the topology has 1; set it to false"),
-        ("cloud: false, mesh: false", "edges of feelpgen-plus talk to one another: leave it out"),
+        ("cloud: true", "feelpgen-plus has no use"),
+        ("cloud: false, mesh: false", r"edges of feelpgen-plus talk.*another"),
     ],
 )
 def test_a_topology_that_does_not_suit_is_refused(topology: str, message: str) -> None:

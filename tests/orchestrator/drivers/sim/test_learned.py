@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
+from tests.texts import containing
 
 SCENARIO = """\
 algorithm: {name: hierfavg, rounds: 3, kappa2: 1, learning_rate: 0.1}
@@ -31,8 +32,7 @@ def test_rounds_without_a_device_fail(tmp_path: Path) -> None:
     assert run.code == 3
     assert learned(run) == (
         "fail",
-        "rounds were abandoned for lack of answers: 3 of 3 at edge-0, 3 of 3 at edge-1, 3 of 3 at cloud; "
-        "at most 50% may",
+        containing("answers: 3 of 3", "edge-0, 3 of 3", "edge-1"),
     )
 
 
@@ -42,5 +42,5 @@ def test_training_that_diverges_fails(tmp_path: Path) -> None:
     verdict, detail = learned(run)
     assert verdict == "fail"
     assert "first at device-0-0 in round 1 (" in detail
-    assert detail.endswith("messages of device-0-0, device-0-1, device-1-0, device-1-1 left out of averages")
+    assert "device-0-0, device-0-1, device-1-0, device-1-1" in detail
     assert any(value is None for *_, name, value in run.record()["metric"] if name == "loss")  # NaN, as SQLite has it

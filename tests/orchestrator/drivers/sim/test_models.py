@@ -198,7 +198,7 @@ def test_adapters_of_a_clients_own_rank_travel_to_the_byte(tmp_path: Path, texts
 
 @pytest.mark.parametrize("model", ["cnn", "mlp"])
 def test_models_of_floats_refuse_tokens(tmp_path: Path, texts: str, model: str) -> None:
-    with pytest.raises(ScenarioError, match=f"{model} takes pictures or floats, not integer tokens: take char-trans"):
+    with pytest.raises(ScenarioError, match="integer tokens: take char-trans"):
         run(tmp_path, texts, EVERY["fedavg"], model)
 
 
@@ -259,7 +259,7 @@ def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, nam
 
 
 def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path) -> None:
-    with pytest.raises(ScenarioError, match="model: untrainable has no parameter to train: requires_grad is False for"):
+    with pytest.raises(ScenarioError, match=r"model: untrainable has no.*requires_grad"):
         run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
 
 

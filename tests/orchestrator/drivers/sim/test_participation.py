@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
+from tests.texts import containing
 
 PLUGIN = """
 import edgebed
@@ -64,18 +65,18 @@ def test_what_works_passes(tmp_path: Path, send: str) -> None:
     verdict, detail = participation(mine(tmp_path, send))
     assert verdict == "pass"
     assert detail.startswith("all of 3 clients contributed")
-    assert ("kind 'remark' arrived at cloud from 3 nodes and were never received" in detail) == ("remark" in send)
+    assert ("kind 'remark' arrived at cloud" in detail) == ("remark" in send)
 
 
 @pytest.mark.parametrize(
     ("send", "reason"),
     [
-        ("del fields['samples']; ", "refused 2 times: message 'update' has no whole number of samples"),
+        ("del fields['samples']; ", "2 times: message 'update' has no"),
         (
             "w = {name: each[..., :1] for name, each in w.items()}; ",
-            "refused 2 times: message 'update' does not have the names, types and shapes of the model",
+            "refused 2 times: message 'update' does",
         ),
-        ("w = {name: each * np.float32('nan') for name, each in w.items()}; ", "left out 2 times: NaN or an infinity"),
+        ("w = {name: each * np.float32('nan') for name, each in w.items()}; ", "left out 2 times: NaN"),
     ],
 )
 def test_one_client_with_refused_updates_fails(tmp_path: Path, send: str, reason: str) -> None:
@@ -83,7 +84,7 @@ def test_one_client_with_refused_updates_fails(tmp_path: Path, send: str, reason
     verdict, detail = participation(run)
     assert run.code == 3
     assert verdict == "fail"
-    assert detail.startswith("1 of 3 clients contributed to no round. device-0: ")
+    assert detail.startswith("1 of 3 clients contributed to")
     assert reason in detail
 
 
@@ -91,9 +92,9 @@ def test_a_round_averaged_from_nothing_is_abandoned(tmp_path: Path) -> None:
     run = mine(tmp_path, "del fields['round']; " + SEND)
     verdict, detail = participation(run)
     assert verdict == "fail"
-    assert detail.startswith("3 of 3 clients contributed to no round. device-0, device-1, device-2: refused 2 times")
+    assert detail.startswith("3 of 3 clients contributed to")
     (learned,) = (each["detail"] for each in run.summary["checks"] if each["name"] == "learned")
-    assert learned == "rounds were abandoned for lack of answers: 2 of 2 at cloud; at most 50% may"
+    assert learned == containing("rounds", "abandoned", "answers: 2 of 2")
 
 
 @pytest.mark.parametrize(
@@ -101,14 +102,14 @@ def test_a_round_averaged_from_nothing_is_abandoned(tmp_path: Path) -> None:
     [
         ("pass", "", "fail", "no update by the automatic deadline of 11 s, 2 times"),
         ("pass", "gathering: {deadline: 3s}", "unknown", "no update by the deadline of 3 s, 2 times"),
-        ('await self.send(self.parent, "updates", w, **fields)', "", "fail", "cloud waited for no messages of kind"),
+        ('await self.send(self.parent, "updates", w, **fields)', "", "fail", "waited for no messages of kind"),
     ],
 )
 def test_one_client_that_does_not_answer(tmp_path: Path, send: str, scenario: str, verdict: str, reason: str) -> None:
     run = mine(tmp_path, f"{FIRST_ONLY}{send}\n            else: {SEND}", scenario=scenario)
     found = participation(run)
     assert found[0] == verdict
-    assert "1 of 3 clients contributed to no round. device-0: " in found[1]
+    assert "contributed to no round. device-0" in found[1]
     assert reason in found[1]
 
 
@@ -117,7 +118,7 @@ def test_a_server_that_receives_one_update_after_another(tmp_path: Path) -> None
     send = f'{FIRST_ONLY}await self.send(self.parent, "other", w, **fields)\n            else: {SEND}'
     verdict, detail = participation(mine(tmp_path, send, 'updates = [await self.receive("update")]'))
     assert verdict == "fail"
-    assert "device-0: cloud waited for no messages of kind 'other'" in detail
+    assert "device-0: cloud waited for no messages" in detail
 
 
 def test_a_client_of_a_population_with_a_refused_update(tmp_path: Path) -> None:
@@ -129,8 +130,8 @@ def test_a_client_of_a_population_with_a_refused_update(tmp_path: Path) -> None:
     run = simulate(tmp_path, scenario)
     verdict, detail = participation(run)
     assert verdict == "fail"
-    assert "of 10 clients contributed to no round. " in detail
-    assert "refused 1 time: message 'update' does not have the names, types and shapes of the model" in detail
+    assert "10 clients contributed to no round." in detail
+    assert "refused 1 time: message 'update' does" in detail
     outcomes = run.summary["population"]["outcomes"]
     assert outcomes["counted"] + outcomes["unused"] == 8
     assert outcomes["unused"] > 0
@@ -138,4 +139,4 @@ def test_a_client_of_a_population_with_a_refused_update(tmp_path: Path) -> None:
 
 def test_a_device_that_was_down_all_the_time_is_no_fault(tmp_path: Path) -> None:
     run = mine(tmp_path, SEND, scenario="faults: [{at: 0s, node: device-0, action: crash}]")
-    assert participation(run) == ("pass", "2 of 3 clients contributed; 1 was away as planned or not selected")
+    assert participation(run) == ("pass", containing("2 of 3 clients contributed; 1 was away"))

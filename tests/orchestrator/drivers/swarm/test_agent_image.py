@@ -15,9 +15,9 @@ IMAGE: dict[str, Any] = {"Architecture": "amd64", "Config": {"Labels": {CHANNEL_
 @pytest.mark.parametrize(
     ("image", "said"),
     [
-        (None, "the Docker Engine of this host has no image 'mine'"),
-        (IMAGE | {"Architecture": "arm64"}, "the image 'mine' of agents is for arm64, this host is amd64"),
-        (IMAGE | {"Config": {"Labels": None}}, f"not an image of agents: it has no label {CHANNEL_LABEL}"),
+        (None, "this host has no image 'mine'"),
+        (IMAGE | {"Architecture": "arm64"}, "'mine' of agents is for arm64"),
+        (IMAGE | {"Config": {"Labels": None}}, f"agents: it has no label {CHANNEL_LABEL}"),
         (IMAGE | {"Config": {"Labels": {CHANNEL_LABEL: "0"}}}, f"speak protocol 0, the orchestrator {PROTOCOL}"),
     ],
 )

@@ -77,18 +77,18 @@ def test_a_manager_is_not_refused() -> None:
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (NOT_JOINED, "in no swarm: make one of this host, and join the others"),
+        (NOT_JOINED, "swarm: make one of this host"),
         (None, "(`docker swarm init`)"),  # an Engine built without it
         (
             MANAGER | {"ControlAvailable": False},
-            "this host, b, does not manage its swarm: run this on a manager (10.77",
+            "this host, b, does not manage",
         ),
         (MANAGER | {"ControlAvailable": False}, "(`docker node promote b`)"),
         (NOT_JOINED | {"LocalNodeState": "locked"}, "(`docker swarm unlock`)"),
-        (NOT_JOINED | {"LocalNodeState": "pending"}, "not yet or no longer in its swarm: it is pending"),
+        (NOT_JOINED | {"LocalNodeState": "pending"}, "not yet or no longer"),
         (
             NOT_JOINED | {"LocalNodeState": "error", "Error": "certificate expired"},
-            "certificate expired: have it leave the swarm",
+            "expired: have it leave the swarm",
         ),
     ],
 )
@@ -149,7 +149,7 @@ def test_which_hosts_get_agents(state: str, availability: str, usable: bool) -> 
 
 def test_hosts_of_one_name_that_are_both_there() -> None:
     error = str(namesakes([member(node("pi", B, 2)), member(manager()), member(node("pi", C, 3))]))
-    assert "have the same name: pi (10.77.0.2, ready), pi (10.77.0.3, ready): give each a name of its own" in error
+    assert "name: pi (10.77.0.2, ready), pi (10.77.0.3" in error
     assert "hostnamectl set-hostname" in error
 
 

@@ -22,6 +22,7 @@ from orchestrator.drivers.swarm.images import (
     split,
 )
 from orchestrator.errors import HostError
+from tests.texts import containing
 
 GB = 1_000_000_000
 NAME = "edgebed-node"
@@ -89,10 +90,7 @@ def test_an_image_that_the_orchestrators_engine_has_not() -> None:
     alone = {NAME: PC, f"{NAME}:arm64": None, "mine:2": None, "mine:2-amd64": None}
     error = archive(NAME, "arm64", alone, given=False)
     assert isinstance(error, HostError)
-    assert error.what == (
-        "this host has none for arm64 to copy: its Docker Engine has neither 'edgebed-node' for that nor"
-        " 'edgebed-node:arm64'"
-    )
+    assert error.what == containing("has none for arm64", "'edgebed-node'")
     assert error.commands == ("images/build.sh arm64",)
     error = archive("mine:2", "amd64", alone, given=False)
     assert isinstance(error, HostError)
@@ -105,9 +103,7 @@ def test_an_image_with_a_program_needs_no_label_and_is_never_emulated() -> None:
     assert archive_of_program("broker:2", "amd64", both) == source(bare)
     error = archive_of_program("broker:2", "arm64", both)
     assert isinstance(error, HostError)
-    assert error.what == (
-        "this host has none for arm64 to copy: its Docker Engine has neither 'broker:2' for that nor 'broker:2-arm64'"
-    )
+    assert error.what == containing("has none for arm64", "'broker:2'")
     assert error.commands == ("docker pull --platform linux/arm64 broker:2", "docker tag broker:2 broker:2-arm64")
     assert describe_image(bare) == {
         "Architecture": "amd64",
@@ -136,7 +132,7 @@ def test_a_registry_reports_the_digest_and_for_what_the_image_is() -> None:
 
 
 HOSTS = {"pc-1": "amd64", "pc-2": "amd64", "pc-3": "amd64", "pi-1": "arm64"}
-NONE = HostError("this host has none for arm64 to copy", "build it here", ["images/build.sh arm64"])
+NONE = HostError("none for arm64 to copy", "build it here", ["images/build.sh arm64"])
 
 
 def decided(
@@ -169,12 +165,12 @@ def test_a_host_keeps_its_own_image_where_there_is_no_source() -> None:
 def test_a_host_without_an_image_and_without_a_source() -> None:
     with pytest.raises(HostError) as refused:
         decided({"pc-2": None, "pi-1": None}, {"amd64": source(PC), "arm64": NONE})
-    assert refused.value.what == "pi-1: no image to make nodes from, and this host has none for arm64 to copy"
+    assert refused.value.what == containing("pi-1: no image to make", "arm64")
     assert refused.value.commands == ("images/build.sh arm64",)
 
 
 def test_a_registry_without_an_image_for_the_host() -> None:
-    with pytest.raises(HostError, match="registry:5000/node in its registry is for amd64, and pi-1 is arm64"):
+    with pytest.raises(HostError, match=r"registry:5000/node.*for amd64, and pi-1.*arm64"):
         decided({"pi-1": None}, {"arm64": Pinned(PINNED.repository, PINNED.digest, ("amd64",))})
 
 
@@ -182,8 +178,5 @@ def test_hosts_without_room_are_named_before_anything_is_copied() -> None:
     sources: dict[str, Source] = {"amd64": source(PC), "arm64": NONE}
     with pytest.raises(HostError) as refused:
         decided({"pc-2": None, "pc-3": image(layer="older"), "pi-1": None}, sources, free=GB + GB // 2)
-    assert refused.value.what == (
-        "pi-1: no image to make nodes from, and this host has none for arm64 to copy; "
-        "pc-2 has 1.5 GB free where its Docker Engine keeps images, and loading 'edgebed-node' takes 2 GB"
-    )
+    assert refused.value.what == containing("pi-1: no image to make", "arm64", "pc-2 has 1.5 GB free", "takes 2 GB")
     assert refused.value.commands == ("images/build.sh arm64", "docker system df", "docker system prune")

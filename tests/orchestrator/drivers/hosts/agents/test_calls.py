@@ -99,7 +99,7 @@ def test_arguments_that_do_not_fit_are_named_with_their_place() -> None:
     link: LinkPlan = PLAN.links[0]
     data = travelled(bound(HostLinks.shape, [link]))
     data["links"][0]["profile"]["latency"] = -1
-    with pytest.raises(WireError, match=r"^links\.0\.profile: Value error, latency: must be a number of seconds"):
+    with pytest.raises(WireError, match=r"^links\.0\.profile: Value error, latency"):
         arguments_of(HostLinks.shape, data)
 
 

@@ -147,7 +147,7 @@ async def test_of_two_changes_of_a_link_the_one_that_is_made_stays(opened: Opene
 async def test_a_host_that_answers_for_too_few_changes_is_named(opened: Opened) -> None:
     fabric = await opened.fabric()
     opened.hosts.answers = 0
-    with pytest.raises(FabricError, match=r"^pc-2: its agent gave 0 results of 1 changes$"):
+    with pytest.raises(FabricError, match=r"^pc-2: its agent gave 0 results"):
         await fabric.cut("device-1", "cloud")
 
 
@@ -227,7 +227,7 @@ async def test_a_handover_keeps_a_cut_and_gives_an_empty_medium_its_home(shared:
 async def test_a_handover_to_a_medium_of_another_host_is_refused(shared: tuple[TwoHosts, HostsFabric]) -> None:
     hosts, fabric = shared
     fabric._homes["other"] = "pc-2"
-    with pytest.raises(FabricError, match=r"device-1 cannot join other: its home is pc-2, not pc-1"):
+    with pytest.raises(FabricError, match=r"device-1 cannot join other.*pc-2"):
         await fabric.reroute("device-1", "cloud", (Crossing("other", "device-1"),))
     await fabric.reshape("pc-1")
     assert all(each.channel != "other" for link in hosts.shaped["pc-1"] for each in link.crossings)

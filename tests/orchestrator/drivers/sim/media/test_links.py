@@ -354,7 +354,7 @@ async def test_short_round_trips_get_more_of_a_fifo() -> None:
 async def test_a_link_through_an_unknown_channel_is_refused() -> None:
     cell = Cell()
     await cell.fabric.share({CELL: ChannelProfile(20e6)})
-    with pytest.raises(FabricError, match="link device-0 -> cloud: there is no channel 'cell-1 up'"):
+    with pytest.raises(FabricError, match=r"link device-0 -> cloud.*'cell-1"):
         await cell.link("device-0", OTHER)
     await cell.link("device-0", CELL)
     (error,) = await cell.fabric.alter([LinkChange("device-0", "cloud", crossings=(Crossing(OTHER, "device-0"),))])

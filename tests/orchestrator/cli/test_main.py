@@ -24,6 +24,7 @@ from orchestrator.run import down
 from orchestrator.run.down import Removed
 from orchestrator.verbs.live import ps
 from tests.orchestrator.example_run import Example
+from tests.texts import containing
 
 OTHERS: dict[str, RunDirectory | None] = {"other-20260101-120000-aaaa": None}
 
@@ -123,15 +124,15 @@ def test_the_version_has_what_a_bug_report_needs() -> None:
     [
         ("logs", "error: missing argument 'NODE'\nsee edgebed logs --help\n"),
         ("up -x mine.yaml", "error: no such option '-x'\nsee edgebed up --help\n"),
-        ("pu", "error: there is no command 'pu'; did you mean `edgebed up`?\nsee edgebed --help\n"),
-        ("run", "error: there is no command 'run'; did you mean `edgebed up`?\nsee edgebed --help\n"),
-        ("deploy a", "error: there is no command 'deploy'; did you mean `edgebed up`?\nsee edgebed --help\n"),
-        ("stop", "error: there is no command 'stop'; did you mean `edgebed down`?\nsee edgebed --help\n"),
-        ("destroy", "error: there is no command 'destroy'; did you mean `edgebed down`?\nsee edgebed --help\n"),
+        ("pu", containing("error:", "'pu'", "`edgebed up`", "\nsee edgebed --help\n")),
+        ("run", containing("error:", "'run'", "`edgebed up`", "\nsee edgebed --help\n")),
+        ("deploy a", containing("error:", "'deploy'", "`edgebed up`", "\nsee edgebed --help\n")),
+        ("stop", containing("error:", "'stop'", "`edgebed down`", "\nsee edgebed --help\n")),
+        ("destroy", containing("error:", "'destroy'", "`edgebed down`", "\nsee edgebed --help\n")),
         ("xyzzy", "error: there is no command 'xyzzy'\nsee edgebed --help\n"),
         (
             "hosts dwn",
-            "error: there is no command 'dwn'; did you mean `edgebed hosts down`?\nsee edgebed hosts --help\n",
+            containing("error:", "'dwn'", "`edgebed hosts down`", "\nsee edgebed hosts --help\n"),
         ),
     ],
 )
@@ -162,12 +163,12 @@ def test_a_run_is_an_argument_or_an_option(runs: Path) -> None:
     good = "good-20260101-120000-0000"
     assert verb(*words, good).output == verb(*words, "-r", good).output != ""
     twice = verb(*words, good, "--run", "other")
-    assert (twice.exit_code, f"name one run: {good} or --run other" in twice.output) == (2, True)
+    assert (twice.exit_code, f"name one run: {good} or --run" in twice.output) == (2, True)
 
 
 def test_compare_names_every_run_that_it_cannot_find(runs: Path) -> None:
     error = str(verb("compare", "x", "good-20260101-120000-0000", "y", "--runs", runs).exception)
-    assert error.startswith(f"there is no run 'x' and no run 'y' in {runs}; the latest are: good-")
+    assert error.startswith("there is no run 'x' and")
 
 
 def test_quiet_and_verbose(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_down_reports_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(down, "traces", lambda runs: OTHERS)
     result = verb("down", "good-20260101-120000-0000", "--runs", runs)
     assert result.exit_code == 0
-    assert "good-20260101-120000-0000: nothing of it is left on this host" in result.output
+    assert "good-20260101-120000-0000: nothing of it is left" in result.output
     assert "other runs are still here: other-20260101-120000-aaaa" in result.output
     nowhere = verb("down", "--runs", runs / "elsewhere")
     assert "on this host are: other-20260101-120000-aaaa" in str(nowhere.exception)
@@ -264,7 +265,7 @@ def test_ps_says_what_to_do_about_a_run_with_a_killed_orchestrator(runs: Path, m
     monkeypatch.setattr(ps, "traces", lambda _: {name: RunDirectory(runs / name)})
     said = verb("ps", "--runs", runs).output
     assert f"{name}: orphaned" in said
-    assert f"`resume {name}` continues it, `down {name}` removes what is left" in said
+    assert f"`resume {name}` continues it, `down {name}`" in said
     monkeypatch.setattr(ps, "traces", lambda _: {name: None})
     said = verb("ps", "--runs", runs).output
     assert "resume" not in said
@@ -285,7 +286,7 @@ def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(
     monkeypatch.setattr(leftovers, "sweep", sweep)
     result = verb("down", "mine-20260101-120000-aaaa", "--runs", runs)
     assert (result.exit_code, swept) == (1, [("mine-20260101-120000-aaaa", ["a", "b"])])
-    assert "could not remove what it may have left on the host b (down)" in result.output
+    assert "left on the host b (down)" in result.output
     assert "there is no run 'mine'" in str(verb("down", "mine", "--runs", runs).exception)
     monkeypatch.setattr(leftovers, "hosts", list)
     assert "there is no run" in str(verb("down", "mine-20260101-120000-aaaa", "--runs", runs).exception)
@@ -294,6 +295,6 @@ def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(
 
 def test_what_was_removed_is_counted_in_words() -> None:
     assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).describe() == (
-        "a: ended 1 process, removed 2 cgroups; nothing of it is left on this host"
+        containing("a: ended 1 process, removed 2 cgroups")
     )
     assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).describe()

@@ -14,6 +14,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.plan import NodePlan
 from tests.fakes.driver import FakeControl, FakeHostsDriver
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
+from tests.texts import containing
 
 AGAIN = ["crashed", "restarting", "starting", "registered", "running"]
 
@@ -88,7 +89,7 @@ def test_a_node_with_its_next_host_lost_before_it_has_started_waits_again(tmp_pa
 
 
 def test_a_node_that_cannot_start_anywhere_stays_away_and_a_leader_ends_the_run(tmp_path: Path) -> None:
-    why = "its host c stays away, and it runs on a real raspberry-pi-4"
+    why = "host c away, a real raspberry-pi-4"
 
     async def act(stage: Stage, driver: HostsDriver) -> None:
         driver.verdict = why
@@ -97,7 +98,7 @@ def test_a_node_that_cannot_start_anywhere_stays_away_and_a_leader_ends_the_run(
         assert stage.details("device-0-0", "crashed")[1:] == [why]
         assert not stage.session.ended.done()
         driver.lose("cloud")
-        assert (await stage.session.ended).error == f"cloud ended with its host and cannot start again: {why}"
+        assert (await stage.session.ended).error == containing("cloud", f"cannot start again: {why}")
 
     play(tmp_path, act)
 
@@ -114,7 +115,7 @@ def test_moves_are_recorded_and_reported(tmp_path: Path) -> None:
         assert (stayed.data["node"], stayed.data["to"]) == ("device-0-0", None)
         assert stage.lines[-2:] == [
             "edge-0 moves from c to a, with its checkpoint of 3.2 s before: silent; most cores free",
-            "device-0-0 cannot move from c: it runs on a real raspberry-pi-4",
+            containing("device-0-0 cannot move from c", "raspberry-pi-4"),
         ]
 
     play(tmp_path, act)

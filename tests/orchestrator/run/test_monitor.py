@@ -26,6 +26,7 @@ from orchestrator.run.display.terminal import PlainView
 from orchestrator.run.monitor import Monitor
 from orchestrator.run.resume import Past
 from tests.orchestrator.run.nodes.test_session import SCENARIO, Stage
+from tests.texts import containing
 from tests.virtual import virtual
 
 
@@ -208,10 +209,7 @@ async def test_packets_to_groups_are_noted(tmp_path: Path) -> None:
     await monitor.sample(last=True)
     stage.record.close()
     with History.open(stage.directory.path) as history:
-        assert notes(history) == [
-            "no link carries packets to broadcast or multicast addresses: cloud sent 1 packet, device-0-0 sent 3 "
-            "packets to such addresses, which were dropped"
-        ]
+        assert notes(history) == [containing("sent 1 packet, device-0-0", "3 packets")]
     await stage.session.close()
 
 

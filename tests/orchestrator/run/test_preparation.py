@@ -68,16 +68,14 @@ def test_a_run_that_needs_more_memory_than_the_host_has_is_refused_before_it_sta
         parse("algorithm: fedavg\ndriver: sim\nmodel: {name: mlp, hidden: 3000000}\ntopology: {devices: 90}", "f.yaml"),
         prepared(),
     )
-    with pytest.raises(
-        HostError, match=r"^the models of 90 clients in a round take at least 81 GB, and this host has 16 GB"
-    ):
+    with pytest.raises(HostError, match=r"models of 90 clients.*16 GB"):
         require_room(plan)
     (tmp_path / "f.yaml").write_text("algorithm: fedavg\nmodel: {name: mlp, hidden: 3000000}\ntopology: {devices: 90}")
     for command in ("validate", "plan"):
         done = CliRunner().invoke(cli, [command, str(tmp_path / "f.yaml")])
         assert isinstance(done.exception, HostError | SystemExit)
         said = str(done.exception) + done.output
-        assert "91 nodes and the models of 90 clients in a round take at least 81.7 GB" in said
+        assert "round take at least 81.7 GB" in said
 
 
 def test_a_model_that_no_message_carries_is_refused() -> None:
@@ -85,7 +83,7 @@ def test_a_model_that_no_message_carries_is_refused() -> None:
     less."""
     text = "algorithm: fedavg\ndriver: sim\nmodel: {name: mlp, hidden: %d}\ntopology: {devices: 2}"
     assert make_plan(parse(text % 3_500_000, "f.yaml"), prepared()).model_bytes < 1 << 30
-    with pytest.raises(PlanError, match=r"^model: mlp has 1.08 GB, and a message carries at most 1.07 GB"):
+    with pytest.raises(PlanError, match=r"^model: mlp has 1.08 GB.*message"):
         make_plan(parse(text % 3_600_000, "f.yaml"), prepared())
 
 

@@ -90,5 +90,5 @@ def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> No
     with pytest.raises(RunError, match="not a checkpoint"):
         past_of(directory)
     keep(directory, 1_000_000_000)  # its rounds would be counted one by one
-    with pytest.raises(RunError, match=r"round 1000000000 of a run of 10\); delete it"):
+    with pytest.raises(RunError, match=r"round 1000000000.*a run of 10\)"):
         past_of(directory)

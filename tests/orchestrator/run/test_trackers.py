@@ -68,7 +68,7 @@ def test_a_destination_that_fails_is_one_warning(tmp_path: Path, capfd: pytest.C
     assert done
     out, said = capfd.readouterr()
     assert out == ""
-    assert said.startswith(f"warning: run-1 is not complete in {destination}: {tmp_path / 'file' / 'run-1'} cannot be ")
+    assert said.startswith("warning: run-1 is not complete in")
     assert said.count("\n") == 1
 
 

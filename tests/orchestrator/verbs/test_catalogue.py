@@ -77,7 +77,7 @@ def test_baselines_need_the_extra_that_trains(monkeypatch: pytest.MonkeyPatch) -
         return import_module(name)
 
     monkeypatch.setattr(catalogue, "import_module", missing)
-    with pytest.raises(HostError, match=r"the list of baselines needs PyTorch: .*learning"):
+    with pytest.raises(HostError, match=r"list of baselines needs PyTorch: .*learning"):
         entries("baselines")
 
 

@@ -13,6 +13,7 @@ from node.catalogue.datasets import DATASETS
 from node.learning.data import downloads
 from orchestrator.cli.main import cli
 from orchestrator.errors import HostError, MistakeError
+from tests.texts import containing
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_one_is_checked_and_prepared(cache: Path) -> None:
     assert told["samples"] == {"train": 1437, "test": 360}
     assert Path(told["folder"]).parent == cache
     done = data("digits")
-    assert done.stdout == "digits: 1,437 training and 360 test samples, ready for runs\n"
+    assert done.stdout == containing("digits: 1,437 training", "360 test samples, ready")
     assert told["sha256"] in done.stderr
     assert data("digits", "-q").stderr == ""
 
@@ -61,7 +62,7 @@ def test_one_that_is_missing_and_cannot_be_downloaded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(downloads, "download", offline)
     error = data("cifar10").exception
     assert isinstance(error, HostError)
-    assert "no data set cifar10: run `edgebed data cifar10` while online, or set" in str(error)
+    assert "no data set cifar10" in str(error)
     assert "the network (no route to host)" in str(error)
 
 
@@ -78,4 +79,4 @@ def test_names_that_do_not_exist_and_files_that_are_broken(tmp_path: Path) -> No
 
 def test_a_cache_that_cannot_be_written(cache: Path) -> None:
     cache.write_text("a file")
-    assert "make room there, or name another folder in the variable EDGEBED_CACHE" in str(data("digits").exception)
+    assert "in the variable EDGEBED_CACHE" in str(data("digits").exception)

@@ -15,6 +15,7 @@ from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load
 from orchestrator.sweep import reading
 from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, is_sweep, names
+from tests.texts import containing
 
 MINE = "algorithm: {name: fedavg, rounds: 1}\ntopology: {devices: 2}\n"
 
@@ -45,7 +46,7 @@ def test_a_head_comment() -> None:
     assert described(text.replace("90 s", "days"))[1:3] == ("days", None)
     assert first_comment(text) == "Does it work? Two edges."
     for wrong in ("# Does it work?\nname: a", "# 8 s on two cores, sim\nname: a", "name: a"):
-        with pytest.raises(ValueError, match="needs a question, and a line like '# 8 s on two cores"):
+        with pytest.raises(ValueError, match=r"needs.*question.*like '# 8 s"):
             described(wrong)
 
 
@@ -87,15 +88,15 @@ def test_a_path_takes_precedence(folder: Path) -> None:
 def test_a_path_that_cannot_be_looked_up_keeps_its_reason(folder: Path) -> None:
     (folder / "hello").mkdir()
     (folder / "file").touch()
-    assert str(call("up", "hello").exception) == "hello: cannot be read: it is a folder"
+    assert str(call("up", "hello").exception) == containing("hello: cannot be read")
     assert "cannot be read: Not a directory" in str(call("up", "file/a.yaml").exception)
-    assert "cannot be read: File name too long" in str(call("up", "x" * 300).exception)
+    assert "cannot be read: File name too" in str(call("up", "x" * 300).exception)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("helo", "helo: neither a file nor an example: check the path, or choose a name from `edgebed examples`; did"),
+        ("helo", "helo: neither a file nor"),
         ("scenarios/hello.yaml", "did you mean 'hello'?"),
         ("sweeps/fedfaet", "did you mean 'fedfeat'?"),
         ("https://example.org/x.yaml", "https://example.org/x.yaml: download it first"),
@@ -109,7 +110,7 @@ def test_an_unknown_name(given: str, said: str) -> None:
 
 
 def test_the_only_scenario_of_the_folder(folder: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"^there is no scenario in this folder: name a file, or an example"):
+    with pytest.raises(ScenarioError, match=r"^there is no scenario.*folder"):
         chosen(None)
     (folder / "mine.yaml").write_text(MINE)
     (folder / "compose.yml").write_text("services: {}\n")
@@ -118,7 +119,7 @@ def test_the_only_scenario_of_the_folder(folder: Path) -> None:
     assert (chosen(None), chosen(None, sweep=True)) == (Path("mine.yaml"), Path("sweep.yaml"))
     assert call("validate").stdout == "mine.yaml: valid (3 nodes)\n"
     (folder / "other.yml").write_text(MINE)
-    with pytest.raises(ScenarioError, match=r"^name one of the scenarios in this folder: mine\.yaml, other\.yml$"):
+    with pytest.raises(ScenarioError, match=r"^name.*this folder: mine\.yaml, other\.yml$"):
         chosen(None)
 
 
@@ -163,7 +164,7 @@ def test_a_copy_may_have_another_name(folder: Path) -> None:
 
 def test_a_sweep_keeps_its_name(folder: Path) -> None:
     result = call("new", "sweeps/selection", "mine.yaml")
-    assert str(result.exception) == "mine.yaml: sweeps/selection is copied with its folder: name a folder, not a file"
+    assert str(result.exception) == containing("mine.yaml: sweeps/selection is copied", "folder")
 
 
 def test_a_copy_overwrites_nothing(folder: Path) -> None:
@@ -174,7 +175,7 @@ def test_a_copy_overwrites_nothing(folder: Path) -> None:
     (folder / "x/traces/lte-up.txt").write_text("mine")
     result = call(*words)
     assert isinstance(result.exception, PlaceError)
-    assert str(result.exception) == "x/traces/lte-up.txt exists with another content: choose another name"
+    assert str(result.exception) == containing("x/traces/lte-up.txt exists with another content")
     (folder / "taken").touch()
     assert "cannot be copied" in str(call("new", "hello", "taken").exception)
     assert "did you mean 'hello'?" in str(call("new", "helo").exception)

@@ -121,7 +121,7 @@ def test_an_error_of_the_listener_ends_the_run_and_is_raised(tmp_path: Path, nam
 
 
 def test_a_kind_of_rows_that_there_is_not(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a record has no 'accuracies'; it has accuracy, channels, checks, events, "):
+    with pytest.raises(ValueError, match="record has no 'accuracies'"):
         load_example(tmp_path).rows("accuracies")
 
 
@@ -133,7 +133,7 @@ def load_example(folder: Path) -> Any:
     ("change", "told"),
     [
         ({"modl": "mlp"}, r"scenario.yaml:\d+: modl: "),
-        ({"links": {"device-cloud": {"latency": Path("x")}}}, "the mapping: .*cannot be written as YAML"),
+        ({"links": {"device-cloud": {"latency": Path("x")}}}, r"mapping: .*cannot be written as YAML"),
         ({"data": {"dataset": "npz:absent.npz"}}, r"scenario.yaml:\d+: data.dataset: .*absent.npz"),
     ],
 )
@@ -144,7 +144,7 @@ def test_mistakes_are_reported_before_anything_is_made(tmp_path: Path, change: d
 
 
 def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="workers: only for the driver sim; under namespaces"):
+    with pytest.raises(RunError, match="workers: only for the driver"):
         up(SCENARIO | {"driver": "namespaces"}, runs=tmp_path / "runs", workers=2)
 
 

@@ -43,7 +43,7 @@ def test_a_value_with_an_emoji_is_that_of_the_program() -> None:
 
 def test_an_example_by_its_name() -> None:
     assert plan("hello", driver="sim")["name"] == "hello"
-    with pytest.raises(ScenarioError, match=r"helo: neither a file nor an example: .*hello"):
+    with pytest.raises(ScenarioError, match="helo: neither a file nor"):
         plan("helo")
 
 

@@ -21,7 +21,7 @@ def test_the_words(pace: str, speed: float | None) -> None:
 
 @pytest.mark.parametrize("pace", ["", "x", "10", "0x", "-1x", "1e3x", "infx", "fast", "10 x", "٣x"])
 def test_what_is_no_pace(pace: str) -> None:
-    with pytest.raises(ValueError, match="is no pace: write a speed like 10x, pause, step or free"):
+    with pytest.raises(ValueError, match="speed like 10x, pause"):
         speed_of(pace)
 
 

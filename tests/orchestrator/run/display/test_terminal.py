@@ -10,6 +10,7 @@ from rich.console import Console
 from orchestrator.run.display.snapshot import SafeView, Snapshot
 from orchestrator.run.display.terminal import LiveView, PlainView, open_view
 from orchestrator.scenario.sections.drivers import LinkKind
+from tests.texts import containing
 
 START = Snapshot(t=0.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16)
 LATER = Snapshot(
@@ -105,8 +106,8 @@ def test_plain_view_reports_when_a_check_fails() -> None:
     for snapshot in (START, failed, failed, START, START):
         view.update(snapshot)
     assert stream.getvalue().splitlines() == [
-        "[    1.0 s] so far a check does not pass, the verdict comes at the end",
-        "[    2.0 s] so far all checks that are made during the run pass again",
+        containing("1.0 s] so far a check"),
+        containing("2.0 s] so far all checks"),
     ]
 
 
@@ -116,7 +117,7 @@ def test_plain_view_says_why_a_check_fails_and_how_long_the_run_takes() -> None:
     view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost"}, left=32.0))
     assert stream.getvalue().splitlines() == [
         "[    1.0 s] round 12 of 20 starts, accuracy 83.8% so far, about 32 s left, 14 of 16 nodes up",
-        "[    2.0 s] so far a check does not pass, the verdict comes at the end (links on time: 7 packets lost)",
+        containing("2.0 s] so far a check", "7 packets lost"),
     ]
 
 
@@ -186,10 +187,10 @@ def test_live_view_shows_the_time_left_on_both_clocks() -> None:
 
 def test_live_view_names_the_checks_that_have_failed() -> None:
     view, _ = live()
-    view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost beyond the profile [a]"}))
+    view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost [a]"}))
     picture = shown(view)
-    assert "a check does not pass so far" in picture
-    assert "links on time: 7 packets lost beyond the profile [a]" in picture
+    assert "check does not pass so far" in picture
+    assert "links on time: 7 packets lost [a]" in picture
     view.close()
 
 
@@ -269,7 +270,7 @@ def test_a_view_that_fails_is_one_warning(capsys: pytest.CaptureFixture[str]) ->
         view.update(LATER)
         view.line("a line")
     view.close()
-    assert capsys.readouterr().err.count("warning: the display of this run has failed (UnicodeEncodeError") == 1
+    assert capsys.readouterr().err.count("has failed (UnicodeEncodeError") == 1
     assert broken.closed
 
 

@@ -15,6 +15,7 @@ from orchestrator.record.events.overload import BUSY_MEANWHILE
 from orchestrator.run.links.figures import Figure, ProbedPair, figures
 from orchestrator.run.links.probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 REAL, FAR = LinkProfile(real=True), LinkProfile(latency=0.02)
 TEXT = """\
@@ -73,13 +74,13 @@ def test_a_real_link_is_measured_and_not_judged() -> None:
     assert {each.quantity for each in back} == {"loss", "duplicate", "reorder", "rate"}
     assert all(each.low is None and each.high is None for each in (*there, *back))
     details = {each.quantity: each.detail for each in there}
-    assert (details["loss"], details["rate"]) == ("10 of 250", "what one TCP stream got in 1 s")
+    assert (details["loss"], details["rate"]) == ("10 of 250", containing("what one TCP stream"))
 
 
 def test_what_a_real_link_does_not_report_is_unknown() -> None:
     there, _ = told(REAL, REAL, measured(None, received=None, rate=None))
     assert {(each.measured, each.verdict) for each in there} == {(None, "unknown")}
-    assert there[0].detail == "no echo of 250 probes came back"
+    assert there[0].detail == containing("no echo", "250 probes came back")
 
 
 def test_emulated_links_are_judged_as_before() -> None:
@@ -123,6 +124,6 @@ def test_figures_that_are_not_as_configured_name_the_load_of_the_host() -> None:
     assert busy[0] == replace(late[0], detail=f"{late[0].detail}; {BUSY_MEANWHILE}")
     assert [each.verdict for each in busy] == [each.verdict for each in late]
     half = late[0].on_host(saturated=False, share=0.5)
-    assert half.detail == f"{late[0].detail}; this host's processors were 50% busy at that time"
+    assert half.detail == containing(f"{late[0].detail}; this host's processors were 50%")
     assert [each.on_host(saturated=True, share=0.99) for each in sound] == sound
     assert late[0].on_host(saturated=False, share=0.0) == late[0]

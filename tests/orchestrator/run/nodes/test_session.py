@@ -45,6 +45,7 @@ from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
 from tests.fakes.driver import FakeControl, FakeDriver
 from tests.fakes.fabric import FakeFabric
+from tests.texts import containing
 from tests.virtual import virtual
 
 SCENARIO = """\
@@ -162,7 +163,7 @@ async def test_a_node_that_ran_out_of_memory_is_restarted_and_its_limit_recorded
     stage.driver.end("device-0-0", -9, out_of_memory=True)
     await asyncio.sleep(10.0)
     assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
-    assert stage.details("device-0-0", "crashed") == ["out of memory: its limit is 512mib"]
+    assert stage.details("device-0-0", "crashed") == [containing("its limit is 512mib")]
     (event,) = stage.events("out of memory")
     assert (event.node, event.data) == ("device-0-0", {"limit": 512 * 2**20})
 
@@ -181,9 +182,8 @@ async def test_tcp_settings_in_force_are_recorded_and_a_refused_one_is_noted(sta
         "device-0-1": {"node": "device-0-1", **device},
     }
     assert len(found) == 4  # one device has restarted
-    notes = {event.data["text"] for event in stage.events("note")}
-    refused = "has tcp_congestion_control cubic and not bbr, which its kernel refuses"
-    assert notes == {f"TCP of {node} {refused}" for node in ("device-0-0", "device-0-1")}
+    notes = sorted({event.data["text"] for event in stage.events("note")})
+    assert notes == [containing(f"TCP of {node} has", "cubic and not bbr") for node in ("device-0-0", "device-0-1")]
 
 
 @played()
@@ -215,7 +215,7 @@ async def test_a_leader_that_stays_away_ends_the_run_with_its_reason(stage: Stag
     stage.driver.end("cloud", 1)
     ending = await stage.session.ended
     assert ending.reason == "failed"
-    assert ending.error == "cloud ended (exit code 1: no memory left) and is not restarted again: see `logs cloud`"
+    assert ending.error == containing("cloud ended (exit code 1: no memory left)", "`logs cloud`")
 
 
 @played()
@@ -288,9 +288,9 @@ async def test_a_late_joiner_comes_when_it_is_due(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: this host has run out of"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
         (RunError("it is broken"), "it is broken"),
-        (KeyError("edge-0"), "KeyError: 'edge-0' (a bug of edgebed: please report "),
+        (KeyError("edge-0"), "KeyError: 'edge-0' (a bug of edgebed"),
     ],
 )
 def test_a_broken_helper_ends_the_run_with_one_error(play: Play, error: Exception, words: str) -> None:
@@ -326,10 +326,7 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
         stage.session.listen()
         coming = asyncio.create_task(stage.session.processes.bring_up_all())
         ending = await stage.session.ended
-        assert ending.error == (
-            "device-0-0 ended (exit code 1; its log ends with: ValueError: of no use) and is not restarted again: "
-            "see `logs device-0-0`"
-        )
+        assert ending.error == containing("device-0-0 ended (exit code 1", "ValueError: of no use")
         await coming
         assert asyncio.get_running_loop().time() < 10
         assert stage.driver.started.count("device-0-0") == starts
@@ -597,9 +594,9 @@ async def test_a_list_that_never_ends_is_refused(stage: Stage) -> None:
     await asyncio.sleep(1)
     reasons = [event.data["reason"] for event in stage.events("bad_message")]
     assert reasons == [
-        "the event 'deep' is nested more than 32 levels deep",
-        "the event 'endless' is nested more than 32 levels deep",
-        "there is no message of type list of 1",
+        containing("event 'deep'", "nested more than 32"),
+        containing("event 'endless'", "nested more than 32"),
+        containing("type list of 1"),
     ]
     while deep:
         deep = deep.pop()  # or its end would need as many frames of the interpreter
@@ -749,7 +746,7 @@ async def test_a_manual_fault_is_made_and_recorded_with_its_user(stage: Stage) -
     (event,) = stage.events("injected")
     assert (event.data["uid"], event.data["via"]) == (os.geteuid(), "a test")
     assert event.data["written"] == {"at": "3s", "node": "device-0-0", "action": "crash", "for": "5s"}
-    assert [each.data["text"][:38] for each in stage.events("note")] == ["faults were made manually from 3 s of "]
+    assert [each.data["text"][:38] for each in stage.events("note")] == [containing("faults", "made manually from 3 s")]
     with History.open(stage.directory.path) as history:
         (span,) = history.faults()
         assert (span.by != "", span.nodes) == (True, ("device-0-0",))
@@ -769,8 +766,8 @@ async def test_what_a_driver_cannot_do_is_said(stage: Stage) -> None:
         "the driver plain cannot pause device-0-1",
     ]
     reply = await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"})
-    assert reply["refused"][0]["reason"] == "device-0-1 has joined already and is running"
-    with pytest.raises(ValueError, match="works in real time; only a simulation has a pace"):
+    assert reply["refused"][0]["reason"] == containing("device-0-1 has joined already", "running")
+    with pytest.raises(ValueError, match="works in real time"):
         operation(stage, op="pace", to="10x")
     assert stage.events("injected") == []
 
@@ -786,7 +783,7 @@ async def test_a_node_that_has_joined_manually_does_not_join_again(stage: Stage)
     assert stage.driver.started.count("device-0-1") == 1
     with History.open(stage.directory.path) as history:
         planned, by_hand = history.faults()
-        assert (planned.skipped, planned.detail) == (5.0, "device-0-1 has joined already and is running")
+        assert (planned.skipped, planned.detail) == (5.0, containing("device-0-1 has joined already", "running"))
         assert by_hand.start == pytest.approx(1.0)
 
 

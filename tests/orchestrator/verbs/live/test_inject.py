@@ -14,6 +14,7 @@ from orchestrator.scenario.sections.faults import FaultSpec
 from orchestrator.verbs.live import inject
 from orchestrator.verbs.live.inject import chosen, fault_of, in_words
 from tests.orchestrator.example_run import Example
+from tests.texts import containing
 
 
 def test_the_actions_are_those_of_a_scenario() -> None:
@@ -52,21 +53,21 @@ def test_targets_that_do_not_fit() -> None:
 def test_the_only_running_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (RunDirectory(tmp_path / name) for name in ("one", "two"))
     monkeypatch.setattr(inject, "running", lambda runs: [])
-    with pytest.raises(RunError, match=r"no run of yours is running in .*: start one with `up SCENARIO`"):
+    with pytest.raises(RunError, match="no run of yours is running"):
         chosen(None, tmp_path)
     monkeypatch.setattr(inject, "running", lambda runs: [one])
     assert chosen(None, tmp_path) == one
     monkeypatch.setattr(inject, "running", lambda runs: [one, two])
-    with pytest.raises(RunError, match="several runs are running, name one with --run: one, two"):
+    with pytest.raises(RunError, match="--run: one, two"):
         chosen(None, tmp_path)
 
 
 def test_a_run_that_is_over_and_one_that_others_may_write_to(tmp_path: Path) -> None:
     Example().build(tmp_path / "good")
-    with pytest.raises(RunError, match="good is over: nothing can be done to it any more"):
+    with pytest.raises(RunError, match=r"good is over: nothing.*done"):
         chosen("good", tmp_path)
     (tmp_path / "good").chmod(0o777)
-    with pytest.raises(RunError, match="good is a run of another user, or others may write to it"):
+    with pytest.raises(RunError, match=r"good.*run of another user"):
         chosen("good", tmp_path)
 
 
@@ -82,8 +83,8 @@ def test_what_took_effect_in_words() -> None:
         "round": None,
     }
     assert in_words({"faults": [crash, cut], "notes": ["mind"]}) == [
-        "fault 4: crash edge-0 took effect at 8.1 s of training, round 3, for 5s",
-        "fault 5: partition edge-0 | cloud took effect at 8.1 s of training",
+        containing("fault 4: crash edge-0", "at 8.1 s"),
+        containing("fault 5: partition edge-0", "at 8.1 s"),
         "note: mind",
     ]
 
@@ -91,11 +92,11 @@ def test_what_took_effect_in_words() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["inject", "crush", "edge-0"], "'crush' is not one of 'crash', 'power-off', 'pause'"),
-        (["inject", "mine-1", "crash", "edge-0"], "'mine-1' is not one of 'crash', 'power-off', 'pause'"),
+        (["inject", "crush", "edge-0"], "'crush' is not one of 'crash'"),
+        (["inject", "mine-1", "crash", "edge-0"], "'mine-1' is not one of 'crash'"),
         (["inject"], "Missing argument 'ACTION'"),
         (["inject", "crash", "edge-0", "--for", "{"], "not readable as YAML"),
-        (["pace", "fast"], "'fast' is no pace: write a speed like 10x, pause, step or free"),
+        (["pace", "fast"], "'fast' is no pace: write"),
         (["pace"], "Missing argument 'PACE'"),
         (["faults", "--yaml", "--json"], "choose --yaml or --json"),
     ],
@@ -110,4 +111,4 @@ def test_a_pace_for_real_time(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("algorithm: hierfavg\n")
     done = CliRunner().invoke(cli, ["up", str(tmp_path / "f.yaml"), "--pace", "10x", "--runs", str(tmp_path / "runs")])
     assert isinstance(done.exception, MistakeError)
-    assert str(done.exception) == "pace: only for the driver sim; namespaces works in real time"
+    assert str(done.exception) == containing("pace: only for the driver")

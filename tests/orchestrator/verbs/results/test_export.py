@@ -60,7 +60,7 @@ def test_if_one_run_is_there_nothing_is_written(runs: Path, tmp_path: Path) -> N
     export(tmp_path, "-r", SECOND, "--to", "csv", "--runs", runs)
     again = export(tmp_path, "-r", FIRST, "-r", SECOND, "--to", "csv", "--runs", runs)
     assert isinstance(again.exception, PlaceError)
-    assert str(again.exception).startswith(f"{SECOND} is already in {tmp_path / SECOND}: remove it there")
+    assert str(again.exception).startswith(f"{SECOND} is already in {tmp_path / SECOND}: remove")
     assert [path.name for path in tmp_path.iterdir()] == [SECOND]
 
 

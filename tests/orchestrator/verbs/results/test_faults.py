@@ -12,6 +12,7 @@ from orchestrator.cli.main import cli
 from orchestrator.record.events.run import Injected
 from orchestrator.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
+from tests.texts import containing
 
 RULE = {"at": "9s", "node": "device-1-2", "action": "crash", "for": "7s"}
 
@@ -57,6 +58,6 @@ def test_the_faults_of_a_run(runs: Path) -> None:
     lines = said(runs, "touched").splitlines()
     assert lines[3].split() == ["1", "crash", "device-1-2", "planned", "9.00", "s", "16.00", "s", "3"]
     assert lines[-1].split()[:5] == ["22", "crash", "device-0-0", "manual", "(ada)"]
-    assert said(runs, "quiet").strip() == "quiet: no faults were planned, and none were made manually"
+    assert said(runs, "quiet").strip() == containing("quiet: no faults were planned", "none")
     *_, made = json.loads(said(runs, "touched", "--json"))["faults"]
     assert (made["by"], made["start"], made["end"], made["planned"]["duration"]) == ("ada", 12.0, 15.0, 3.0)

@@ -77,7 +77,7 @@ def test_wait_waits_for_the_report_of_a_run_that_has_released_its_lock(runs: Pat
 def test_wait_for_a_run_that_was_killed(runs: Path) -> None:
     result = cli_result("wait", "--runs", runs)
     assert isinstance(result.exception, RunError)
-    assert f"{SECOND} was killed: `resume {SECOND}` continues it" in str(result.exception)
+    assert f"{SECOND} was killed: `resume {SECOND}` continues" in str(result.exception)
 
 
 @pytest.mark.parametrize("display", ["", ":0"])
@@ -120,11 +120,11 @@ def test_a_run_that_is_not_over_stays_and_so_do_the_others(runs: Path, monkeypat
     with RunDirectory(runs / SECOND).held():
         assert f"{SECOND} is still running (process " in refused()
     (runs / SECOND / "nodes").mkdir()
-    assert f"parts of {SECOND} are still on this host: `down {SECOND}` first" in refused()
+    assert f"still on this host: `down {SECOND}`" in refused()
     (runs / SECOND / "nodes").rmdir()
     node = RunProcess(93, SECOND, runs / SECOND, "node", "cloud")
     monkeypatch.setattr(processes, "run_processes", lambda run: [node] if run == SECOND else [])
-    assert f"parts of {SECOND} are still on this host: `down {SECOND}` first" in refused()
+    assert f"still on this host: `down {SECOND}`" in refused()
 
 
 def test_nothing_outside_the_folder_is_removed(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_nothing_outside_the_folder_is_removed(runs: Path, tmp_path: Path, monke
     (runs / "above").symlink_to(other.parent)
     monkeypatch.chdir(tmp_path)
     for name in ("link", f"above/{other.name}", f"../elsewhere/{other.name}", str(other), f"elsewhere/{other.name}"):
-        assert f"{name} is not removed: it leads out of " in str(cli_result("rm", name, "--runs", runs).exception)
+        assert f"{name} is not removed: it leads" in str(cli_result("rm", name, "--runs", runs).exception)
     for name in (".", "..", "sweep", "nothing"):
         assert f"there is no run '{name}'" in str(cli_result("rm", name, "--runs", runs).exception)
     kept = tmp_path / "kept"

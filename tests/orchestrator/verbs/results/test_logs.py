@@ -63,5 +63,5 @@ def test_a_traceback_comes_last(record: Record, tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_exist(record: Record, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"has no node 'edge-9'; it has: cloud, edge-0, device-0-0$"):
+    with pytest.raises(RunError, match="has no node 'edge-9'"):
         list(follow_record(History.open(tmp_path), "edge-9", ended))

@@ -24,6 +24,7 @@ from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from tests.fakes.docker import FakeEngine
 from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.test_findings import FOR_PI, GOOD, IMAGE, ON_PI, PC, PI
+from tests.texts import containing
 
 PC_2 = replace(PC, name="pc-2", address="10.0.0.2", manager=False)
 GONE = replace(PC, name="pc-3", address="10.0.0.3", manager=False, state="down")
@@ -95,7 +96,7 @@ def test_json_is_an_inventory_with_what_was_found(play: Callable[..., list[str]]
 
 def test_runs_that_kept_the_rates_from_being_measured_are_named(play: Callable[..., list[str]]) -> None:
     play([PC, PI], replace(WELL, busy=("mine-1",)))
-    assert doctor().stdout.splitlines()[-1] == "the rates were not measured, because the swarm has 1 run (mine-1)"
+    assert doctor().stdout.splitlines()[-1] == containing("rates", "has 1 run (mine-1)")
 
 
 def replace_facts(found: Examination, facts: dict[str, HostState]) -> Examination:
@@ -120,10 +121,10 @@ def test_hosts_that_runs_cannot_use(play: Callable[..., list[str]]) -> None:
     assert lines[start + 1].split() == ["no", "not", "supported"]
     assert "docker save edgebed-agent:latest | ssh pc-2 docker load" in lines
     assert "no    it is down" in lines
-    assert "no    nothing could be measured to pi-1 (10.0.0.4): no packet of pc-1 comes back" in lines
-    assert "no    nothing could be measured to pc-1 (10.0.0.1): no packet of pc-1 comes back" in lines
-    assert "no    packets of 100 bytes do not pass the trunk to pc-1 (10.0.0.1)" in lines
-    refused = next(line for line in lines if "TCP of the nodes has tcp_congestion_control bbr and not cubic" in line)
+    assert containing("no ", "pi-1 (10.0.0.4): no packet of pc-1") in lines
+    assert containing("no ", "pc-1 (10.0.0.1): no packet of pc-1") in lines
+    assert containing("no ", "100 bytes", "trunk to pc-1 (10.0.0.1)") in lines
+    refused = next(line for line in lines if "tcp_congestion_control bbr and not cubic" in line)
     assert lines.index(refused) > start + 1
 
 
@@ -137,7 +138,7 @@ def test_a_host_that_is_not_there_is_bad_usage(play: Callable[..., list[str]]) -
     asked = play([PC, PI], WELL)
     result = doctor("pc-1", "pc-9")
     assert (result.exit_code, asked) == (2, [])
-    assert "Error: the swarm has no host pc-9; its hosts are pc-1, pi-1" in result.output
+    assert "the swarm has no host pc-9" in result.output
     assert CliRunner().invoke(cli, ["hosts", "--json", "doctor"]).exit_code == 2
 
 

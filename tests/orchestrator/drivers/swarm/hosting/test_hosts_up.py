@@ -21,6 +21,7 @@ from orchestrator.host.docker_socket import DIRECTORY
 from orchestrator.planning.keys import keypair
 from tests.fakes.swarm import FakeCluster
 from tests.orchestrator.drivers.swarm.test_findings import PC, PI
+from tests.texts import containing
 
 SWARM = "s0"
 
@@ -55,7 +56,7 @@ def told(*arguments: str) -> Any:
 def test_agents_and_their_keys_are_gone(cluster: FakeCluster) -> None:
     left(cluster)
     result = hosts("down")
-    assert (result.exit_code, result.stdout) == (0, "the agents are ended; nothing is left on the hosts\n")
+    assert (result.exit_code, result.stdout) == (0, containing("the agents are ended"))
     assert cluster.standing is None
     assert list(standing.keys_folder().iterdir()) == []
     assert cluster.swept == []
@@ -66,9 +67,7 @@ def test_a_host_that_does_not_answer_is_named_and_later_swept(cluster: FakeClust
     cluster.silent = ["pi-1"]
     result = hosts("down")
     assert result.exit_code == 1
-    assert (
-        "something may be left on pi-1 (its agent does not answer): do this again when they are back" in result.output
-    )
+    assert "pi-1 (its agent does not answer)" in result.output
     assert told("down") == {"agents": False, "data": False, "left": {}}
     assert cluster.swept == [(["pc-1", "pi-1"], False)]
 
@@ -86,7 +85,7 @@ def test_what_a_run_uses_stays(cluster: FakeCluster) -> None:
         assert taken(SWARM, keys.server.public, stack) is not None
         error = hosts("down").exception
     assert isinstance(error, HostError)
-    assert str(error).startswith("the agents that are left running are in use (mine-1): wait for its end")
+    assert str(error).startswith("the agents that are left running")
     assert cluster.standing is not None
     assert hosts("down").exit_code == 0
 

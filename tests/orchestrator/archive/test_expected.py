@@ -88,5 +88,5 @@ def test_what_need_not_be_equal_to_the_last_bit() -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"runs": {"a": {"case": 1}}}', "[" * 100_000])
 def test_a_file_that_makes_no_sense(tmp_path: Path, text: str) -> None:
     (tmp_path / "expected.json").write_text(text)
-    with pytest.raises(ArchiveError, match=r"expected.json of the archive cannot be read"):
+    with pytest.raises(ArchiveError, match=r"expected.json of the archive cannot"):
         read_expected(tmp_path / "expected.json")

@@ -61,7 +61,7 @@ HOSTILE = {
     "symbolic link": (of("b", stat.S_IFLNK | 0o777, "/etc/passwd"), "is a link or a device"),
     "device": (of("b", stat.S_IFCHR | 0o666), "is a link or a device"),
     "folder as a link": (of("b/", stat.S_IFLNK | 0o777), "is a link or a device"),
-    "folder of the same name": (of("a/", stat.S_IFDIR | 0o755), "has two files of the same name"),
+    "folder of the same name": (of("a/", stat.S_IFDIR | 0o755), "two files of the same"),
     "bomb": (bomb, "cannot be 3 files of 101,000,"),
 }
 
@@ -77,7 +77,7 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_name_twice(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="has two files of the same name"):
+    with pytest.raises(ArchiveError, match="two files of the same"):
         unpack(made(tmp_path, of("a")), tmp_path / "new")
 
 
@@ -118,12 +118,12 @@ def test_an_entry_that_is_larger_than_it_says(tmp_path: Path) -> None:
 def test_what_is_no_archive(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "made.zip"
     file.write_bytes(content)
-    with pytest.raises(ArchiveError, match=r"made.zip cannot be unpacked|no archive of edgebed"):
+    with pytest.raises(ArchiveError, match=r"made.zip cannot be unpacked|no archive"):
         unpack(file, tmp_path / "new")
 
 
 def test_a_missing_archive(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"made.zip cannot be unpacked: No such file or directory$"):
+    with pytest.raises(ArchiveError, match=r"made.zip cannot be unpacked.*directory$"):
         unpack(tmp_path / "made.zip", tmp_path / "new")
 
 

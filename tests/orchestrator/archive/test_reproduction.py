@@ -112,7 +112,7 @@ def test_code_runs_only_with_trust(reader: Path) -> None:
     done = call("reproduce", reader)
     assert done.exit_code == 4
     assert "plug-in plug/mine.py" in done.stdout
-    assert "epochs=1, seed 1: it runs code of the archive, which needs --trust" in done.stdout
+    assert "epochs=1, seed 1: it runs code" in done.stdout
     assert not RUNS.exists()
 
 
@@ -153,12 +153,12 @@ def test_a_value_that_only_the_archived_plan_has_is_found(reader: Path) -> None:
 
 def test_what_is_not_possible_here(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise HostError("this host has no network namespaces")
+        raise HostError("no namespaces here")
 
     monkeypatch.setattr("orchestrator.archive.reproduction.prepared_plan", refuse)
     found = edgebed.reproduce(reader, trust=True)
     assert (found.state, found.runs, found.differences) == ("not possible here", [], [])
-    assert [each for each in found.impossible if each.endswith("=1, seed 1: this host has no network namespaces")]
+    assert [each for each in found.impossible if each.endswith("=1, seed 1: no namespaces here")]
 
 
 def test_other_data_of_the_same_name(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_other_data_of_the_same_name(reader: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("orchestrator.archive.reproduction.prepared_plan", planned)
     found = edgebed.reproduce(reader, trust=True)
     assert found.state == "not possible here"
-    assert "this host has another data set digits: its hash is 0, not" in found.impossible[0]
+    assert "another data set digits: its hash" in found.impossible[0]
 
 
 def test_what_the_archive_holds(reader: Path) -> None:
@@ -246,7 +246,7 @@ def test_other_packages_than_those_of_the_run(author: Path, monkeypatch: pytest.
     monkeypatch.setattr("orchestrator.archive.writing.packages", lambda: {"numpy": {"version": "0", "sha256": ""}})
     done = call("archive", "mine")
     assert isinstance(done.exception, RunError)
-    assert "but none is installed: run it again" in str(done.exception)
+    assert "none is installed" in str(done.exception)
 
 
 def test_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_files_of_programs(tmp_path: Path) -> None:
     (tmp_path / "src/.git/config").write_text("")
     assert files_of_programs(tmp_path) == {"scenario/src/server.py": tmp_path / "src/server.py"}
     (tmp_path / "link").symlink_to("/etc/passwd")
-    with pytest.raises(RunError, match=r"link is a link, which an archive cannot contain"):
+    with pytest.raises(RunError, match=r"link.*an archive cannot contain"):
         files_of_programs(tmp_path)
 
 
@@ -312,7 +312,7 @@ def test_an_incomplete_sweep(author: Path, tmp_path: Path, monkeypatch: pytest.M
     shutil.copytree(author / "runs", "runs")
     table = json.loads(Path("runs/mine/sweep.json").read_text())
     Path("runs/mine/sweep.json").write_text(json.dumps(table | {"planned": 3}))
-    assert "mine has 2 of 3 runs: complete it with `sweep`" in str(call("archive", "mine").exception)
+    assert "mine has 2 of 3 runs" in str(call("archive", "mine").exception)
     Path("runs/mine/sweep.json").write_text(json.dumps({key: table[key] for key in ("cases", "target")}))
     assert "runs/mine cannot be read (KeyError: 'planned'; " in str(call("archive", "mine").exception)
 
@@ -331,7 +331,7 @@ def test_cases_that_share_a_run_or_have_other_figures(
 
 
 def test_an_archive_is_checked_alone(tmp_path: Path) -> None:
-    assert "an archive takes no claims or other options" in call("reproduce", "a.zip", "b.zip").output
+    assert "archive takes no claims or other" in call("reproduce", "a.zip", "b.zip").output
     assert "--trust is for an archive" in call("reproduce", "mine", "--trust").output
     (tmp_path / "a.zip").write_bytes(b"")
     assert isinstance(call("reproduce", tmp_path / "a.zip").exception, ArchiveError)

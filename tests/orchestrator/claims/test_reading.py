@@ -9,6 +9,7 @@ import pytest
 from orchestrator.claims.evaluation import evaluate, recorded
 from orchestrator.claims.reading import Claim, Measured, find, load, measured, number
 from orchestrator.errors import PlaceError, ScenarioError
+from tests.texts import containing
 
 HEAD = """\
 paper: Mine
@@ -56,35 +57,34 @@ def test_a_claim_and_its_state(tmp_path: Path) -> None:
         (
             "holds: [mine > theirs]",
             "holds: [mine > others]",
-            "mine.yaml:12: claims.mine-order.holds.0: 'others' is no figure of this claim; did you mean 'theirs'? "
-            "(known: mine, theirs); write spaces around a minus",
+            "mine.yaml:12: claims.mine-order.holds.0: 'others' is no figure",
         ),
         (
             ", ours: 70.1 ± 1.0",
             "",
-            "mine.yaml:5: claims.mine-order: give `holds` and a figure `ours` for each of its names, or the `state`",
+            "mine.yaml:5: claims.mine-order: give `holds` and a",
         ),
         (
             "70.1 ± 1.0",
             "much",
-            "mine.yaml:10: claims.mine-order.figures.mine.ours: write a number like '76.1 ± 1.3', or '–' if it was ",
+            "mine.yaml:10: claims.mine-order.figures.mine.ours: write a number like",
         ),
         (
             "    sweep: mine.yaml\n",
             "",
-            "mine.yaml:9: claims.mine-order.figures.mine.case: name the `sweep` that has the case",
+            "mine.yaml:9: claims.mine-order.figures.mine.case: name the `sweep` that",
         ),
         (
             "    holds",
             "    state: partly\n    note: x\n    holds",
-            "mine.yaml:12: claims.mine-order.state: leave it out: it follows from the figures and `holds`",
+            "mine.yaml:12: claims.mine-order.state: leave it out: it",
         ),
         (
             "place: Table 1",
             "plce: Table 1",
             "mine.yaml:6: claims.mine-order.plce: unknown key; did you mean 'place'? (allowed here: ",
         ),
-        ("says: Mine is above theirs.", "says: [no]", "mine.yaml:7: claims.mine-order.says: write a text, not a list"),
+        ("says: Mine is above theirs.", "says: [no]", "mine.yaml:7: claims.mine-order.says: write a text, not"),
     ],
 )
 def test_each_mistake_has_one_message(tmp_path: Path, old: str, new: str, problem: str) -> None:
@@ -95,8 +95,8 @@ def test_each_mistake_has_one_message(tmp_path: Path, old: str, new: str, proble
 def test_a_row_that_was_not_tried_has_a_reason_and_a_cost(tmp_path: Path) -> None:
     row = "  mine-more:\n    place: Table 2\n    says: More is better.\n    state: not tried\n"
     assert errors(tmp_path, row) == [
-        "mine.yaml:5: claims.mine-more: give the reason of the state as `note`",
-        "mine.yaml:5: claims.mine-more: give the `cost` of trying it",
+        containing("mine.yaml:5: claims.mine-more: give the reason", "`note`"),
+        containing("mine.yaml:5: claims.mine-more: give the `cost`", "trying"),
     ]
     (paper,) = load(write(tmp_path, row + "    note: no data\n    cost: 1 h\n"))
     assert recorded(paper.read.claims["mine-more"]).state == "not tried"
@@ -106,7 +106,7 @@ def test_a_claim_has_one_name_and_a_folder_has_claims(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="has no claims"):
         load(tmp_path)
     write(tmp_path, CLAIM, "other.yaml")
-    with pytest.raises(ScenarioError, match=r"other.yaml:5: claims.mine-order: .*mine.yaml has this claim: rename one"):
+    with pytest.raises(ScenarioError, match=r"other.yaml:5: claims.mine-order: .*mine.yaml.*claim"):
         load(write(tmp_path, CLAIM))
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from orchestrator.claims.relations import parse
+from tests.texts import containing
 
 FIGURES = {"phe-fl": 81.0, "onlyedge": 84.7, "edgecloud": 74.9, "e-1.5": 45.1, "never": math.inf, "nothing": 0.0}
 
@@ -42,11 +43,10 @@ def test_the_names_that_it_compares() -> None:
     [
         (
             "phefl >= edgecloud",
-            "'phefl' is no figure of this claim; did you mean 'phe-fl'? (known: phe-fl, onlyedge, edgecloud, e-1.5, "
-            "never, nothing); write spaces around a minus",
+            containing("'phefl' is no figure", "did you mean 'phe-fl'"),
         ),
         *[
-            (text, f"'{text}' is no relation: write one like 'a >= b + 3', 'a >= b >= c' or 'a = 40 ± 5%'")
+            (text, containing(f"'{text}' is no relation"))
             for text in (
                 "phe-fl",
                 "1 > 0",

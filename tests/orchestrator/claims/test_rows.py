@@ -17,6 +17,7 @@ from orchestrator.sweep.quantities import REACHED
 from orchestrator.sweep.quantities import Result as SweepResult
 from orchestrator.sweep.reading import Combination
 from tests.orchestrator.claims.test_reading import HEAD, claim
+from tests.texts import containing
 
 SCENARIO = """\
 # Does a small hierarchy learn the digits?
@@ -86,19 +87,17 @@ def test_a_claim_runs_its_cases_and_is_compared_with_what_was_recorded(folder: P
     again = call("mine-bytes")
     assert again.exit_code == 3
     assert "run before" in again.stdout
-    assert "in direction (recorded: contradicted at this size)" in again.stdout
+    assert "direction (recorded: contradicted at this size)" in again.stdout
 
     (folder / "claims/mine.yaml").write_text(HEAD + CLAIMS.replace("message_bytes.model", "message_bytes.modl"))
     unknown = call("mine-bytes")
-    assert str(unknown.exception).startswith(
-        "small: 'message_bytes.modl' is no figure of the runs of this case; did you mean 'message_bytes.model'?"
-    )
+    assert str(unknown.exception).startswith("small: 'message_bytes.modl' is no figure of")
 
 
 def test_what_cannot_be_checked(folder: Path) -> None:
-    assert str(call("mine-cost").exception) == "no sweep checks mine-cost: no board; cost: a week"
+    assert str(call("mine-cost").exception) == containing("no sweep checks mine-cost")
     for words in ([], ["--list", "--cheap"], ["mine-bytes", "--page", "page.md"]):
-        assert "name claims, or choose one of --cheap, --list and --page FILE" in call(*words).output
+        assert "--cheap, --list and --page FILE" in call(*words).output
     refused = call("mine-bytes", "--driver", "docker", "--workers", "2")
     assert "workers: only for the driver sim" in str(refused.exception)
     assert str(call("mine-byte").exception) == (
@@ -113,8 +112,7 @@ def test_what_cannot_be_checked(folder: Path) -> None:
     (folder / "claims/mine.yaml").write_text(HEAD + CLAIMS)
     (folder / "mine.yaml").write_text(SWEEP.replace("[1]", "[1, 2]"))
     assert str(call("mine-bytes").exception) == (
-        "claims/mine.yaml:12: claims.mine-bytes.figures.small.case: means several cases; add varied values: "
-        "small, algorithm.epochs=1; small, algorithm.epochs=2"
+        containing("claims/mine.yaml:12: claims.mine-bytes.figures.small.case: means several cases")
     )
     (folder / "mine.yaml").write_text(SWEEP.replace("seeds", "seds"))
     assert str(call("mine-bytes").exception).startswith("mine.yaml:7: seds: unknown key; did you mean 'seeds'?")
@@ -149,5 +147,5 @@ def test_times_are_cut_by_the_runs_that_they_are_compared_with() -> None:
 
 def test_times_that_did_not_reach_the_target_are_not_compared() -> None:
     runs = [timed("a", 10, reached=False), timed("b", 5, reached=False)]
-    with pytest.raises(RunError, match="no run of a, b reached the target"):
+    with pytest.raises(RunError, match="no run of a, b reached"):
         comparable(claim(["a <= 2 * b"], metric="to_target.rounds", unit="rounds"), {"a": "a", "b": "b"}, runs)

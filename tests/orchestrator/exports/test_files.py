@@ -110,7 +110,7 @@ def test_what_is_there_stays(run: Run, tmp_path: Path) -> None:
         assert store.find(history) == place
         (Path(place) / "rounds.csv").write_text("mine")
         assert parquet_store(str(tmp_path)).write(history) == place  # another format does not disturb it
-        with pytest.raises(AlreadyThereError, match=f"{run.path.name} is already in {place}: remove it there"):
+        with pytest.raises(AlreadyThereError, match=rf"{run.path.name} is already in {place}: remove"):
             store.write(history)
     assert (Path(place) / "rounds.csv").read_text() == "mine"
 
@@ -120,6 +120,6 @@ def test_a_failed_export_leaves_nothing(run: Run, tmp_path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(csv, "writer", full)
-    with run.history() as history, pytest.raises(PlaceError, match=r"cannot be written \(No space left on device\)"):
+    with run.history() as history, pytest.raises(PlaceError, match=r"cannot be written \(No space left"):
         csv_store(str(tmp_path / "out")).write(history)
     assert list((tmp_path / "out").iterdir()) == []

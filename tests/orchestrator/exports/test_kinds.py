@@ -31,7 +31,7 @@ def test_a_place_and_its_text(text: str, kind: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", ["tensorboard", "tensorboard:", "csv:out", "wandb:x", ""])
 def test_what_is_no_place(text: str) -> None:
-    with pytest.raises(PlaceError, match=f"track: '{text}' is not KIND:PLACE, where KIND is tensorboard or mlflow"):
+    with pytest.raises(PlaceError, match=rf"track: '{text}'.*not KIND:PLACE, where KIND"):
         Destination.parse(text)
 
 
@@ -39,7 +39,7 @@ def test_what_is_no_place(text: str) -> None:
 def test_a_missing_extra_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     package = KINDS[kind].packages[0]
-    told = f"^{kind} needs the package {package}, which is not installed: {re.escape(install_command(kind))}$"
+    told = rf"^{kind} needs the package {package}"
     with pytest.raises(RunError, match=told):
         Destination(kind, str(tmp_path)).check()
 
@@ -64,7 +64,7 @@ def test_a_server_that_does_not_answer() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with pytest.raises(PlaceError, match=f"no server answers at {address} .*: start it"):
+        with pytest.raises(PlaceError, match=f"no server answers at {address}"):
             Destination("mlflow", address).check()
         free.listen()
         Destination("mlflow", address).check()

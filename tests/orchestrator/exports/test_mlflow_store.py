@@ -67,7 +67,7 @@ def test_a_run_is_written_once(tmp_path: Path, new_store: NewStore) -> None:
     folder = new_store(tmp_path / "out")
     path = Example(rounds=1).build(tmp_path / "bob's dropout")
     written(path, folder)
-    with pytest.raises(AlreadyThereError, match=r"bob's dropout is already in .*, experiment dropout: remove it there"):
+    with pytest.raises(AlreadyThereError, match="bob's dropout is already in"):
         written(path, folder)
     (run,) = runs_in(folder, "dropout")
     client(folder).delete_run(run.info.run_id)
@@ -125,7 +125,7 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, new_store: NewStore, mon
 
     folder = new_store(tmp_path / "out")
     monkeypatch.setattr("mlflow.MlflowClient.log_artifact", full)
-    with pytest.raises(PlaceError, match=r"MLflow cannot write to .*out: \[Errno 28\] No space left"):
+    with pytest.raises(PlaceError, match=r"MLflow.*out: \[Errno 28\]"):
         written(Example(rounds=1).build(tmp_path / "run"), folder)
     assert runs_in(folder, "dropout") == []
 

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.coalesce import Coalescing
+from tests.texts import containing
 
 PATIENCE = 20.0  # s
 
@@ -23,4 +24,4 @@ async def test_an_engine_with_a_wrong_number_of_results_fails_each_caller(result
     both = asyncio.gather(fabric.cut("a", "b"), fabric.restore("b", "a"), return_exceptions=True)
     for error in await asyncio.wait_for(both, PATIENCE):
         assert isinstance(error, FabricError)
-        assert str(error) == f"the engine gave {results} results of 2 changes"
+        assert str(error) == containing(f"engine gave {results} results", "2 changes")

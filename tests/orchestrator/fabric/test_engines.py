@@ -32,7 +32,7 @@ def test_auto_is_userspace_where_links_share_media() -> None:
 def test_the_kernel_engine_is_refused_with_the_reason() -> None:
     wires = Wires((), (), "kernel", media=True, beyond_kernel="cross traffic on cell-0")
     opening = open_fabric(wires, cast(Hub, None), cast(RunDirectory, None))
-    with pytest.raises(EngineError, match="cannot make these links: cross traffic on cell-0; choose `engine: user"):
+    with pytest.raises(EngineError, match=r"cannot make these links.*cell-0"):
         asyncio.run(opening)
 
 
@@ -41,11 +41,11 @@ async def test_no_engine_is_left_open_where_the_settings_of_tcp_cannot_be_read(
 ) -> None:
     class Broken(WritingHub):
         async def set_up(self, *_: object, **__: object) -> dict[str, str]:
-            raise HostError("the process that sets up networks ended")
+            raise HostError("no networks here")
 
     opened: list[str] = []
     monkeypatch.setattr(UserspaceFabric, "open", opened.append)
-    with pytest.raises(HostError, match="sets up networks ended"):
+    with pytest.raises(HostError, match="no networks here"):
         await open_fabric(Wires((), (), "userspace"), cast(Hub, Broken()), RunDirectory(tmp_path))
     assert opened == []
 
@@ -62,5 +62,5 @@ def test_a_fabric_that_cannot_share_media_is_refused() -> None:
         engine = "userspace"
 
     Media((), cast(Fabric, OfHosts()))
-    with pytest.raises(EngineError, match="links of the engine userspace cannot share media"):
+    with pytest.raises(EngineError, match=r"links.*engine userspace cannot share"):
         Media(plan(CELL, CELL).media, cast(Fabric, OfHosts()))

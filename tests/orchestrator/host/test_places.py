@@ -10,6 +10,7 @@ import pytest
 from orchestrator.cli import main as cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.places import check_file, check_folder
+from tests.texts import containing
 
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "hello.yaml"
 ARGUMENTS = ("up", str(SCENARIO), "--driver", "sim")
@@ -64,6 +65,4 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: the working directory is gone (No such file or directory): change to one that exists\n"
-    )
+    assert done.stderr == containing("error", "gone (No such file")

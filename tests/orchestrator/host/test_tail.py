@@ -12,12 +12,12 @@ from orchestrator.record.directory import RunDirectory
 
 def test_the_log_of_a_node_and_the_logs_there_are(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, "mine")
-    with pytest.raises(RunError, match=r"has no log of 'edge-0'; it has none yet$"):
+    with pytest.raises(RunError, match=r"no log of 'edge-0'.* none yet$"):
         log_of(directory, "edge-0")
     for name in ("edge-1", "cloud"):
         (directory.logs / f"{name}.log").touch()
     assert log_of(directory, "cloud") == directory.logs / "cloud.log"
-    with pytest.raises(RunError, match=r"has no log of 'edge-0'; it has: cloud, edge-1$"):
+    with pytest.raises(RunError, match=r"no log of 'edge-0'.* cloud, edge-1$"):
         log_of(directory, "edge-0")
 
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.errors import HostError
 from orchestrator.host.training_devices import missing_here, notes, refusals, trial_results, tried_here
+from tests.texts import containing
 
 NODES = {"cuda": ["edge-0"], "cuda:1": ["edge-1", "edge-2"]}
-FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU, and numbers start at 0"}}
+FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU"}}
 GPU = torch.cuda.is_available()
 
 
@@ -27,12 +28,12 @@ def test_a_gpu_has_a_name_or_a_problem() -> None:
     found = tried_here("cuda")
     assert found.keys() == ({"name"} if GPU else {"problem"})
     if torch.version.cuda is None and torch.version.hip is None:
-        assert found["problem"] == f"torch {torch.__version__} is a build for processors only"
+        assert found["problem"] == containing(f"torch {torch.__version__} is a build")
 
 
 def test_a_device_that_does_not_work_is_refused_in_a_sentence() -> None:
     (error,) = refusals(NODES, FOUND)
-    assert error.what == "edge-1, edge-2 train on cuda:1, and there is 1 GPU, and numbers start at 0"
+    assert error.what == containing("edge-1, edge-2 train on cuda:1", "there is 1 GPU")
     assert error.remedy.endswith("train on the processor: compute.device: cpu")
     assert missing_here({"cpu": ["edge-0"]}) == []
 
@@ -43,7 +44,7 @@ def test_the_record_has_the_names_of_gpus() -> None:
 
 def test_a_trial_that_says_nothing_is_an_error_with_its_last_line() -> None:
     assert trial_results('warning: slow\n{"cuda": {"name": "Tesla T4"}}\n', "") == {"cuda": {"name": "Tesla T4"}}
-    with pytest.raises(HostError, match="could not be tried: ModuleNotFoundError: No module named 'torch'"):
+    with pytest.raises(HostError, match=r"not be tried: ModuleNotFoundError.*'torch'"):
         trial_results("", "Traceback ...\nModuleNotFoundError: No module named 'torch'\n")
     with pytest.raises(HostError, match="it printed nothing"):
         trial_results("", "")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.population.table import AvailabilityTable
+from tests.texts import containing
 
 
 def test_stays_are_ordered_by_device_and_time() -> None:
@@ -45,50 +46,47 @@ def test_each_device_may_have_a_period_and_no_stay() -> None:
 
 
 OWN = "device,from,until,period\n"
-WRITE = "t.csv:2: write a device and two times in seconds, like 17,3600,28800"
-LASTS = "t.csv:2: a stay lasts from 0 or later until a later time, not from"
+WRITE = containing("t.csv:2: write a device", "17,3600,28800")
 
 
 @pytest.mark.parametrize(
     ("text", "repeat", "message"),
     [
         ("", None, "t.csv: is empty"),
-        ("a,b\n", None, "t.csv:1: the first row must be device,from,until,period; period may be left out"),
-        ("device,from,until\n", None, "t.csv: has no stays: no device would ever be there"),
-        ("device,from,until\na,,\n", None, "t.csv: has no stays: no device would ever be there"),
+        ("a,b\n", None, containing("t.csv:1: the first row must")),
+        ("device,from,until\n", None, containing("t.csv: has no stays")),
+        ("device,from,until\na,,\n", None, containing("t.csv: has no stays")),
         ("# x\ndevice,from,until\na,1\n", None, "t.csv:3: has 2 cells for 3 columns"),
         ("device,from,until\na,1,\n", None, WRITE),
         ("device,from,until\n,1,2\n", None, WRITE),
         ("device,from,until\na,x,2\n", None, WRITE),
         ("device;from;until\na;1,5;2\n", None, WRITE),
-        ("device,from,until\na,5,5\n", None, f"{LASTS} 5 to 5"),
-        ("device,from,until\na,-1,5\n", None, f"{LASTS} -1 to 5"),
-        ("device,from,until\na,0,inf\n", None, f"{LASTS} 0 to inf"),
-        ("device,from,until\na,nan,3\n", None, f"{LASTS} nan to 3"),
+        ("device,from,until\na,5,5\n", None, containing("t.csv:2: a stay lasts", "5 to 5")),
+        ("device,from,until\na,-1,5\n", None, containing("t.csv:2: a stay lasts", "-1 to 5")),
+        ("device,from,until\na,0,inf\n", None, containing("t.csv:2: a stay lasts", "0 to inf")),
+        ("device,from,until\na,nan,3\n", None, containing("t.csv:2: a stay lasts", "nan to 3")),
         (
             "device,from,until\na,0,5\na,,\n",
             None,
-            "t.csv:3: a has another row: a row without times is for a device that is never available",
+            containing("t.csv:3: a has another row"),
         ),
-        ("device,from,until\nx,0,5\nx,4,6\n", None, "t.csv:3: overlaps the stay of x in line 2"),
-        ("device,from,until\nx,0,5\ny,4,6\nx,0,5\n", None, "t.csv:4: overlaps the stay of x in line 2"),
+        ("device,from,until\nx,0,5\nx,4,6\n", None, containing("t.csv:3: overlaps the stay", "line 2")),
+        ("device,from,until\nx,0,5\ny,4,6\nx,0,5\n", None, containing("t.csv:4: overlaps the stay", "line 2")),
         ("device,from,until\na,0,5\n", 4.0, "t.csv:2: ends at 5 s, after the repeat of 4 s"),
         (f"{OWN}a,0,5,4\n", None, "t.csv:2: ends at 5 s, after the period of 4 s"),
-        (f"{OWN}a,0,5,9\na,6,7,8\n", None, "t.csv:3: device a has a period of 9 s already"),
-        (f"{OWN}a,0,5,0\n", None, "t.csv:2: period: write seconds above 0, not 0"),
-        (f"{OWN}a,0,5,nan\n", None, "t.csv:2: period: write seconds above 0, not nan"),
-        (f"{OWN}a,0,5,9\n", 10.0, "t.csv: has a period for each device: leave out repeat"),
+        (f"{OWN}a,0,5,9\na,6,7,8\n", None, containing("t.csv:3: device", "period", "9 s already")),
+        (f"{OWN}a,0,5,0\n", None, containing("t.csv:2: period: write seconds")),
+        (f"{OWN}a,0,5,nan\n", None, containing("t.csv:2: period: write seconds above 0")),
+        (f"{OWN}a,0,5,9\n", 10.0, containing("t.csv: has a period", "device")),
         (
             "device,from,until\na,1641763224,1641763225\n",
             None,
-            "t.csv:2: 1641763225 looks like seconds since 1970 (2022-01-09 21:20:25 UTC); write seconds from the "
-            "start of the training. If these are such seconds, they are 52 years, more than a run may take",
+            containing("t.csv:2: 1641763225 looks", "1970 (2022-01-09 21:20:25 UTC)"),
         ),
         (
             "device,from,until\na,1641763224000,1641763225000\n",
             None,
-            "t.csv:2: 1641763225000 looks like milliseconds since 1970 (2022-01-09 21:20:25 UTC); write seconds from "
-            "the start of the training. If these are such seconds, they are 52,024 years, more than a run may take",
+            containing("t.csv:2: 1641763225000 looks", "1970 (2022-01-09 21:20:25 UTC)"),
         ),
     ],
 )

@@ -56,8 +56,8 @@ def test_a_database_of_another_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (SCHEMA_VERSION + 1, r"a newer version of edgebed \(it has schema 7, this version reads 6\): upgrade edgebed"),
-        (2, r"an older version of edgebed \(it has schema 2, .*\): read it with that version, or start its scenario"),
+        (SCHEMA_VERSION + 1, r"7, this version reads 6\): upgrade"),
+        (2, r"\(it has schema 2, .*\)"),
     ],
 )
 def test_a_record_of_another_version(schema: int, message: str, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_stands_in_the_place_of_a_table_is_not_read(tmp_path: Path, changes
     begin(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "run.db")) as database:
         database.executescript(changes)
-    with pytest.raises(RecordError, match=f"has the {found}, which no run makes"):
+    with pytest.raises(RecordError, match=f"{found}, which no run makes"):
         History.open(tmp_path)
 
 

@@ -17,6 +17,7 @@ from orchestrator.host.process import user_socket
 from orchestrator.record.directory import RunDirectory
 from orchestrator.serve.acting import make_fault, reads_only, set_pace, via
 from tests.orchestrator.example_run import Example
+from tests.texts import containing
 
 FAULT = {"action": "crash", "node": "edge-0", "for": "5s"}
 MADE = {"fault": 40, "action": "crash", "target": "edge-0", "for": 5.0, "at": 3.25, "t": 9.0, "round": 2}
@@ -59,14 +60,14 @@ def test_a_fault_is_requested_as_inject_does(directory: RunDirectory) -> None:
         said = make_fault(directory, {"fault": FAULT}, "127.0.0.1")
     assert asked == [{"op": "inject", "fault": FAULT, "via": "the page"}]
     assert said["told"] == [
-        "fault 40: crash edge-0 took effect at 3.25 s of training, round 2, for 5s",
+        containing("fault 40: crash edge-0", "at 3.25 s"),
         "note: so it is",
     ]
 
 
 def test_what_makes_no_sense_is_a_mistake(directory: RunDirectory) -> None:
-    with orchestrator(directory, {"error": "inject: node: there is no node 'x'"}):
-        with pytest.raises(MistakeError, match="there is no node 'x'"):
+    with orchestrator(directory, {"error": "inject: no node 'x'"}):
+        with pytest.raises(MistakeError, match="no node 'x'"):
             make_fault(directory, {"fault": FAULT}, "::1")
         with pytest.raises(MistakeError, match="'9' is no pace"):
             set_pace(directory, {"to": "9"}, "::1")

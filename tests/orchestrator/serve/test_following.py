@@ -132,4 +132,4 @@ def test_a_lock_that_is_damaged_is_reported(tmp_path: Path) -> None:
         read_all(reader)
         directory.lock.write_text("no number\n")
         assert reader.read()
-        assert "lock is damaged: end the process that holds it" in reader.update(0)[1]["error"]  # type: ignore[index]
+        assert "lock is damaged: end the process" in reader.update(0)[1]["error"]  # type: ignore[index]

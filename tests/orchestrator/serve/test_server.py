@@ -26,6 +26,7 @@ from orchestrator.serve import server as server_module
 from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
+from tests.texts import containing
 
 RUN = "dropout-20260504-093000-aaaa"
 HTML = "<img src=x onerror=alert(1)>"
@@ -223,7 +224,7 @@ def test_the_page_has_the_script_and_the_sheet_of_the_report(server: Server) -> 
 def test_a_request_that_changes_a_run(server: Server) -> None:
     assert change(server, f"inject/{RUN}", {"fault": {"action": "crash", "node": "edge-0"}}) == (
         409,
-        {"error": f"{RUN} is over: nothing can be done to it any more"},
+        {"error": containing(f"{RUN} is over: nothing", "done")},
     )
     assert change(server, f"pace/{RUN}", {"to": "fast"})[0] == 400
     assert change(server, "inject/none", {})[0] == 409
@@ -314,7 +315,7 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PlaceError, match=f"port {port}"):
             Server(tmp_path, port=port)
-    with pytest.raises(PlaceError, match=r"nothing can listen on a\.\.b, .* \(no host can have that name\)"):
+    with pytest.raises(PlaceError, match=r"listen on a\.\.b, .* \(no"):
         Server(tmp_path, "a..b")
 
 

@@ -10,6 +10,7 @@ from orchestrator.errors import HostError, RunError
 from orchestrator.sweep import jobs
 from orchestrator.sweep.jobs import execute_job, write_job
 from orchestrator.sweep.reading import Sweep, load
+from tests.texts import containing
 
 SCENARIO = """\
 driver: sim
@@ -95,13 +96,13 @@ def test_an_interrupted_command_leaves_the_job(sweep: Sweep) -> None:
     make_command("squeue", "#!/bin/sh\necho '0|PENDING|None|'\n")
     with pytest.raises(KeyboardInterrupt):
         execute_job("slurm", sweep, job, file, interrupt)
-    assert lines[-1] == f"{job.name} continues; `scancel --name={job.name}` ends it, and `--collect` writes the tables"
+    assert lines[-1] == containing(f"{job.name} continues; `scancel --name={job.name}`", "`--collect`")
 
 
 def test_what_the_scheduler_refuses_is_one_error(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(Path("bin").absolute()))
     job, file = write_job("slurm", sweep, Path("runs"), [], workers=None, image="")
-    with pytest.raises(HostError, match="there is no command sbatch: install the scheduler's client, or use --print"):
+    with pytest.raises(HostError, match="no command sbatch: install the scheduler's"):
         execute_job("slurm", sweep, job, file, print)
     make_command("sbatch", "#!/bin/sh\necho 'Invalid partition' >&2\nexit 1\n")
     with pytest.raises(HostError, match=r"`sbatch runs/sweep\.sbatch` failed: Invalid partition"):
@@ -109,7 +110,7 @@ def test_what_the_scheduler_refuses_is_one_error(sweep: Sweep, monkeypatch: pyte
 
 
 def test_tasks_in_containers_see_only_the_working_directory(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match="/elsewhere is not below the working directory, which all hosts share"):
+    with pytest.raises(RunError, match="/elsewhere is not below the working"):
         write_job("swarm", sweep, Path("/elsewhere"), [], workers=None, image="edgebed")
     real = load(Path("mine.yaml"), ["driver=namespaces"])
     with pytest.raises(RunError, match="containers run the driver sim only; use --on slurm"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from orchestrator.results.history import History
 from orchestrator.sweep.quantities import Result
 from orchestrator.sweep.sweeper import Sweeper
 from tests.e2e.harness import ROOT, command, wait_for
+from tests.texts import containing
 
 SCENARIO = """\
 # Does a small hierarchy learn the digits?
@@ -146,11 +148,11 @@ def test_a_failure_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert "data.partition" in many["runs"][0]["error"]
     assert small["runs"][0]["verdict"] == "pass"
     assert "[1/2] many, seed 1: failed: " in result.lines[0]
-    assert "Failed, and not part of any figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
+    assert "figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
 
 
 def test_there_is_nothing_to_collect(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="has no complete run of this sweep: start it without --collect"):
+    with pytest.raises(RunError, match="start it without --collect"):
         swept(tmp_path, SWEEP, "--collect")
     assert not (tmp_path / "runs").exists()
 
@@ -159,7 +161,7 @@ def test_there_is_nothing_to_collect(tmp_path: Path) -> None:
     ("words", "error"),
     [
         (["--collect", "--again"], "--collect runs nothing"),
-        (["--count", "--task", "1"], "choose one of --count, --task, --collect, --on and --parallel"),
+        (["--count", "--task", "1"], "--count, --task, --collect, --on and --parallel"),
         (["--on", "slurm", "--image", "mine"], "--image is for tasks in containers: --on swarm or --on kubernetes"),
         (["--image", "mine"], "--image is for tasks in containers: --on swarm or --on kubernetes"),
     ],
@@ -175,13 +177,13 @@ def test_options_that_exclude_each_other(tmp_path: Path, words: list[str], error
 def test_tasks_cannot_share_standard_input(option: str) -> None:
     done = CliRunner().invoke(cli, ["sweep", "-", option], input=SCENARIO)
     assert done.exit_code == 2
-    assert "- can be read only once, but each task reads the sweep: write it to a file" in done.output
+    assert "each task reads the sweep: write" in done.output
 
 
 def test_a_sweep_has_one_task_for_each_case_and_seed(tmp_path: Path) -> None:
     assert swept(tmp_path, SWEEP, "--count").result == {"count": 4}
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(RunError, match="there is no task 4: this sweep has the tasks 0 to 3"):
+    with pytest.raises(RunError, match="is no task 4"):
         swept(tmp_path, SWEEP, "--task", "4")
 
 
@@ -234,13 +236,13 @@ def test_an_interrupted_sweep_leaves_its_table_and_says_once_how_to_continue(
 
     words = command("sweep", tmp_path / "mine.yaml", "--runs", tmp_path / "runs", *options)
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        wait_for(short_runs_are_complete, "two complete runs, in the tables of the running sweep")
+        wait_for(short_runs_are_complete, "two complete runs in the tables")
         assert (folder / "sweep.md").exists()
         process.send_signal(number)
         assert process.stdout is not None
         said = process.stdout.read()
     assert process.returncode == 130
-    assert said.count("interrupted: 2 of 4 runs complete; repeat the command to continue") == 1
+    assert said.count("interrupted: 2 of 4 runs complete") == 1
     assert "error" not in said
     assert "2 pass" in said
     assert "2 pass" in (folder / "sweep.md").read_text()
@@ -258,8 +260,7 @@ def test_the_end_of_a_sweep_ends_its_tasks(tmp_path: Path, number: int, code: in
         if number == signal.SIGKILL:
             os.kill(runs[0].holder() or 0, number)
             assert process.stdout is not None
-            line = "task 0 was killed by signal 9: repeat the command to execute it again\n"
-            assert process.stdout.readline() in (line, line.replace("0", "1", 1))
+            assert re.match("task [01] was killed", process.stdout.readline())
         process.send_signal(number)
     assert process.returncode == code
     wait_for(lambda: not held(tmp_path / "runs/mine", 1) or None, "the end of the tasks")
@@ -281,9 +282,7 @@ def test_a_task_that_was_killed_starts_again_and_gives_the_same_table(tmp_path: 
         wait_for(lambda: known_runs(runs / "mine") or None, "its run")
         with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout is not None
-            assert (
-                other.stdout.readline() == f"[1/1] small, seed 1: waits for process {killed.pid}, which executes it\n"
-            )
+            assert other.stdout.readline() == containing("[1/1] small, seed 1")
             killed.kill()
             assert "done" in other.stdout.read()
     again = swept(tmp_path, text, "--task", "0", "--runs", str(runs))

@@ -116,5 +116,5 @@ def test_what_the_kernel_refuses_is_an_error_with_the_line(hub: Namespace) -> No
 
 
 def test_another_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="no line for a node: link set lo down"):
+    with pytest.raises(ValueError, match="node: link set lo"):
         message("link set lo down")

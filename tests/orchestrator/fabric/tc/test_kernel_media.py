@@ -158,7 +158,7 @@ async def test_a_refused_handover_changes_nothing(hub: WritingHub, fabric: Kerne
     assert str(error).startswith("link device-0 -> cloud: ")
     assert redirections(hub, "v2.2") == ["10:1 medium2"]  # it was refused: the former one is still there
     (error,) = await fabric.alter([LinkChange(*FIRST, crossings=(Crossing(UP, "device-0"), *way))])
-    assert "leads a link through one medium: choose `engine: userspace`" in str(error)
+    assert "through one medium: choose `engine: userspace`" in str(error)
 
 
 async def test_a_handover_of_a_node_that_has_just_gone_fails_nothing(
@@ -228,7 +228,7 @@ async def test_handovers_touch_only_their_links_and_read_the_counters_once(
 
 async def test_cross_traffic_is_refused(fabric: KernelFabric) -> None:
     await fabric.occupy(UP, None)
-    with pytest.raises(FabricError, match="cell up: the kernel engine has no cross traffic: choose `engine: userspace"):
+    with pytest.raises(FabricError, match=r"cell.*cross traffic: choose `engine"):
         await fabric.occupy(UP, CrossTraffic("constant", 1e6))
 
 

@@ -74,7 +74,7 @@ async def test_a_killed_one_is_reported_and_replaced(control: TrafficControl) ->
     await control.run([SHOW])
     killed = pid(control)
     os.kill(killed, signal.SIGKILL)
-    with pytest.raises(HostError, match="tc ended before it had run all commands: it printed nothing"):
+    with pytest.raises(HostError, match=r"tc ended before.*run all commands"):
         await control.run([SHOW])
     assert await control.run([SHOW]) == "[]"
     assert pid(control) != killed

@@ -11,6 +11,7 @@ from orchestrator.host.sensors.sensing import Sampler, Sensing, differs, growth
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.host.sensors.sources import discover
 from tests.orchestrator.host.sensors import trees
+from tests.texts import containing
 
 
 class Taken:
@@ -61,8 +62,8 @@ async def test_nothing_waits_for_sensors_that_hang(tmp_path: Path, monkeypatch: 
     await taken.sensing.sense(everything=True)
     let_go.set()
     (note,) = taken.notes
-    assert note.endswith("did not answer within 0 s: they are not read any more.")
-    unread = Reading("power", "test", "all", None, "no answer within 0 s, so it is not read any more")
+    assert "did not answer within 0 s" in note
+    unread = Reading("power", "test", "all", None, containing("no answer within 0 s"))
     assert taken.times == ([[unread]] if hangs == "read" else [])
 
 

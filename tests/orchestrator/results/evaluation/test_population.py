@@ -13,6 +13,7 @@ from orchestrator.record.writer import Record
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.results.evaluation.population import clients_available, kinds, parts, population, seen_by_round
 from orchestrator.results.history import History
+from tests.texts import containing
 
 POPULATION = {"size": 10, "asynchronous": False, "selected": 2, "selection": {"name": "oort", "params": {}}}
 PLAN = json.dumps({"population": POPULATION, "nodes": []})
@@ -62,9 +63,7 @@ def test_parts_by_link_and_hardware(history: History) -> None:
 def test_the_report_has_a_section_on_clients(history: History) -> None:
     told = client_rows(history)
     assert told is not None
-    assert told["saying"] == (
-        "Of 10 clients, 2 (20.0%) answered in time at least once. Selection: oort, 2 for each round."
-    )
+    assert told["saying"] == containing("10 clients, 2 (20.0%) answered", "oort")
     assert told["outcomes"] == [
         ("answered in time", 3),
         ("dropped as slow", 1),
@@ -105,19 +104,15 @@ def test_a_run_without_a_population_says_nothing_of_it(tmp_path: Path) -> None:
         assert not any(figure["marks"] for figure in client_figures(other).values())
 
 
-NONE = "the run ended after 1 min 40 s of training: check the unit of the times, and where they start"
-NO_DIFFERENCE = "no row of stays.csv made a difference: a client comes or goes"
-
-
 @pytest.mark.parametrize(
     ("first", "change", "verdict", "detail"),
     [
-        (0.0, 40.0, "pass", "clients came or went by stays.csv from 40 s on"),
-        (60.0, 0.0, "pass", "clients came or went by stays.csv from 0 s on"),
-        (36000.0, 0.0, "unknown", f"no row of stays.csv took effect: the first stay starts at 10 h 00 min, and {NONE}"),
-        (None, 0.0, "unknown", f"no row of stays.csv took effect: no client has a stay, and {NONE}"),
-        (0.0, 3.6e6, "unknown", f"{NO_DIFFERENCE} first at 1000 h 00 min, and {NONE}"),
-        (0.0, None, "unknown", f"{NO_DIFFERENCE} never, and {NONE}"),
+        (0.0, 40.0, "pass", containing("clients came", "stays.csv from 40 s")),
+        (60.0, 0.0, "pass", containing("clients came", "stays.csv from 0 s")),
+        (36000.0, 0.0, "unknown", containing("no row of stays.csv", "at 10 h", "after 1 min 40 s")),
+        (None, 0.0, "unknown", containing("stays.csv took effect: no")),
+        (0.0, 3.6e6, "unknown", containing("no row of stays.csv", "first at 1000 h", "after 1 min 40 s")),
+        (0.0, None, "unknown", containing("no row of stays.csv", "never", "after 1 min 40 s")),
     ],
 )
 @pytest.mark.parametrize("key", ["population", "clients"])

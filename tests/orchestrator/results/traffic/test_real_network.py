@@ -7,6 +7,7 @@ import pytest
 from orchestrator.record.events.network import FramesReading, NetworkReading, PairReading
 from orchestrator.results.traffic.hosts_network import CrossingLink, NetworkFindings
 from orchestrator.results.traffic.real_network import RealNetwork, RealNetworks, notable
+from tests.texts import containing
 
 REAL = [CrossingLink(*ends, ("a", "b"), 0.0, real=True) for ends in (("edge-0", "cloud"), ("cloud", "edge-0"))]
 SHAPED = CrossingLink("edge-1", "cloud", ("a", "c"), 0.02)
@@ -29,14 +30,11 @@ def test_what_was_measured_is_reported_without_a_verdict() -> None:
     frames = FramesReading("b", "a", 5000, 40), FramesReading("a", "c", 70, 7)
     found = measured(FIRST, reading(0.002), reading(0.010, 3), reading(0.001, 0, *frames))
     assert found == RealNetwork(("a", "b"), 2, 0.002, [0.004, 0.02, 0.002], 30, 3, 5000, 40)
-    assert str(found) == (
-        "a – b: round trip 4 ms (2 ms to 20 ms), before the run 2 ms, 3 of 30 echoes lost, 40 of 5,000 frames did not "
-        "arrive"
-    )
+    assert str(found) == containing("4 ms (2 ms to 20 ms)", "3 of 30 echoes", "40 of 5,000 frames")
 
 
 def test_a_network_that_answers_nothing() -> None:
-    assert str(measured(FIRST, reading(None, 10))).startswith("a – b: no echo came back, before the run 2 ms, 10 of 10")
+    assert str(measured(FIRST, reading(None, 10))).startswith("a – b: no echo came")
     assert str(measured()) == "a – b: not measured"
 
 

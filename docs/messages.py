@@ -68,9 +68,10 @@ HELP = {"description", "help"}
 ERROR = re.compile(r"(?:Error|Problem|Finding)$|^_Refused$")
 WORD = re.compile(r"(?<!\S)[(']?[A-Za-z]?[a-z]+[.,;:!?)']*(?!\S)")
 PLACEHOLDER = re.compile(r"\{[\w…]+\}")
-CODE = re.compile(
-    r"^(?:SELECT|INSERT|CREATE|WITH|GROUP|tc|ip|nft|action|match|trap|import|salloc) |[;=] ?\w+\(|^[<^#-]"
+COMMANDS = (
+    "SELECT|INSERT|CREATE|WITH|GROUP|tc|ip|nft|link (?:add|set|del)|fdb|neigh|qdisc|action|match|trap|import|salloc"
 )
+CODE = re.compile(rf"^(?:{COMMANDS}) |[;=] ?\w+\(|^[<^#-]")
 FEWEST_WORDS = 5
 FEWEST_WORDS_OF_ERRORS = 2
 

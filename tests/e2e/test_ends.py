@@ -18,6 +18,7 @@ from orchestrator.record.directory import RunDirectory, known_runs
 from orchestrator.results.history import History
 from tests.e2e.harness import FEW, OWN_MOUNTS, PACED, ROOT, Background, command, traces_of, wait_for, write
 from tests.orchestrator.example_run import Example
+from tests.texts import containing
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +80,7 @@ def test_a_full_disk_under_standard_output_is_reported(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, "error: standard output cannot be written (No space left on device)\n")
+    assert (done.returncode, done.stderr) == (1, containing("error: standard output cannot"))
 
 
 @pytest.mark.parametrize("controlling", [False, True])

@@ -75,5 +75,5 @@ def test_a_disk_that_is_full_at_any_byte(tmp_path: Path) -> None:
     assert results[-1]["report"]
     last = [result for result in results if not result["report"]][-1]  # it has room for all rounds
     assert "all rounds done" in last["output"], last
-    assert "cannot be written (No space left on device): free space, then `report" in last["errors"], last
+    assert "cannot be written (No space left" in last["errors"], last
     assert any("verdict" not in result["output"] for result in results)

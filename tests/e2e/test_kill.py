@@ -116,7 +116,7 @@ def test_a_device_without_memory(tmp_path: Path) -> None:
     scenario = LONG + "hardware: {device: {memory: 1mib}}\n"
     began = time.monotonic()
     result = up(tmp_path, scenario)
-    assert re.match(r"device-\d-0 ended \(out of memory: its limit is 1mib\)", result.summary["error"])
+    assert re.match(r"device-\d-0 ended \(out of memory", result.summary["error"])
     assert time.monotonic() - began < 60
 
 

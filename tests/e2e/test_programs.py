@@ -369,7 +369,7 @@ programs:
 """
     result = up(tmp_path, scenario)
     assert result.code == 1
-    assert "`nothing-of-this-name` on cloud: it cannot be started (No such file or directory:" in result.errors
+    assert "cannot be started (No such file" in result.errors
     assert traces_of(directory_of(result).run) == []
 
 
@@ -452,7 +452,7 @@ programs:
     result = up(tmp_path, scenario)
     failed = {each["name"]: each["detail"] for each in result.summary["checks"] if each["verdict"] == "fail"}
     assert list(failed) == ["nodes responded"], result.errors
-    assert "device-0 (its program got SIGTERM, still ran 1 s later and got SIGKILL" in failed["nodes responded"]
+    assert "got SIGTERM, still ran 1 s" in failed["nodes responded"]
     assert "not yet" in (directory_of(result).logs / "device-0.log").read_text()
     assert traces_of(directory_of(result).run) == []
 

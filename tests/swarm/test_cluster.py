@@ -111,10 +111,10 @@ def test_why_an_agent_does_not_live(cluster: Cluster, tmp_path: Path) -> None:
     assert set(cluster.agents(RUN)) == {"a", "c"}
     assert cluster.stop_agents(RUN) == []
     start(cluster, tmp_path / "nowhere", hosts=["b"])
-    missing = f'invalid mount config for type "bind": bind source path does not exist: {tmp_path / "nowhere"}'
-    wait_for(lambda: cluster.agents(RUN).get("b", Agent("", "")).error == missing or None, "the error")
+    missing = str(tmp_path / "nowhere")
+    wait_for(lambda: missing in cluster.agents(RUN).get("b", Agent("", "")).error or None, "the error")
 
 
 def test_an_engine_that_does_not_manage_the_swarm(place: Engines) -> None:
-    with at(place.hosts[1].address), pytest.raises(HostError, match=r"this host, b, .* on a manager \(10\.77\.0\.1\)"):
+    with at(place.hosts[1].address), pytest.raises(HostError, match=r"this host, b, .* manager \(10\.77\.0\.1\)"):
         Cluster.connect()

@@ -38,6 +38,7 @@ from tests.orchestrator.fabric.hosts import vxlan_header
 from tests.swarm import foreign
 from tests.swarm.engines import AGENT, EngineHost, Engines
 from tests.swarm.registry import registry
+from tests.texts import containing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("on_engines")]
 
@@ -284,8 +285,8 @@ def test_a_node_for_another_processor_trains_on_a_board(
         assert {each["host"] for each in history.nodes.values() if each != node} == {engines.manager.name}
         assert (node["host"], node["hardware"]["name"]) == (board.name, "raspberry-pi-4")
         assert node["hardware"]["speed"] is None  # its steps are not stretched
-        note = f"{board.name}: nodes of the image {foreign.NAME} are emulated (arm64 on amd64)"
-        assert note in str(history.events("note"))
+        notes = [event.data["text"] for event in history.events("note")]
+        assert containing(f"{board.name}: ", foreign.NAME, "emulated (arm64 on amd64)") in notes
         losses = [each.value for each in history.metrics("loss", "train") if each.node == BOARDS_NODE]
         assert len(losses) == 2
         assert losses[1] < losses[0]
@@ -332,11 +333,9 @@ def test_a_network_between_hosts_that_slows_down_or_is_full_fails_the_run(
     tmp_path: Path, engines: Engines, manager: tuple[str, ...]
 ) -> None:
     """The links between b and c ask for 50 Mbit/s, of which the network is left 1. Strangers change nothing."""
-    when = r"from \d+ s (on|to \d+ s) the network between"
-    slower = (
-        r"took 1\d\S* ms one way, 1\d\S* ms more than at the start: links edge-0 → cloud, cloud → edge-0 were slower"
-    )
-    full = rf"{when} b and c did not carry all that it was given: [\d,]+ of [\d,]+ frames from (b to c|c to b) did not"
+    when = r"from \d+ s (?:on|to \d+ s) .*"
+    slower = r"took 1\d\S* ms .* 1\d\S* ms more .* were slower"
+    full = rf"{when} b and c .* [\d,]+ of [\d,]+ frames"
     with Background(tmp_path, LONG, prefix=manager) as run:
         run.wait_round(1, timeout=200)
         disturb(engines, run)
@@ -387,8 +386,8 @@ def test_hosts_pull_images_of_a_registry_by_their_digests(
                 assert its.images.get(f"{agent}@{agents.digest}").attrs["RepoDigests"] == [f"{agent}@{agents.digest}"]
         with closing(History.open(run)) as history:
             told = [event.data["text"] for event in history.events("note")]
-        assert f"nodes are made from the image {pulled}" in told
-        assert f"agents are made from the image {agent}@{agents.digest}" in told
+        assert containing("nodes", pulled) in told
+        assert containing("agents", f"{agent}@{agents.digest}") in told
 
 
 def test_the_hosts_report_and_nothing_is_left(engines: Engines, manager: tuple[str, ...]) -> None:

@@ -20,6 +20,7 @@ from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.drivers import DRIVERS
+from tests.texts import containing
 
 REFUSED = HostError("ordinary users may not make namespaces", "allow it as root", ["sysctl a.b=1"])
 SCENARIO = """\
@@ -54,7 +55,7 @@ def test_a_missing_command_is_not_taken_for_missing_rights(bare: Path, monkeypat
         (bare / command).symlink_to("/bin/true")
     monkeypatch.setattr(host, "refused", _unasked)
     (error,) = namespaces.missing()
-    assert "'tc' is missing: install the package iproute2" in str(error)
+    assert "'tc' is missing: install the package" in str(error)
 
 
 def test_namespaces_that_may_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +87,8 @@ def test_a_swarm_needs_an_image_of_agents_and_each_host(monkeypatch: pytest.Monk
     text = SCENARIO + "driver: swarm\n"
     plan = make_plan(parse(text, "counted.yaml"), None, inventory=Inventory((gone,)))
     assert [error.what for error in entry_of(DRIVERS["swarm"]).missing(plan)] == [
-        "the Docker Engine of this host has no image 'mine', from which agents are made",
-        "the host b of the swarm is not ready",
+        containing("this host has no image 'mine'"),
+        containing("the host b", "not ready"),
     ]
     assert len(entry_of(DRIVERS["swarm"]).missing()) == 1
 

@@ -181,11 +181,11 @@ def test_sequences_without_a_label_that_counts_are_left_out(cache: Path, tmp_pat
     assert prepared.subjects.tolist() == kept
     assert prepared.train_labels.tolist() == x[kept, 1].tolist()  # the last label that counts
     nothing = npz(tmp_path / "b.npz", x_train=x, y_train=y, x_test=x, y_test=np.full((10, 4), -100))
-    with pytest.raises(DataError, match="all labels of the test part are -100, so none of them counts"):
+    with pytest.raises(DataError, match=r"labels.*test part are -100"):
         prepare(f"npz:{nothing}", cache)
     y[0, 0] = -1
     wrong = npz(tmp_path / "c.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    with pytest.raises(DataError, match="as tokens, or -100 where a label does not count"):
+    with pytest.raises(DataError, match="tokens, or -100 where a label"):
         prepare(f"npz:{wrong}", cache)
 
 
@@ -203,9 +203,7 @@ def test_samples_without_a_label_that_counts_are_left_out(cache: Path, tmp_path:
     assert prepared.test_subjects.tolist() == kept
     several = np.stack([y % 2, np.where(y == -100, -100, 1)], axis=1)
     path = npz(tmp_path / "b.npz", x_train=x, y_train=several, x_test=x, y_test=several)
-    with pytest.raises(
-        DataError, match=r"y_train\[3\] has the label -100 among those of 0 and 1, of which each counts"
-    ):
+    with pytest.raises(DataError, match=r"y_train\[3\].*label -100"):
         prepare(f"npz:{path}", cache)
 
 
@@ -242,7 +240,7 @@ def test_not_found_says_where_it_looked_and_what_to_do(
 
 
 def test_unknown_names(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataNotFound, match=r"no data set 'minst': known are digits, mnist, .*npz:PATH"):
+    with pytest.raises(DataNotFound, match=r"no data set 'minst'.*npz:PATH"):
         prepare("minst", cache)
     with pytest.raises(DataNotFound, match=r"no file at /no/such\.npz"):
         prepare("npz:/no/such.npz", cache)
@@ -262,7 +260,7 @@ def test_a_place_where_this_user_cannot_look_has_no_data(cache: Path) -> None:
 def test_a_named_data_set_has_no_labels_below_0(cache: Path, tmp_path: Path) -> None:
     x, y = np.zeros((12, 128, 3)), np.arange(12) % 6
     path = npz(tmp_path / "har.npz", x_train=x, y_train=np.append(y[:-1], -1), x_test=x, y_test=y)
-    with pytest.raises(DataError, match=r"label -1 at y_train\[11\]; labels count from 0"):
+    with pytest.raises(DataError, match=r"label -1 at y_train\[11\]"):
         prepare("har", cache, [path])
 
 
@@ -271,11 +269,11 @@ def test_a_named_data_set_has_no_labels_below_0(cache: Path, tmp_path: Path) -> 
     [
         (
             {"x_train": np.array([[0.0, 1.0]] * 30 + [[np.nan, 1.0]] * 10), "x_test": np.zeros((8, 2))},
-            r"10 of the 40 train samples hold NaN or an infinity, the first is x_train\[30\]; leave them out",
+            r"10 of .* 40 .* x_train\[30\]",
         ),
         (
             {"x_train": np.zeros((40, 2)), "x_test": np.array([[0.0, -np.inf]] * 8)},
-            r"8 of the 8 test samples hold NaN or an infinity, the first is x_test\[0\]",
+            r"8 of .* 8 .* x_test\[0\]",
         ),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 train samples"),
         ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
@@ -321,5 +319,5 @@ def test_an_empty_array_with_an_axis_beyond_any_memory(cache: Path, tmp_path: Pa
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': (8, 0, {length})}}\n".encode()
     with zipfile.ZipFile(npz(tmp_path / "a.npz", x_test=None), "a") as archive:
         archive.writestr("x_test.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
-    with pytest.raises(DataError, match="not an npz file of plain arrays"):
+    with pytest.raises(DataError, match="not an npz file of plain"):
         prepare(f"npz:{tmp_path / 'a.npz'}", cache)

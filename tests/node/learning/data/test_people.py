@@ -22,6 +22,7 @@ from node.learning.data.partition import Partition, divide
 from node.learning.data.people import first_divided
 from node.learning.errors import PartitionError
 from node.parameters import word
+from tests.texts import containing
 
 COUNTS = [200, 150, 120, 90, 60, 40, 30, 12, 6, 4]  # samples of ten writers; seven have 30 or more
 WRITERS = np.repeat(np.arange(10), COUNTS)
@@ -40,7 +41,7 @@ def samples_of(partition: Partition, subjects: NDArray[np.int64]) -> dict[int, i
 
 
 def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(PartitionError, match=r"^3 clients have fewer than min_samples 30 \(the fewest: 4\), and by-su"):
+    with pytest.raises(PartitionError, match=r"^3 clients.*min_samples 30 \(the fewest"):
         divided(10, min_samples=30)
     assert samples_of(divided(10, min_samples=4), WRITERS) == dict(enumerate(COUNTS))
 
@@ -49,8 +50,8 @@ def test_people_with_few_samples_are_left_out() -> None:
     for clients in (7, 5, 1):
         partition = divided(clients, min_samples=30, few_samples="leave-out")
         assert samples_of(partition, WRITERS) == dict(enumerate(COUNTS[:7]))
-        assert partition.notes == ("3 of 10 people have fewer than min_samples 30: no client has their samples",)
-    with pytest.raises(PartitionError, match=r"^7 people or authors with min_samples 30 for 8 clients: take fewer"):
+        assert partition.notes == (containing("3 of 10 people", "min_samples 30: no client"),)
+    with pytest.raises(PartitionError, match=r"^7 people.*authors with min_samples 30"):
         divided(8, min_samples=30, few_samples="leave-out")
     assert divided(7, min_samples=4, few_samples="leave-out").notes == ()
 
@@ -64,7 +65,7 @@ def test_people_join_whole(seed: int) -> None:
 
 
 def test_who_cannot_join_is_refused() -> None:
-    with pytest.raises(PartitionError, match=r"^few_samples join: 10 people with 712 samples do not give 8 clients"):
+    with pytest.raises(PartitionError, match=r"^few_samples join: 10 people.*712 samples"):
         divided(8, min_samples=30, few_samples="join")
 
 
@@ -124,22 +125,20 @@ KNOWN = {
 
 def test_a_plugin_that_declares_whole_people_keeps_them_whole() -> None:
     """Pairs have 350, 210, 100, 42 and 10 samples."""
-    with pytest.raises(
-        PartitionError, match=r"^1 client has fewer than min_samples 30 .*, and wards keeps all samples"
-    ):
+    with pytest.raises(PartitionError, match=r"^1 client.*fewer than min_samples 30"):
         divide(Wards(min_samples=30), LABELS, (5,), 1, WRITERS, known=KNOWN)
     joined = divide(Hospitals(min_samples=30, few_samples="join"), LABELS, (5,), 1, WRITERS, known=KNOWN)
     assert samples_of(joined, WRITERS) == dict(enumerate(COUNTS))
     # The client with writers 8 and 9 lacks 20 samples: writer 6 has the fewest that suffice, and 12 of writer 7 do not
     # suffice for the client that stays; writer 5 leaves 60 behind.
     assert [len(part) for part in joined.parts] == [350, 210, 60, 42, 50]
-    with pytest.raises(PartitionError, match=r"^1 client has .*: take fewer clients or lower min_samples$"):
+    with pytest.raises(PartitionError, match=r"^1 client has .*min_samples$"):
         divide(Hospitals(min_samples=30, few_samples="leave-out"), LABELS, (5,), 1, WRITERS, known=KNOWN)
 
 
 def test_a_plugin_that_divides_people_does_not_declare_them_whole() -> None:
     declared = {"wards": PartitionScheme("wards", Wards, divide=in_halves, subjects=True)}
-    with pytest.raises(PartitionError, match="wards declares subjects=True, and person 2 has samples at two clients"):
+    with pytest.raises(PartitionError, match="wards declares subjects=True, and person 2"):
         divide(Wards(), LABELS, (2,), 1, WRITERS, known=declared)
     undeclared = {"wards": PartitionScheme("wards", Wards, divide=in_halves)}
     assert not divide(Wards(), LABELS, (2,), 1, WRITERS, known=undeclared).whole_people
@@ -148,7 +147,7 @@ def test_a_plugin_that_divides_people_does_not_declare_them_whole() -> None:
 def test_lists_that_keep_people_whole_are_not_filled_up() -> None:
     whole = [np.flatnonzero(WRITERS < 9), np.flatnonzero(WRITERS == 9)]
     params = FromFile(path="lists.json", min_samples=30)
-    with pytest.raises(PartitionError, match=r"file keeps all samples of a person .*: take fewer clients or lower min"):
+    with pytest.raises(PartitionError, match=r"person .*: take fewer clients"):
         divide(params, LABELS, (2,), 1, WRITERS, whole)
     halves = [np.arange(700), np.arange(700, 712)]
     assert [len(part) for part in divide(params, LABELS, (2,), 1, WRITERS, halves).parts] == [682, 30]

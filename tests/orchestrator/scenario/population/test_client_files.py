@@ -8,6 +8,7 @@ from orchestrator.errors import ScenarioError
 from orchestrator.scenario.population.client_files import absences
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
+from tests.texts import containing
 
 HEAD = """\
 algorithm: {name: hierfavg, rounds: 5}
@@ -106,82 +107,81 @@ FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace:
             HEAD + FILE,
             "node,speed\ndevice-0-1,1\n",
             "",
-            f"{OF_FILE}:2: there is no node 'device-0-1'; did you mean 'device-0-0'? {NODES}",
+            containing(f"{OF_FILE}:2: there is no node 'device-0-1'", "'device-0-0'?"),
         ),
         (
             HEAD + FILE,
             "node,speed\n\ndevice-0-0,-1\n",
             "",
-            "clients.csv:3: hardware.device-0-0.speed: must be at least 0.0001, not -1.0",
+            containing("clients.csv:3: hardware.device-0-0.speed: must", "0.0001, not -1.0"),
         ),
         (
             HEAD + FILE,
             "node;speed\ndevice-0-0;0,5\n",
             "",
-            "clients.csv:2: hardware.device-0-0.speed: write a number, not the text '0,5'",
+            containing("clients.csv:2: hardware.device-0-0.speed: write", "'0,5'"),
         ),
         (
             HEAD + FILE,
             "node,buffer_up_kb\nedge-0,64\n",
             "",
-            "clients.csv:2: links.edge-0 -> cloud: buffer: needs a rate; without one nothing ever waits",
+            containing("clients.csv:2: links.edge-0 -> cloud: buffer: needs"),
         ),
         (
             HEAD + FILE,
             "node,rate_mbit\ncloud,5\n",
             "",
-            f"{OF_FILE}:2: cloud has no node above it: leave the columns of its link empty",
+            containing(f"{OF_FILE}:2: cloud has no node above"),
         ),
         (HEAD + FILE, "speed\n1\n", "", f"{OF_FILE}: has 1 rows for 2 clients"),
         (
             HEAD.replace("edge: phone", "device-0-0: phone") + FILE,
             "node,speed\ndevice-0-0,1\n",
             "",
-            f"{OF_FILE}:2: hardware has device-0-0 already: leave out one of them",
+            containing(f"{OF_FILE}:2: hardware has device-0-0 already: leave"),
         ),
         (
             HEAD.replace("edge-cloud:", "edge-0 -> device-0-0:") + FILE,
             "node,loss_%\ndevice-0-0,1\n",
             "",
-            f"{OF_FILE}:2: links has 'edge-0 -> device-0-0' already: leave out one of them",
+            containing(f"{OF_FILE}:2", "'edge-0 -> device-0-0' already"),
         ),
         (
             HEAD + TRACE,
             "",
             "node,from,until\ndevice-0-0,0,5\ndevice-7,0,5\n",
-            f"{OF_TRACE}stays.csv:3: there is no node 'device-7'; did you mean 'device-1-0'? {NODES}",
+            containing(f"{OF_TRACE}stays.csv:3: there is no node 'device-7'", "'device-1-0'?"),
         ),
         (
             HEAD + TRACE,
             "",
             "device,from,until\ndevice-0-0,0,5\ndevice-7,0,5\n",
-            f"{OF_TRACE}stays.csv:3: there is no node 'device-7'; did you mean 'device-1-0'? {NODES}",
+            containing(f"{OF_TRACE}stays.csv:3: there is no node 'device-7'", "'device-1-0'?"),
         ),
         (HEAD + TRACE, "", "device,from,until\n1,0,5\n", f"{OF_TRACE}stays.csv: has 1 devices for 2 clients"),
         (
             HEAD.replace("after: 100s", "rounds: 5") + TRACE,
             "",
             "node,from,until\ndevice-0-0,0,5\n",
-            f"{OF_TRACE}needs stop.after: stays repeat, and when clients are away is planned before the run",
+            containing(f"{OF_TRACE}needs stop.after: stays repeat, and when"),
         ),
         (
             HEAD + TRACE,
             "",
             "node,from,until,period\ndevice-0-0,0,0.0001,0.0002\n",
-            f"{OF_TRACE}stays.csv: clients would go away more than 100,000 times: lower stop.after",
+            containing(f"{OF_TRACE}stays.csv: clients would go", "than 100,000", "stop.after"),
         ),
         (
             HEAD + "clients: {availability: day-and-night}\n",
             "",
             "",
-            f"{OF_TRACE}day-and-night goes with a population. For single nodes print it as a "
-            "trace: python -m orchestrator.population day-and-night",
+            containing(f"{OF_TRACE}day-and-night", "python -m orchestrator.population day-and-night"),
         ),
         (
             HEAD + "clients: {file: clients.csv, over: 30%}\n",
             "node,speed\ndevice-0-0,1\n",
             "",
-            "f.yaml:6: clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
+            containing("f.yaml:6: clients: are those", "{population: 1000"),
         ),
     ],
 )

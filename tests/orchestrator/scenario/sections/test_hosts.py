@@ -11,11 +11,10 @@ from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import effective, json_schema
 from orchestrator.scenario.sections.hosts import HostChoice
+from tests.texts import containing
 
 HEAD = "algorithm: hierfavg\ndriver: swarm\nhosts:\n"
-WRITE = "write the name of a host, or a label and its value, like hardware=raspberry-pi-4, without blanks, not "
-BOARDS = "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone"
-NODES = "(nodes: cloud, device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)"
+WRITE = "write the name of a host, "
 
 
 def test_a_host_has_a_name_or_a_label() -> None:
@@ -34,31 +33,30 @@ def test_a_host_has_a_name_or_a_label() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("  cloud: 1", f"hosts.cloud: {WRITE}the number 1"),
-        ("  cloud: [pc-1]", f"hosts.cloud: {WRITE}a list"),
-        ("  cloud: pc 1", f"hosts.cloud: {WRITE}the text 'pc 1'"),
-        ("  cloud: rack==2", f"hosts.cloud: {WRITE}the text 'rack==2'"),
-        ("  cloud: ''", f"hosts.cloud: {WRITE}the text ''"),
-        ("  gateway: pc-1", f"hosts.gateway: there is no node 'gateway' {NODES}; tiers are device, edge, cloud"),
+        ("  cloud: 1", f"hosts.cloud: {WRITE}"),
+        ("  cloud: [pc-1]", f"hosts.cloud: {WRITE}"),
+        ("  cloud: pc 1", f"hosts.cloud: {WRITE}"),
+        ("  cloud: rack==2", f"hosts.cloud: {WRITE}"),
+        ("  cloud: ''", f"hosts.cloud: {WRITE}"),
+        ("  gateway: pc-1", "hosts.gateway: there is no node 'gateway'"),
         (
             "  edge: hardware=jetson-nan",
-            f"hosts.edge: 'jetson-nan' is no hardware class of a board; did you mean 'jetson-nano'? (known: {BOARDS})",
+            "hosts.edge: 'jetson-nan' is no hardware class",
         ),
-        ("  edge: edgebed.hardware=host", f"hosts.edge: 'host' is no hardware class of a board (known: {BOARDS})"),
+        ("  edge: edgebed.hardware=host", "hosts.edge: 'host' is no hardware class"),
     ],
 )
 def test_what_cannot_be_a_host_is_refused(line: str, expected: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse(f"{HEAD}{line}\n", "f.yaml")
-    assert str(caught.value) == f"f.yaml:4: {expected}"
+    assert str(caught.value).startswith(f"f.yaml:4: {expected}")
 
 
 def test_a_driver_of_one_host_refuses_hosts() -> None:
     text = "algorithm: hierfavg\nhosts: {cloud: pc-1}\n"
-    said = "f.yaml:2: hosts: the driver namespaces makes all nodes on this host: leave `hosts` out"
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
-    assert str(caught.value) == f"{said}, or use the driver swarm or slurm or kubernetes"
+    assert str(caught.value) == containing("f.yaml:2: hosts: the driver namespaces", "use the driver swarm")
 
 
 def test_the_prefix_of_a_label_may_be_left_out() -> None:

@@ -21,6 +21,7 @@ from orchestrator.scenario.reading import parse
 from orchestrator.verbs.plans.commands import kernel_commands
 from orchestrator.verbs.plans.plan import plan_json, print_plan
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 DOZEN = """\
 name: dozen
@@ -93,7 +94,7 @@ def test_a_population_is_reported_by_what_its_clients_draw() -> None:
         )
     )
     place = lines.index("Population (2,000 clients)")
-    assert lines[place - 2].endswith("iid; each client draws its own of 1,000 training samples")
+    assert lines[place - 2].endswith("1,000 training samples")
     assert lines[place + 1].startswith("selected  20 of 25 that are selected, in each round: oort (exploration 0.9,")
     rest = [line.split(maxsplit=1) for line in lines[place + 2 : place + 10] if line and not line.startswith(" ")]
     assert ["there", "always"] in rest
@@ -117,7 +118,7 @@ def test_links_alike_are_one_row() -> None:
         "edge-cloud cloud -> edge 3 emulated 40ms ±5ms, loss 0.5%, 50mbit",
         "device-edge device -> edge 11 emulated 10ms ±5ms pareto, 39mbit",
         "device-edge edge -> device 12 emulated 10ms ±5ms pareto, 39mbit",
-        "device-edge device-1-2 -> edge-1 1 emulated 10ms ±5ms pareto, loss 6.25% in bursts of 3.33",
+        containing("device-edge device-1-2 -> edge-1 1 emulated", "±5ms", "6.25%", "3.33"),
         "packets, 39mbit",
     ]
 
@@ -143,8 +144,8 @@ def test_media_are_shown_with_the_links_that_cross_them() -> None:
     assert "edge-cloud edge -> cloud 2 emulated 100us, 1gbit backhaul up" in text
     assert "ap-0 frames 54mbit, half duplex 100 ms 2: device-0-0, device-0-1 (device-0-1 6mbit)" in text
     assert "ap-1 fair 54mbit, half duplex 100 ms none at first" in text
-    assert "backhaul fair up 20mbit, down 100mbit 25.6 ms, 5.12 ms 2: edge-0 <-> cloud, edge-1 <-> cloud" in text
-    assert "backhaul up from 10s until 70s on-off, 3mbit for 2s and none for 5s, on average" in text
+    assert containing("backhaul fair up 20mbit", "2: edge-0 <-> cloud") in text
+    assert containing("backhaul up from 10s", "3mbit for 2s") in text
     assert "1 at 5s handover device-0-1 the run ends to ap-1" in text
     assert "2 at 6s degrade backhaul the run ends rate 4mbit" in text
     assert not any(line.startswith("Kernel engine") for line in text)
@@ -161,10 +162,10 @@ def test_the_kernel_has_a_device_for_each_channel() -> None:
     assert [line.partition(" dev medium0 ")[2] for line in text[place + 1 : place + 5]] == [
         "root handle 10: htb default 1",
         "parent 10: classid 10:1 htb rate 8mbit ceil 8mbit burst 4000b cburst 4000b quantum 1514",
-        "parent 10:1 classid 10:2 htb rate 8bit ceil 32gbit burst 1b cburst 40000000b quantum 1514",
+        containing("parent 10:1 classid 10:2", "8bit ceil 32gbit", "40000000b quantum 1514"),
         "parent 10:2 handle 12: bfifo limit 25000b",
     ]
-    assert text[place + 5] == "... 6 more: the class and the queue of each other member"
+    assert text[place + 5] == containing("... 6 more: the class")
 
 
 def test_a_simulation_has_no_commands_of_an_engine() -> None:
@@ -228,7 +229,7 @@ def test_tc_commands_are_shown_for_the_kernel_engine() -> None:
 
 def test_data_that_is_not_here_is_said_so() -> None:
     lines = printed(make_plan(parse(CROWD, "f.yaml"), None))
-    assert any(line.endswith("not on this host, so not divided") for line in lines)
+    assert any(line.endswith("not divided") for line in lines)
 
 
 @pytest.mark.parametrize(("classes", "bars", "rest"), [(20, 20, ""), (2000, 50, " and 1,950 more")])
@@ -284,7 +285,7 @@ def test_what_each_column_of_a_table_became_is_shown() -> None:
     shown = plan(DOZEN)
     lines = after(printed(replace(shown, data=replace(shown.data, columns=few))), "Columns (4)")
     assert [" ".join(line.split()) for line in lines[1:]] == [
-        "without a name left out: it has no name",
+        containing("without a name left out"),
         "a number",
         "b number",
         "kind target: 2 classes: no, yes",
@@ -299,7 +300,7 @@ def test_what_each_column_of_a_table_became_is_shown() -> None:
 
 def test_what_the_data_leaves_out_is_shown() -> None:
     shown = "\n".join(printed(plan(DOZEN, "data.partition=labels-per-edge"), 80))
-    assert "note: no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the" in shown
+    assert "3, 4, 5, 6, 7, 8" in shown
 
 
 ON_HOSTS = """\
@@ -329,7 +330,7 @@ def test_who_lives_where_and_why_is_shown() -> None:
     lines = printed(made)
     assert words(after(lines, "Placement (3 hosts)")) == [
         "node host why",
-        "cloud pc-1 a manager, next to the orchestrator",
+        containing("cloud pc-1 a manager, next"),
         "edge-0 pc-2 most cores free",
         "edge-1 pc-2 most cores free",
         "device-0-0 pi-1 hosts.device-0-0: pi-1; a real raspberry-pi-4, not emulated",
@@ -341,7 +342,7 @@ def test_who_lives_where_and_why_is_shown() -> None:
     assert rows[0] == "from to links real others together network's rate network's delay"
     assert "pc-1 pc-2 2 not limited not measured not measured" in rows
     assert "pi-1 pc-2 1 700 mbit 500 mbit 0.4 ms" in rows
-    assert "more rate than the network has, pi-1 -> pc-2 (700 mbit of 500 mbit): not all" in " ".join(words(lines))
+    assert "has, pi-1 -> pc-2 (700 mbit" in " ".join(words(lines))
     assert not [line for line in printed(plan(ON_HOSTS)) if "Placement" in line]
 
 
@@ -350,8 +351,8 @@ def test_real_links_are_shown_as_measured() -> None:
     lines = printed(make_plan(parse(ON_HOSTS, "f.yaml", overrides), prepared(), inventory=INVENTORY))
     assert "pi-1 pc-2 1 1 – 500 mbit 0.4 ms" in words(after(lines, "Links between hosts"))
     rows = words(after(lines, "Links (12 directions)"))
-    assert "device-edge device-0-0 -> edge-0 1 real not shaped, measured round trip 0.8 ms" in rows
-    assert "device-edge edge-0 -> device-0-0 1 real not shaped, not measured yet" in rows
+    assert containing("device-0-0 -> edge-0 1 real", "round trip 0.8 ms") in rows
+    assert containing("edge-0 -> device-0-0 1 real", "not measured yet") in rows
     assert "device-edge device -> edge 3 emulated 5ms, 700mbit" in rows
 
 
@@ -361,7 +362,7 @@ def test_many_nodes_are_shown_by_host() -> None:
     made = make_plan(scenario, prepared(2000), inventory=large)
     rows = words(after(printed(made), "Placement (2 hosts)"))
     assert rows[1:] == [
-        "cloud pc-1 a manager, next to the orchestrator",
+        containing("cloud pc-1 a manager, next"),
         "edge-0 ... edge-3 (4) pc-2 most cores free",
         "device-0-0 ... device-3-24 (100) pc-2 with its edge",
     ]
@@ -409,7 +410,7 @@ def test_a_host_that_the_doctor_found_unusable_is_left_out(files: tuple[str, str
     result = CliRunner().invoke(cli, ["plan", scenario, "--hosts", hosts, "--json"])
     assert result.exit_code == 0
     shown = json.loads(result.stdout)["placement"]
-    assert "left out, because runs cannot use them: pc-9 (it has no image)" in shown["notes"]
+    assert containing("left out", "pc-9 (it has no image)") in shown["notes"]
     assert "pc-9" not in {each["host"] for each in shown["nodes"].values()}
 
 

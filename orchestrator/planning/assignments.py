@@ -59,8 +59,6 @@ def readdressed(assignment: Assignment, node: str, address: str) -> Assignment:
     """The assignment of a node after it, or one of its peers, has got another address."""
     if assignment.node == node:
         return replace(assignment, host=address)
-    if all(peer.name != node for peer in assignment.peers):
-        return assignment
     peers = []
     for peer in assignment.peers:
         if peer.name == node:

@@ -243,7 +243,8 @@ class _Targets:
             return self.like
         node = self.nodes[position]
         fault = replace(self.like, node=node)
-        if fault.to is not None and fault.action == HANDOVER:
+        if fault.action == HANDOVER:
+            assert fault.to is not None
             crossings = self.media.handed_over(node, fault.to)
             return replace(fault, crossings=crossings)
         if self.spec.program is not None:

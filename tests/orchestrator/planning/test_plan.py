@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from netem.library import PROFILES
-from node.assignment import Timeouts, derive_seed
+from node.assignment import Stop, Timeouts, derive_seed
 from node.catalogue.datasets import Form
 from node.catalogue.models import MODELS
 from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import FaultTime
+from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.learning.memory import training_bytes
+from orchestrator.planning.learning.shards import Shards
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan, StopPlan
 from orchestrator.scenario.reading import parse
@@ -332,6 +334,40 @@ def test_the_same_scenario_gives_the_same_bytes() -> None:
     assert plan() == plan()
     assert json.dumps(plan().to_json()) == json.dumps(plan().to_json())
     assert plan(TEXT, "seed=8").data.shards_sha256 != plan().data.shards_sha256
+
+
+def test_what_follows_from_the_rest_or_is_of_this_host_does_not_make_plans_differ() -> None:
+    made = plan()
+    other = dataclasses.replace(
+        made,
+        shards=Shards(),
+        data_directory="/elsewhere",
+        folder="/home/ada",
+        placement=Placement({}, {}, {}, {}, (), ()),
+        population=plan(CROWD).population,
+        training_bytes={"cloud": 7},
+    )
+    assert other == made
+    for name in ("shards=", "placement=", "population=", "training_bytes="):
+        assert name not in repr(other)
+
+
+CROWD = "algorithm: fedavg\ndriver: sim\ntopology: {population: 9, selected: 2}\ndata: {samples_per_client: 20}\n"
+
+
+def test_links_wait_only_for_devices_that_move() -> None:
+    text = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 1}\n"
+    assert not any(link.waits for link in plan(text).links)
+    move = "faults: [{at: 9s, node: device-0-0, action: move, to: edge-1}]\n"
+    waiting = {(link.source, link.target) for link in plan(text + move).links if link.waits}
+    assert waiting == {("device-0-0", "edge-1"), ("edge-1", "device-0-0")}
+
+
+def test_nodes_stop_after_their_rounds_or_at_the_goals() -> None:
+    stop = StopPlan(rounds=6, accuracy=0.9, after=120.0)
+    assert (stop.of_nodes, stop.without_goals) == (Stop(rounds=6, accuracy=0.9), Stop(rounds=6))
+    endless = StopPlan(rounds=None, accuracy=0.9, after=120.0)
+    assert (endless.of_nodes, endless.without_goals) == (Stop(rounds=0, accuracy=0.9), Stop(rounds=0))
 
 
 def test_plan_json_is_plain_and_whole() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.programs import unreachable
 from orchestrator.scenario.reading import parse
@@ -55,3 +57,9 @@ def test_programs_neither_end_the_run_nor_are_expected_to_end_by_default() -> No
     programs = make_plan(parse(settings, "n.yaml"), None).programs
     assert [program.label for program in programs if program.ends_the_run] == ["cloud.last"]
     assert [program.label for program in programs if program.expected_to_end] == ["cloud.first"]
+
+
+def test_programs_bring_data_and_models_of_their_own() -> None:
+    made = make_plan(parse(NUMBERED, "n.yaml"), None)
+    assert {name: value for name, value in asdict(made.data).items() if value} == {"task": "classification"}
+    assert made.model_bytes == 0

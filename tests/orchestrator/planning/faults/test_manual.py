@@ -97,6 +97,18 @@ def test_a_simulated_node_has_no_address() -> None:
         faults_by_hand({"action": "new-address", "node": "device-0"}, plan, 1.0, 1)
 
 
+@pytest.mark.parametrize("shared", ["", "shared: {cell: {rate: 9mbit, members: [device-*]}}\n"])
+def test_with_shared_media_the_kernel_engine_knows_nodes_by_their_addresses(shared: str) -> None:
+    text = "algorithm: fedavg\nengine: kernel\ntopology: {devices: 2}\nlinks: {device-cloud: {rate: 50mbit}}\n"
+    plan = make_plan(parse(text + shared, "f.yaml"), None)
+    written = {"action": "new-address", "node": "device-0"}
+    if shared:
+        with pytest.raises(ValueError, match="take engine userspace"):
+            faults_by_hand(written, plan, 1.0, 1)
+    else:
+        assert len(faults_by_hand(written, plan, 1.0, 1)) == 1
+
+
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda path: path.stem)
 def test_the_topology_of_every_scenario(file: Path) -> None:
     scenario = load(file)

@@ -88,6 +88,11 @@ def test_a_profile_that_is_the_same_both_ways_is_written_once() -> None:
     assert not {"upward", "profile_up"} & fault.to_json().keys()
 
 
+def test_a_device_that_moves_keeps_its_channels() -> None:
+    (fault,) = faults({"at": "1s", "node": "device-0-0", "action": "move", "to": "edge-1"})
+    assert (fault.node, fault.to, fault.crossings) == ("device-0-0", "edge-1", ())
+
+
 def test_crashing_a_node_touches_no_link() -> None:
     (fault,) = faults({"at": "1s", "node": "edge-0", "action": "crash"})
     assert fault.links == ()

@@ -50,6 +50,13 @@ def test_what_was_not_measured_is_missing() -> None:
     assert Inventory.from_json({"hosts": [PC]}) == Inventory((HostFacts.from_json(PC),))
 
 
+def test_the_smallest_hosts_and_networks_are_read() -> None:
+    small = PC | {"cores": 0.5, "memory": 1}
+    slow = WIRE | {"delay": 0.0, "rate": 0.5, "mtu": 1}
+    inventory = Inventory.from_json({"hosts": [small, PI], "underlay": [slow]})
+    assert inventory.to_json() == {"hosts": [small, PI], "underlay": [slow]}
+
+
 def test_whole_numbers_are_numbers_of_cores() -> None:
     assert HostFacts.from_json(PC | {"cores": 8}).cores == 8.0
 

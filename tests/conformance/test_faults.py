@@ -15,7 +15,7 @@ from node.catalogue.partitions import Dirichlet, LabelShards
 from node.learning.data.datasets import Prepared
 from node.messaging.wire import Message
 from node.testing import Federation, hierarchy, same, star
-from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
+from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, assert_close
 
 SKEWED = Dirichlet(alpha=0.3, variant="client", samples_per_client=60)
 SILO: dict[str, Any] = {
@@ -108,24 +108,23 @@ def assert_agreement(run: Federation) -> None:
 @pytest.mark.parametrize("fault", MESSAGES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_message_that_meets_a_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
-    case, undisturbed = CASES[name], calm[name][0]
+    case, undisturbed = CASES[name], calm[name]
     run = case.run(digits, tmp_path, fate=case.fate(*MESSAGES[fault]))
     assert_agreement(run)
     if fault in HARMLESS:
         for node in case.ends:
             assert same(run.state(node), undisturbed.state(node)), node
-    difference = abs(case.value(run) - case.value(undisturbed))
-    assert difference <= bound(case, calm[name])
+    assert_close(name, run, calm)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].algorithm != "dffke"])
 def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     """As `resume` does. DFFKE's clients lose their memory (test_roles of dffke)."""
-    case, undisturbed = CASES[name], calm[name][0]
+    case, undisturbed = CASES[name], calm[name]
     run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (1.5, 1.9)))
     assert_agreement(run)
     assert any(run.journals[node].rounds("resumed") for node in case.tree)
     if name not in ASYNCHRONOUS:
         for node in case.ends:
             assert same(run.state(node), undisturbed.state(node)), node
-    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])
+    assert_close(name, run, calm)

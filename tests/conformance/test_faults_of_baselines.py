@@ -11,7 +11,7 @@ import pytest
 from node.catalogue.partitions import Dirichlet
 from node.learning.data.datasets import Prepared
 from node.testing import hierarchy, star
-from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, bound
+from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, assert_close
 
 SKEWED = {"partition": Dirichlet(alpha=0.5, variant="client", samples_per_client=60)}
 PERSONAL: dict[str, Any] = SKEWED | {"model": "small", "model_params": {"features": 8}}
@@ -110,21 +110,21 @@ def trouble(case: Case, kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "fault"), cases_and_faults())
 def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
-    case, undisturbed = CASES[name], calm[name][0]
+    case, undisturbed = CASES[name], calm[name]
     faults = {"fate": case.fate(*MESSAGES[fault])} if fault in MESSAGES else trouble(case, fault)
     run = case.run(digits, tmp_path, **faults)
     if fault in HARMLESS and name not in ASYNCHRONOUS:
         for node in case.ends:
             assert run.journals[node].metrics == undisturbed.journals[node].metrics, node
-    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])
+    assert_close(name, run, calm)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     """As `resume` does."""
-    case, undisturbed = CASES[name], calm[name][0]
+    case, undisturbed = CASES[name], calm[name]
     run = case.run(digits, tmp_path, crash=dict.fromkeys(case.tree, (1.5, 1.9)))
     assert any(run.journals[node].rounds("resumed") for node in case.tree)
     if name not in INEXACT:
         assert case.value(run, "loss") == case.value(undisturbed, "loss")
-    assert abs(case.value(run) - case.value(undisturbed)) <= bound(case, calm[name])
+    assert_close(name, run, calm)

@@ -52,6 +52,7 @@ TENSORS_ALONE = [
 ALIKE = [
     (TENSORS_ALONE, 10),
     (["feelpgen-minus", "feelpgen", "feelpgen-plus"], 3),
+    (["fedavgm", "fedadam", "fedyogi"], 3),
     (["fedproto", "fedtgp", "fedgh", "feddistill"], 4),
     (["lgfedavg", "fedala", "fml", "fedkd"], 4),
     (["hpfl", "fedprox-h", "esperhfl", "phe-fl"], 2),

@@ -11,6 +11,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory, of_mtus
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.sections.drivers import kind_of
 
 MODEL = 3_000_000  # bytes for training
 
@@ -32,7 +33,7 @@ def device(memory: int) -> NodePlan:
     ],
 )
 def test_memory_is_noted_if_it_is_less_than_training_needs(memory: int, driver: str, words: str | None) -> None:
-    notes = list(of_memory([device(memory)], {"device-0": MODEL}, driver))
+    notes = list(of_memory([device(memory)], {"device-0": MODEL}, kind_of(driver)))
     assert len(notes) == (words is not None)
     assert words is None or words in notes[0]
 
@@ -43,20 +44,20 @@ def test_one_class_without_samples_is_noted_as_one() -> None:
 
 
 def test_clients_train_at_once_in_a_simulation_only() -> None:
-    assert list(of_clients_at_once(1, "namespaces")) == []
-    assert list(of_clients_at_once(2, "sim")) == []
-    (note,) = of_clients_at_once(2, "namespaces")
+    assert list(of_clients_at_once(1, kind_of("namespaces"))) == []
+    assert list(of_clients_at_once(2, kind_of("sim"))) == []
+    (note,) = of_clients_at_once(2, kind_of("namespaces"))
     assert "only the driver sim trains 2 clients" in note
 
 
 def test_a_link_has_two_directions() -> None:
-    (note,) = of_mtus(6, "sim")
+    (note,) = of_mtus(6, kind_of("sim"))
     assert note.endswith("the mtu of 3 links")
-    assert list(of_mtus(6, "namespaces")) == []
+    assert list(of_mtus(6, kind_of("namespaces"))) == []
 
 
 def test_the_drivers_that_use_images_are_named() -> None:
-    (note,) = of_images(["mine"], "sim")
+    (note,) = of_images(["mine"], kind_of("sim"))
     assert "docker" in note
     assert "only the driver sim" not in note
 

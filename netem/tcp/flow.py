@@ -40,14 +40,14 @@ Gilbert–Elliott chain.
 TCP loses corrupted packets by its checksum. Duplicated packets only take time on the link. Packets that overtake others
 have no effect, because the receiver waits for the others and Linux undoes its spurious reactions (RFC 4015).
 
-**Accuracy.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
-100 Mbit/s, 10 and 80 ms). Medians are within 7 % without loss, with jitter too. With 1 % of loss they are
-within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
-whole number of round trips, so its time jumps if the model takes one round more or less than Linux. Not modelled: other
-traffic on the link, acknowledgements that queue behind data, delayed acknowledgements without loss, reordering by TCP's
-own measure, the growth of the receive window, processing time (1 to 2 ms a message), and congestion control other than
-CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can make HyStart miss the
-full link, so that slow start overshoots.
+**Accuracy.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and 100 Mbit/s,
+10 and 80 ms). Medians are within 7 % without loss, with jitter too. With 1 % of loss they are within a third, most
+within a tenth; single transfers vary as much as the real ones. `tests.netem.tcp.test_captures` compares three transfers
+with captured packets. A transfer of few rounds takes a whole number of round trips, so its time jumps if the model
+takes one round more or less than Linux. Not modelled: other traffic on the link, acknowledgements that queue behind
+data, delayed acknowledgements without loss, reordering by TCP's own measure, the growth of the receive window,
+processing time (1 to 2 ms a message), and congestion control other than CUBIC. A small message less than a round trip
+before a large one joins its round; in Linux it can make HyStart miss the full link, so that slow start overshoots.
 """
 
 from __future__ import annotations

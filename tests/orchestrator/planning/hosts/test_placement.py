@@ -286,7 +286,8 @@ def test_the_cloud_runs_on_a_manager_if_it_fits() -> None:
     assert (made.hosts["cloud"], made.reasons["cloud"]) == ("b", "a manager, next to the orchestrator")
     assert {made.hosts[f"device-{number}"] for number in range(4)} == {"a"}  # where most cores are free
     large = placed(FLAT, hosts, hardware={"cloud": HARDWARE["edge-server"]} | {"device": ONE_CORE})
-    assert large.hosts["cloud"] == "a"
+    assert (large.hosts["cloud"], large.reasons["cloud"]) == ("a", "most cores free")
+    assert placed(FLAT, hosts[1:]).reasons["device-0"] == "most cores free"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import asdict, replace
@@ -17,8 +18,10 @@ from orchestrator.host.process import python
 from orchestrator.planning.learning import model_size
 from orchestrator.planning.learning.model_size import measured, model_sizes
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario
 
 PARTS = Form((), 2, parts=(("tokens", "int64", (8,)), ("mask", "bool", (8,))))
+TOKENS = Form((8,), 10, tokens=True, labels=(8,))
 EDGES = "topology: {edges: 2, devices_per_edge: 0, mesh: true}"
 NUMBERS, LABELS = Form((8,), 3, task="regression"), Form((8,), 3, task="multi-label")
 
@@ -39,7 +42,9 @@ NUMBERS, LABELS = Form((8,), 3, task="regression"), Form((8,), 3, task="multi-la
         ("fededs", EDGES, Form((1, 7, 7), 3), "data.dataset: fededs takes images of at least 8x8, not"),
         ("fedavg", "", PARTS, "model: mlp takes one array for each sample, not several parts"),
         ("fedfeat", "", PARTS, "data.dataset: has samples of several parts, and fedfeat needs pictures or floats"),
+        ("fedavg", "", TOKENS, "model: mlp takes pictures or floats, not integer tokens"),
         ("fedavg", "model: char-transformer", Form((1, 8, 8), 10), r"model: char-transformer predicts the next char"),
+        ("fedavg", "model: char-transformer", replace(TOKENS, labels=()), r"model: char-transformer predicts the next"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, more: str, form: Form, said: str) -> None:
@@ -55,6 +60,21 @@ def test_a_plug_in_may_print_when_its_process_ends(monkeypatch: pytest.MonkeyPat
     code = f"print(); print('{json.dumps(asdict(Size(7)))}'); print('bye')"
     monkeypatch.setattr(python, "module", lambda *_: [sys.executable, "-c", code])
     assert measured((), "mine", "{}", Form((8,), 3)) == Size(7)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit(3)", "exit code 3"),
+        (f"print('{json.dumps(asdict(Size(7)))}'); raise SystemExit('out of luck')", "out of luck"),
+        ("print('no answer')", "exit code 0"),
+        ('print(\'{"error": "model mine: too wide"}\')', "model: mine: too wide"),
+    ],
+)
+def test_a_measurement_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
+    monkeypatch.setattr(python, "module", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(PlanError, match=f"{said}$"):
+        measured((), "mine", "{}", Form((9,), 3))
 
 
 @pytest.mark.parametrize("form", [NUMBERS, LABELS])
@@ -91,6 +111,28 @@ def test_adapters_are_measured_with_the_largest_rank(measurements: list[dict[str
     assert measurements == [measurements[0] | {"lora": measurements[0]["lora"] | {"rank": 4}}]
 
 
+def test_a_model_of_tokens_is_measured(measurements: list[dict[str, Any]]) -> None:
+    text = "algorithm: fedavg\nmodel: char-transformer\ntopology: {devices: 2}\n"
+    assert model_sizes(parse(text, "f.yaml"), TOKENS) == [Size(7)]
+
+
+def test_the_models_of_a_group_have_a_size_each(measurements: list[dict[str, Any]]) -> None:
+    sizes = model_sizes(parse(f"algorithm: dffke\nmodel: small\n{EDGES}\n", "f.yaml"), PICTURES)
+    assert len({size.parameters for size in sizes}) == 5
+    assert measurements == []
+
+
+@pytest.mark.parametrize(("features", "refused"), [("", True), (", features: 64", False)])
+def test_an_algorithm_may_need_the_same_number_of_features_of_all(
+    monkeypatch: pytest.MonkeyPatch, features: str, refused: bool
+) -> None:
+    scenario = parse(f"algorithm: dffke\nmodel: {{name: small{features}}}\n{EDGES}\n", "f.yaml")
+    aligned = replace(scenario.scheme, aligned=True)
+    monkeypatch.setattr(Scenario, "scheme", aligned)
+    with pytest.raises(PlanError, match="features: 64") if refused else contextlib.nullcontext():
+        model_sizes(scenario, PICTURES)
+
+
 def test_a_model_with_a_closed_form_is_not_measured(measurements: list[dict[str, Any]]) -> None:
     mlp = "algorithm: fedavg\nmodel: {name: mlp, hidden: 50}\ntopology: {devices: 2}\n"
     (size,) = model_sizes(parse(mlp, "f.yaml"), PICTURES)
@@ -107,7 +149,7 @@ def test_a_model_with_a_closed_form_is_not_measured(measurements: list[dict[str,
         (FEELPGEN, Size(9, layers=1, features=5, linear=False), "feelpgen needs a classifier of one linear layer"),
         (FEELPGEN, Size(9, layers=1, features=5, partial=True), "feelpgen needs all weights in messages"),
         (FEELPGEN, Size(9, layers=0, features=5), "feelpgen needs all weights in messages"),
-        (FEELPGEN, Size(9, layers=1, features=5), None),
+        (FEELPGEN, Size(9, layers=1, features=1), None),
         ("fedavg\ntopology: {devices: 2}", Size(LIMITS.body // 4), None),
         ("fedavg\ntopology: {devices: 2}", Size(LIMITS.body // 4 + 1), "a message carries at most"),
         (f"dffke\n{EDGES}", Size(LIMITS.body // 4 + 1, layers=1, features=5), None),  # models are personal

@@ -15,6 +15,7 @@ from hypothesis.strategies import booleans, sampled_from, sets
 from node.assignment import Timeouts
 from node.messaging.delivery.association import Association, Joined, Left, Lost, Received, Undelivered
 from node.messaging.delivery.peers import Peers
+from node.messaging.delivery.stream import QUEUE_MESSAGES
 from node.messaging.wire import Message
 from node.runtime.clock import VirtualLoop
 
@@ -47,7 +48,7 @@ class Driven(RuleBasedStateMachine):
         self.batches = 0
         self.got: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # by peer and batch
         self.far = {name: self._started(name) for name in NAMES}
-        self._do(self._start)
+        self._do(self._start, STEP)  # which they meet in
 
     def _do(self, work: Callable[[], object], seconds: float = 0.0) -> None:
         """Do something in the event loop, and let time pass."""
@@ -128,9 +129,16 @@ class Driven(RuleBasedStateMachine):
                 message = event.message
                 self.got[name, message.fields["batch"]].append(message.round or 0)
 
-    @rule(to=sets(PEER, min_size=1), count=sampled_from([1, 20, 40]), replace=booleans())
-    def send(self, to: set[str], count: int, replace: bool) -> None:
-        """Send messages one after the other: more than a queue takes, or those that replace one another."""
+    @rule(to=sets(PEER, min_size=1), replace=booleans())
+    def send(self, to: set[str], replace: bool) -> None:
+        self._send(to, 3, replace)
+
+    @rule(to=sets(PEER, min_size=1))
+    def flood(self, to: set[str]) -> None:
+        self._send(to, QUEUE_MESSAGES + 5, replace=False)
+
+    def _send(self, to: set[str], count: int, replace: bool) -> None:
+        """Send messages one after the other."""
         kind = "state" if replace else "model"
         self.batches += 1
         batch = {"batch": self.batches}
@@ -188,6 +196,12 @@ class Driven(RuleBasedStateMachine):
             assert full
 
     @invariant()
+    def queues_have_an_end(self) -> None:
+        """Beyond it is at most a message that replaces others, and one of its kind that is partly sent."""
+        for association in self.peers.associations.values():
+            assert len(association.outbound._queue) <= QUEUE_MESSAGES + 2
+
+    @invariant()
     def each_message_is_sent_undelivered_or_queued(self) -> None:
         sent: Counter[str] = Counter()
         for row in self.peers.traffic():
@@ -213,7 +227,7 @@ class Driven(RuleBasedStateMachine):
         assert self.present == set(NAMES)
         assert not self.sending
         assert self.begun == self.done
-        self.send(set(NAMES), 1, False)
+        self._send(set(NAMES), 1, replace=False)
         self._do(self._exchange)
         assert [self.got[name, self.batches] for name in NAMES] == [[0], [0]]
         self.cut_off("c")

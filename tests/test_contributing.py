@@ -28,11 +28,11 @@ def section(title: str) -> str:
 
 def change(text: str, where: str, name: str, code: str) -> str:
     """A module's text with the code put where the page says."""
-    before, start, after = text.partition(f"\n{name}: dict[")
+    before, start, after = text.partition(f"\n{name}: Mapping[")
     assert start, f"there is no {name}"
     if where == "above":
         return f"{before}\n{code}\n{start}{after}"
-    entries, end, rest = after.partition("\n    )\n}")
+    entries, end, rest = after.partition("\n)\n")
     assert end, f"{name} ends otherwise than expected"
     return f"{before}{start}{entries}\n{code.rstrip()}{end}{rest}"
 

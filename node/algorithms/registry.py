@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Literal
 
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.parameters import PHEFL, EdgeCloud, FedAvg, FedFeat, FedNova, FedProx, HierFAVG, OnlyEdge
+from node.catalogue.tables import by_name
 from node.errors import PluginError
 from node.learning.local_training import LocalTraining
 from node.role import Role
@@ -129,114 +129,109 @@ _mesh = partial(
     classes=True,
 )
 
-ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        algorithm.name: algorithm
-        for algorithm in (
-            _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
-            _averaging(
-                "fedprox",
-                "node.algorithms.fedprox",
-                FedProx,
-                "FedAvg with a term that keeps clients near the global model",
-            ),
-            _averaging(
-                "fednova",
-                "node.algorithms.fednova",
-                FedNova,
-                "FedAvg that normalises the update of each client by its number of steps",
-            ),
-            _flat(
-                "flexlora",
-                "node.algorithms.flexlora",
-                FedAvg,
-                "FedAvg of low-rank adapters, whose ranks may differ: the cloud averages and splits their products",
-                ranked=True,
-            ),
-            _tree(
-                "fededs",
-                "node.algorithms.fededs.roles",
-                FedEDS,
-                "edges share encrypted data with one another before they train below a cloud",
-                devices="none",
-                meshed=True,
-                featured=True,
-                floats=True,
-                classes=True,
-            ),
-            _tree(
-                "hierfavg",
-                "node.algorithms.hierfavg",
-                HierFAVG,
-                "edges average their devices several times before the cloud averages the edges",
-                roaming=True,
-            ),
-            _tree(
-                "onlyedge",
-                "node.algorithms.onlyedge",
-                OnlyEdge,
-                "each edge averages its own devices; the cloud only sends the first model",
-                cloud="optional",
-                leader="edge",
-            ),
-            _tree(
-                "edgecloud",
-                "node.algorithms.edgecloud",
-                EdgeCloud,
-                "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
-            ),
-            _tree(
-                "phe-fl",
-                "node.algorithms.phefl",
-                PHEFL,
-                "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
-                personalises=True,
-                classes=True,
-            ),
-            _mesh(
-                "feelpgen-minus",
-                "node.algorithms.feelpgen.roles",
-                FEELPGenMinus,
-                "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
-                levels=True,
-            ),
-            _mesh(
-                "feelpgen",
-                "node.algorithms.feelpgen.roles",
-                FEELPGen,
-                "FEELPGen⁻; edges also average the models of similar edges, asynchronously (FEELPGen)",
-            ),
-            _mesh(
-                "feelpgen-plus",
-                "node.algorithms.feelpgen.roles",
-                FEELPGenPlus,
-                "FEELPGen; edges compare a private projection of generated features (FEELPGen⁺)",
-            ),
-            _flat(
-                "dffke",
-                "node.algorithms.dffke.roles",
-                DFFKE,
-                "clients of different models learn from one another's logits on synthetic pictures",
-                edges="required",
-                devices="none",
-                meshed=True,
-                personal=True,
-                featured=True,
-                whole=True,
-                floats=True,
-                classes=True,
-            ),
-            _flat(
-                "fedfeat",
-                "node.algorithms.fedfeat",
-                FedFeat,
-                "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
-                featured=True,
-                floats=True,
-                classes=True,
-            ),
-        )
-    }
+ALGORITHMS: Mapping[str, Algorithm] = by_name(
+    _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
+    _averaging(
+        "fedprox",
+        "node.algorithms.fedprox",
+        FedProx,
+        "FedAvg with a term that keeps clients near the global model",
+    ),
+    _averaging(
+        "fednova",
+        "node.algorithms.fednova",
+        FedNova,
+        "FedAvg that normalises the update of each client by its number of steps",
+    ),
+    _flat(
+        "flexlora",
+        "node.algorithms.flexlora",
+        FedAvg,
+        "FedAvg of low-rank adapters, whose ranks may differ: the cloud averages and splits their products",
+        ranked=True,
+    ),
+    _tree(
+        "fededs",
+        "node.algorithms.fededs.roles",
+        FedEDS,
+        "edges share encrypted data with one another before they train below a cloud",
+        devices="none",
+        meshed=True,
+        featured=True,
+        floats=True,
+        classes=True,
+    ),
+    _tree(
+        "hierfavg",
+        "node.algorithms.hierfavg",
+        HierFAVG,
+        "edges average their devices several times before the cloud averages the edges",
+        roaming=True,
+    ),
+    _tree(
+        "onlyedge",
+        "node.algorithms.onlyedge",
+        OnlyEdge,
+        "each edge averages its own devices; the cloud only sends the first model",
+        cloud="optional",
+        leader="edge",
+    ),
+    _tree(
+        "edgecloud",
+        "node.algorithms.edgecloud",
+        EdgeCloud,
+        "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
+    ),
+    _tree(
+        "phe-fl",
+        "node.algorithms.phefl",
+        PHEFL,
+        "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
+        personalises=True,
+        classes=True,
+    ),
+    _mesh(
+        "feelpgen-minus",
+        "node.algorithms.feelpgen.roles",
+        FEELPGenMinus,
+        "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
+        levels=True,
+    ),
+    _mesh(
+        "feelpgen",
+        "node.algorithms.feelpgen.roles",
+        FEELPGen,
+        "FEELPGen⁻; edges also average the models of similar edges, asynchronously (FEELPGen)",
+    ),
+    _mesh(
+        "feelpgen-plus",
+        "node.algorithms.feelpgen.roles",
+        FEELPGenPlus,
+        "FEELPGen; edges compare a private projection of generated features (FEELPGen⁺)",
+    ),
+    _flat(
+        "dffke",
+        "node.algorithms.dffke.roles",
+        DFFKE,
+        "clients of different models learn from one another's logits on synthetic pictures",
+        edges="required",
+        devices="none",
+        meshed=True,
+        personal=True,
+        featured=True,
+        whole=True,
+        floats=True,
+        classes=True,
+    ),
+    _flat(
+        "fedfeat",
+        "node.algorithms.fedfeat",
+        FedFeat,
+        "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
+        featured=True,
+        floats=True,
+        classes=True,
+    ),
 )
 """The algorithms of edgebed."""
 

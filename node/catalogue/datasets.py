@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
+from node.catalogue.tables import by_name
 from node.catalogue.tasks import Task
 
 Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3, 128) sequence, (20,) features
@@ -88,55 +88,50 @@ _EMNIST_SPLITS = [
     for split, (classes, summary) in EMNIST.items()
 ]
 
-DATASETS: Mapping[str, Dataset] = MappingProxyType(
-    {
-        dataset.name: dataset
-        for dataset in (
-            Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "comes with edgebed"),
-            Dataset(
-                "mnist",
-                (1, 28, 28),
-                10,
-                "60,000 + 10,000 handwritten digits",
-                "run `edgebed data mnist` while online, or set data.path to a folder with its four IDX files",
-            ),
-            Dataset(
-                "fashion-mnist",
-                (1, 28, 28),
-                10,
-                "60,000 + 10,000 pictures of clothes",
-                "run `edgebed data fashion-mnist` while online, or apt-get install dataset-fashion-mnist, or set "
-                "data.path to a folder with its four IDX files",
-            ),
-            Dataset(
-                "cifar10",
-                (3, 32, 32),
-                10,
-                "50,000 + 10,000 small colour pictures",
-                "run `edgebed data cifar10` while online, or set data.path to cifar-10-binary.tar.gz "
-                "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version), its unpacked folder or a zip of "
-                "train/<class>/ and test/<class>/ pictures",
-            ),
-            Dataset(
-                "cifar100",
-                (3, 32, 32),
-                100,
-                "50,000 + 10,000 small colour pictures",
-                "run `edgebed data cifar100` while online, or set data.path to cifar-100-binary.tar.gz "
-                "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version) or its unpacked folder",
-            ),
-            *_EMNIST_SPLITS,
-            Dataset(
-                "har",
-                (3, 128),
-                6,
-                "windows of 2.56 s of a phone's acceleration, 30 people, 6 activities",
-                HAR,
-                subjects=True,
-            ),
-            Dataset("har-9", (9, 128), 6, "har with the body's acceleration and angular velocity", HAR, subjects=True),
-        )
-    }
+DATASETS: Mapping[str, Dataset] = by_name(
+    Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "comes with edgebed"),
+    Dataset(
+        "mnist",
+        (1, 28, 28),
+        10,
+        "60,000 + 10,000 handwritten digits",
+        "run `edgebed data mnist` while online, or set data.path to a folder with its four IDX files",
+    ),
+    Dataset(
+        "fashion-mnist",
+        (1, 28, 28),
+        10,
+        "60,000 + 10,000 pictures of clothes",
+        "run `edgebed data fashion-mnist` while online, or apt-get install dataset-fashion-mnist, or set "
+        "data.path to a folder with its four IDX files",
+    ),
+    Dataset(
+        "cifar10",
+        (3, 32, 32),
+        10,
+        "50,000 + 10,000 small colour pictures",
+        "run `edgebed data cifar10` while online, or set data.path to cifar-10-binary.tar.gz "
+        "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version), its unpacked folder or a zip of "
+        "train/<class>/ and test/<class>/ pictures",
+    ),
+    Dataset(
+        "cifar100",
+        (3, 32, 32),
+        100,
+        "50,000 + 10,000 small colour pictures",
+        "run `edgebed data cifar100` while online, or set data.path to cifar-100-binary.tar.gz "
+        "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version) or its unpacked folder",
+    ),
+    *_EMNIST_SPLITS,
+    Dataset(
+        "har",
+        (3, 128),
+        6,
+        "windows of 2.56 s of a phone's acceleration, 30 people, 6 activities",
+        HAR,
+        subjects=True,
+    ),
+    Dataset("har-9", (9, 128), 6, "har with the body's acceleration and angular velocity", HAR, subjects=True),
 )
 """The data sets of edgebed."""
 

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from node.catalogue.datasets import Shape
 from node.catalogue.networks import NETWORKS
 from node.catalogue.sizes import Layers, Size
+from node.catalogue.tables import by_name
 from node.parameters import Parameters, read_parameters, whole, word
 
 if TYPE_CHECKING:
@@ -372,39 +372,27 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     )
 
 
-MODELS: Mapping[str, ModelEntry] = MappingProxyType(
-    {
-        model.name: model
-        for model in (
-            _described(
-                "cnn", "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)", Features
-            ),
-            _described(
-                "phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)", Parameters
-            ),
-            _described(
-                "celeba-cnn",
-                "three 3x3 convolutions 16, 32 and 64 of stride 2 with batch normalisation and pooling "
-                "(FedGen, FEELPGen)",
-                Features,
-            ),
-            ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
-            ModelEntry("har-mlp", "hidden layers of 512, 128 and 64 (FEELPGen, UCI HAR)", HARMLP, _mlp, _build_mlp),
-            _described(
-                "fedfeat-cnn",
-                "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
-                Parameters,
-            ),
-            _described("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet),
-            _described("lenet", "LeNet-5 (LeCun 1998): 84 features", Features),
-            _described(
-                "separable-cnn", "depthwise separable convolutions with batch normalisation: 48 features", Features
-            ),
-            _described("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features),
-            ModelEntry("char-transformer", "a causal transformer that predicts the next character", CharTransformer),
-            ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
-        )
-    }
+MODELS: Mapping[str, ModelEntry] = by_name(
+    _described("cnn", "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)", Features),
+    _described("phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)", Parameters),
+    _described(
+        "celeba-cnn",
+        "three 3x3 convolutions 16, 32 and 64 of stride 2 with batch normalisation and pooling (FedGen, FEELPGen)",
+        Features,
+    ),
+    ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
+    ModelEntry("har-mlp", "hidden layers of 512, 128 and 64 (FEELPGen, UCI HAR)", HARMLP, _mlp, _build_mlp),
+    _described(
+        "fedfeat-cnn",
+        "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
+        Parameters,
+    ),
+    _described("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet),
+    _described("lenet", "LeNet-5 (LeCun 1998): 84 features", Features),
+    _described("separable-cnn", "depthwise separable convolutions with batch normalisation: 48 features", Features),
+    _described("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features),
+    ModelEntry("char-transformer", "a causal transformer that predicts the next character", CharTransformer),
+    ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
 )
 """The models of edgebed."""
 
@@ -477,19 +465,14 @@ _SMALL: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-MODEL_GROUPS: Mapping[str, ModelGroup] = MappingProxyType(
-    {
-        group.name: group
-        for group in (
-            ModelGroup(
-                "small",
-                "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
-                Features,
-                _SMALL,
-            ),
-            *map(_htfe, (1, 2, 5, 10)),
-        )
-    }
+MODEL_GROUPS: Mapping[str, ModelGroup] = by_name(
+    ModelGroup(
+        "small",
+        "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
+        Features,
+        _SMALL,
+    ),
+    *map(_htfe, (1, 2, 5, 10)),
 )
 
 

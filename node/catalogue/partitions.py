@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
+from node.catalogue.tables import by_name
 from node.parameters import Between, Parameters, mapping, number, text, whole, word
 
 
@@ -154,27 +154,20 @@ class PartitionScheme:
     labels: bool = False
 
 
-PARTITIONS: Mapping[str, PartitionScheme] = MappingProxyType(
-    {
-        scheme.name: scheme
-        for scheme in (
-            PartitionScheme("iid", IID, "samples drawn at random, in numbers that differ by one at most"),
-            PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha", labels=True),
-            PartitionScheme(
-                "shards", LabelShards, "a few single-label shards per client", "shards_per_client", labels=True
-            ),
-            PartitionScheme(
-                "labels-per-edge",
-                LabelsPerEdge,
-                "labels assigned to edges, as in PHE-FL's D1 to D4",
-                "pattern",
-                labels=True,
-            ),
-            PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
-            PartitionScheme("by-author", ByAuthor, "all texts of one or more authors per client", subjects=True),
-            PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
-            PartitionScheme("flwr", FromFlower, "a partitioner of flwr_datasets", "partitioner", labels=True),
-        )
-    }
+PARTITIONS: Mapping[str, PartitionScheme] = by_name(
+    PartitionScheme("iid", IID, "samples drawn at random, in numbers that differ by one at most"),
+    PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha", labels=True),
+    PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client", labels=True),
+    PartitionScheme(
+        "labels-per-edge",
+        LabelsPerEdge,
+        "labels assigned to edges, as in PHE-FL's D1 to D4",
+        "pattern",
+        labels=True,
+    ),
+    PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
+    PartitionScheme("by-author", ByAuthor, "all texts of one or more authors per client", subjects=True),
+    PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
+    PartitionScheme("flwr", FromFlower, "a partitioner of flwr_datasets", "partitioner", labels=True),
 )
 """The partitions of edgebed."""

@@ -48,7 +48,9 @@ PUBLIC = [
 PLUGIN = [
     "Algorithm",
     "ClientWork",
+    "Curves",
     "Dataset",
+    "DriverKind",
     "Learner",
     "LocalTraining",
     "Message",

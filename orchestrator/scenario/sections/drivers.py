@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
+
+from node.catalogue.tables import by_name
 
 
 @dataclass(frozen=True)
@@ -38,56 +39,51 @@ class DriverKind:
     hosting: str = ""
 
 
-DRIVERS: Mapping[str, DriverKind] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            DriverKind(
-                "namespaces",
-                "orchestrator.drivers.namespaces.entry",
-                programs=True,
-                node_bytes=8_000_000,
-                summary="processes on this host",
-            ),
-            DriverKind(
-                "docker",
-                "orchestrator.drivers.docker.entry",
-                images=True,
-                programs=True,
-                summary="containers on this host",
-            ),
-            DriverKind(
-                "swarm",
-                "orchestrator.drivers.swarm.entry",
-                images=True,
-                programs=True,
-                several_hosts=True,
-                summary="containers on the hosts of a swarm",
-                scheduler="orchestrator.drivers.swarm.scheduler",
-                hosting="orchestrator.drivers.swarm.hosting",
-            ),
-            DriverKind(
-                "slurm",
-                "orchestrator.drivers.slurm.entry",
-                several_hosts=True,
-                summary="processes on the hosts of a job",
-                scheduler="orchestrator.drivers.slurm.scheduler",
-            ),
-            DriverKind(
-                "kubernetes",
-                "orchestrator.drivers.kubernetes.entry",
-                several_hosts=True,
-                summary="processes on the nodes of a cluster",
-                scheduler="orchestrator.drivers.kubernetes.scheduler",
-            ),
-            DriverKind(
-                "sim",
-                "orchestrator.drivers.sim.entry",
-                simulated=True,
-                summary="simulated nodes and links on a virtual clock",
-            ),
-        )
-    }
+DRIVERS: Mapping[str, DriverKind] = by_name(
+    DriverKind(
+        "namespaces",
+        "orchestrator.drivers.namespaces.entry",
+        programs=True,
+        node_bytes=8_000_000,
+        summary="processes on this host",
+    ),
+    DriverKind(
+        "docker",
+        "orchestrator.drivers.docker.entry",
+        images=True,
+        programs=True,
+        summary="containers on this host",
+    ),
+    DriverKind(
+        "swarm",
+        "orchestrator.drivers.swarm.entry",
+        images=True,
+        programs=True,
+        several_hosts=True,
+        summary="containers on the hosts of a swarm",
+        scheduler="orchestrator.drivers.swarm.scheduler",
+        hosting="orchestrator.drivers.swarm.hosting",
+    ),
+    DriverKind(
+        "slurm",
+        "orchestrator.drivers.slurm.entry",
+        several_hosts=True,
+        summary="processes on the hosts of a job",
+        scheduler="orchestrator.drivers.slurm.scheduler",
+    ),
+    DriverKind(
+        "kubernetes",
+        "orchestrator.drivers.kubernetes.entry",
+        several_hosts=True,
+        summary="processes on the nodes of a cluster",
+        scheduler="orchestrator.drivers.kubernetes.scheduler",
+    ),
+    DriverKind(
+        "sim",
+        "orchestrator.drivers.sim.entry",
+        simulated=True,
+        summary="simulated nodes and links on a virtual clock",
+    ),
 )
 """The drivers of edgebed."""
 

@@ -15,7 +15,7 @@ from orchestrator.scenario.schema import Scenario, effective
 from tests import tutorial
 
 
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "waves", "sensors", "masked", "writers"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "waves", "sensors", "masked", "writers", "fair"])
 def test_the_tutorials_scenarios_can_be_planned(tmp_path: Path, name: str) -> None:
     planned(tmp_path, name)
 
@@ -143,3 +143,36 @@ def test_a_package_advertises_its_plug_in(tmp_path: Path, monkeypatch: pytest.Mo
     install("other")  # while this process lives
     with pytest.raises(ScenarioError, match="several installed packages advertise"):
         parse(text, str(tmp_path / "f.yaml"))
+
+
+DRIVER = """\
+import edgebed
+PLUGIN = edgebed.Plugin(drivers=[{driver}], checks={checks})
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "checks", "message"),
+    [
+        ('edgebed.DriverKind("docker", "")', "{}", "there is already a driver 'docker'"),
+        ('edgebed.DriverKind("mine", "", simulated=True)', "{}", "driver mine: only edgebed's own"),
+        ('"mine"', "{}", "drivers holds a str"),
+        ("", "{'learned': len}", "there is already a check 'learned'"),
+        ("", "{'fair': 3}", "check fair is a int"),
+    ],
+)
+def test_mistakes_in_drivers_and_checks(tmp_path: Path, driver: str, checks: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(DRIVER.format(driver=driver, checks=checks))
+    with pytest.raises(ScenarioError, match=f"plugins: mine.py: {message}"):
+        parse("plugins: [mine.py]\nalgorithm: fedavg\n", str(tmp_path / "f.yaml"))
+
+
+def test_the_driver_of_a_plug_in(tmp_path: Path) -> None:
+    """Its module is the plug-in's own, and it has what its kind says."""
+    (tmp_path / "mine.py").write_text(DRIVER.format(driver='edgebed.DriverKind("mine", "", images=True)', checks="{}"))
+    text = "plugins: [mine.py]\nalgorithm: fedavg\ntopology: {devices: 2}\ndriver: mine\n"
+    plan = make_plan(parse(text, str(tmp_path / "f.yaml")), None)
+    assert plan.driver_kind.images
+    assert plan.driver_kind.module.startswith("edgebed_plugins.mine_")
+    with pytest.raises(ScenarioError, match="'mine' is not one of: namespaces, docker"):
+        parse("algorithm: fedavg\ndriver: mine\n", str(tmp_path / "f.yaml"))

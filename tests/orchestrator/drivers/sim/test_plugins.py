@@ -14,18 +14,57 @@ from node.plugins import find, with_plugins
 from orchestrator.cli.main import cli
 from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
+from orchestrator.report.page import figures_of
 from orchestrator.results.traffic import volumes
+from orchestrator.verbs.runs import Run
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "sensors", "masked", "writers"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "sensors", "masked", "writers", "fair"])
 def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
     assert done.code == 0, done.errors
     assert done.summary["verdict"] == "pass"
     assert (done.directory / "plugins" / f"{name}.py").exists()
+
+
+def test_the_results_of_a_check_and_a_figure_are_kept(tmp_path: Path) -> None:
+    """The plug-in is not needed to read them."""
+    done = simulate(tmp_path, tutorial.lay_out(tmp_path)["fair"])
+    (tmp_path / "fair.py").unlink()
+    run = Run(done.directory)
+    (check,) = [row for row in run.rows("checks") if row["name"] == "fair"]
+    last = [row["value"] for row in run.rows("accuracy") if (row["scope"], row["round"]) == ("own", 8)]
+    assert len(last) == 4
+    assert check["verdict"] == ("pass" if min(last) >= 0.5 else "fail")
+    assert f"{min(last):.0%}" in check["detail"]
+    with done.history() as history:
+        figure = figures_of(history)["plugin-0"]
+    (line,) = figure["marks"]
+    assert (figure["title"], line["x"], line["y"][-1]) == ("The worst device", list(range(1, 9)), min(last))
+    assert "The worst device" in run.report.read_text()
+
+
+def test_a_check_decides_the_verdict_and_a_broken_one_is_unknown(tmp_path: Path) -> None:
+    scenario = tutorial.lay_out(tmp_path)["fair"]
+    code = (tmp_path / "fair.py").read_text()
+    (tmp_path / "fair.py").write_text(code.replace("value >= 0.5", "value > 1"))
+    assert simulate(tmp_path, scenario, "--set", "algorithm.rounds=1").code == 3
+    broken = code.replace("    lowest = worst(rows)\n    if", "    1 / 0\n    if").replace(
+        '"round", "accuracy", {', '3, None, {"a": 1} or {'
+    )
+    (tmp_path / "fair.py").write_text(broken)
+    done = simulate(tmp_path, scenario, "--set", "algorithm.rounds=1")
+    line = 1 + broken.splitlines().index("    1 / 0")
+    (check,) = [row for row in Run(done.directory).rows("checks") if row["name"] == "fair"]
+    assert check["verdict"] == "unknown"
+    assert f"fair.py:{line}: ZeroDivisionError" in check["detail"]
+    assert (done.code, done.summary["verdict"]) == (0, "unknown")
+    with done.history() as history:
+        assert "plugin-0" not in figures_of(history)
+        assert any("the figure worst" in note.data["text"] for note in history.events("note"))
 
 
 def test_a_sparse_update_is_as_large_as_the_page_says(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ ORCHESTRATORS = frozenset(
         run.HostChanged.NAME,
         run.ProcessorUse.NAME,
         run.Injected.NAME,
+        run.Checked.NAME,
+        run.Curves.NAME,
         links.Probed.NAME,
         links.LossAudit.NAME,
         links.CrossTraffic.NAME,

@@ -55,7 +55,7 @@ def arrival_rate(times: Sequence[float], bits: float) -> float | None:
 def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
     """Rate in bit/s of a TCP stream on the link, from (time, bytes so far); without its first third, the ramp-up. Each
     `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514."""
-    if len(stamps) < 2:
+    if not stamps:
         return None
     start, _ = stamps[0]
     last, total = stamps[-1]

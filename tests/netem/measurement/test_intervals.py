@@ -6,7 +6,7 @@ from math import comb
 import pytest
 
 from netem.impair import Impairment
-from netem.measurement.intervals import binomial_range, design_effect
+from netem.measurement.intervals import _up_to, binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
 
 
@@ -18,6 +18,14 @@ def test_at_most_half_a_percent_lies_on_either_side(number: int, fraction: float
     low, high = binomial_range(number, fraction)
     assert sum(probabilities[:low]) <= 0.005 < sum(probabilities[: low + 1])
     assert sum(probabilities[high + 1 :]) <= 0.005 + 1e-12 < sum(probabilities[high:])
+
+
+@pytest.mark.parametrize(("number", "fraction", "count"), [(10, 0.5, 4), (30, 0.3, 9), (7, 0.9, 0), (9, 0.2, 1)])
+def test_the_tail_is_the_sum_of_its_probabilities(number: int, fraction: float, count: int) -> None:
+    probabilities = [
+        comb(number, some) * fraction**some * (1 - fraction) ** (number - some) for some in range(count + 1)
+    ]
+    assert _up_to(number, fraction, count) == pytest.approx(sum(probabilities), rel=1e-12)
 
 
 def test_the_normal_approximation_agrees_for_large_numbers() -> None:

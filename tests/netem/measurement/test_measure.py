@@ -384,6 +384,20 @@ def test_a_window_beyond_tcps_is_the_largest_one() -> None:
     assert found.back.rate is not None
 
 
+def test_what_a_probe_leaves_out_was_not_measured() -> None:
+    mapping = {"rtt_median": 0.1, "rtt_p99": 0.2, "rtt_samples": 5}
+    way = {"sent": 6, "received": 5}
+    found = Measurement.from_mapping({**mapping, "forward": way, "back": way | {"rate": 1e6}})
+    counts = dict.fromkeys(("bursts", "duplicated", "reordered", "bytes"), 0)
+    figures = dict.fromkeys(("delay", "rate", "queue_delay", "loaded", "first", "last"))
+    assert asdict(found) == {
+        **mapping,
+        "late": 0.0,
+        "forward": way | counts | figures,
+        "back": way | counts | figures | {"rate": 1e6},
+    }
+
+
 def test_other_output_is_refused() -> None:
     with pytest.raises(MeasureError, match="not the output of a probe"):
         Measurement.from_mapping({"event": "ready"})

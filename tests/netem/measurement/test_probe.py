@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 import math
 import os
+import select
 import socket
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -449,6 +452,35 @@ def serving() -> Iterator[Responder]:
         thread.join()
         os.close(reading)
         responder.close()
+
+
+def test_both_commands_print_a_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The orchestrator reads it while the responder continues, until its input ends."""
+    input_read, input_write = os.pipe()
+    output_read, output_write = os.pipe()
+    monkeypatch.setattr("sys.stdin", os.fdopen(input_read))
+    monkeypatch.setattr("sys.stdout", os.fdopen(output_write, "w"))
+    thread = Thread(target=probe.respond, args=("127.0.0.1",))
+    thread.start()
+    with os.fdopen(output_read) as output:
+
+        def line() -> dict[str, Any]:
+            assert select.select([output], [], [], 10.0)[0]
+            printed: dict[str, Any] = json.loads(output.readline())
+            return printed
+
+        try:
+            ready = line()
+            plan = replace(TRAIN, count=3, wait=0.02)
+            probe.probe("127.0.0.1", ready["port"], ready["token"], asdict(plan))
+            found = Measurement.from_mapping(line())
+        finally:
+            os.close(input_write)
+            thread.join()
+            sys.stdin.close()
+            sys.stdout.close()
+    assert ready["event"] == "ready"
+    assert found.rtt_samples == 3
 
 
 class Connection:

@@ -57,7 +57,9 @@ def test_stream_rate_is_that_of_the_last_two_thirds_to_the_very_last_arrival() -
 
 
 def test_a_stream_of_one_arrival_has_no_rate() -> None:
+    assert stream_rate([], 1448) is None
     assert stream_rate([(0.0, 100)], 1448) is None
+    assert stream_rate([(0.0, 100), (1.0, 200)], 1448) is None
     assert stream_rate([(1.0, 100), (1.0, 200)], 1448) is None
 
 

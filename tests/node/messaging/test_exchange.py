@@ -249,9 +249,16 @@ async def test_what_counted_is_reported_before_the_next_and_at_the_end() -> None
     it.answer("a", kind="state")
     assert (await it.exchange.receive(["state"])).sender == "a"
     assert it.events("contributed")[1:] == [{"kind": "state", "gathered": False, "peers": ["b"]}]
+    gathering = it.gather("c", deadline=1.0)
+    await asyncio.sleep(0)
+    it.answer("c")
+    await gathering
     it.answer("a", kind="unknown")
     it.exchange.report_unreceived()
-    assert it.events("contributed")[2:] == [{"kind": "state", "gathered": False, "peers": ["a"]}]
+    assert it.events("contributed")[2:] == [
+        {"kind": "update", "gathered": True, "peers": ["c"]},
+        {"kind": "state", "gathered": False, "peers": ["a"]},
+    ]
     assert it.events("unreceived") == [{"kind": "unknown", "peers": ["a"]}]
 
 
@@ -297,6 +304,39 @@ async def test_a_peer_that_is_dismissed_has_its_allowance_again() -> None:
     for peer in ("a", "b"):
         await it.exchange._handle(BadMessage(peer, "odd"))
     assert Counter(fields["peer"] for fields in it.events("bad_message")) == {"a": 101, "b": 100}
+
+
+@virtual
+async def test_who_is_left_out_of_what_is_received_is_named() -> None:
+    it = Answering()
+    for sender, value in (("a", math.nan), ("b", 1.0), ("parent", math.inf)):
+        message = Message("state", sender, 1, {}, {"w": np.array([value])})
+        it.exchange._handle_message_now(sender, message)
+    left_out: list[str] = []
+    assert (await it.exchange.receive(["state"], left_out=left_out.extend)).sender == "b"
+    assert left_out == ["a"]
+    assert it.events("not_finite") == [{"peer": "a", "kind": "state", "what": "w"}]
+    assert (await it.exchange.receive(["state"])).sender == "parent"  # it would be waited for for ever
+
+
+@virtual
+async def test_a_transport_that_can_hands_messages_over_as_they_arrive() -> None:
+    it = Answering()
+    handlers: list[object] = []
+
+    async def receive() -> Event:
+        await asyncio.sleep(1)
+        return Joined("c")
+
+    it.transport.receive = receive  # type: ignore[attr-defined]
+    for on_message in (None, handlers.append):
+        if on_message is not None:
+            it.transport.on_message = on_message  # type: ignore[attr-defined]
+        listening = asyncio.create_task(it.exchange.listen())
+        await asyncio.sleep(1.5)
+        listening.cancel()
+    assert handlers == [it.exchange._handle_message_now]
+    assert "c" in it.exchange.membership.present
 
 
 @virtual

@@ -22,6 +22,7 @@ class DriverKind:
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes run on the hosts of an inventory, not only on this one.
     node_bytes: memory of this host that each node of an algorithm needs at least, models not counted; 0 if not known.
+    shapes_links: links have their settings; otherwise they are the network that the nodes are on, and count as real.
     summary: what nodes are, for the reference of scenarios.
     scheduler: the module with the ``SCHEDULER`` of sweeps, see `orchestrator.drivers.scheduler`; "" without one.
     hosting: the module of the commands `edgebed hosts`, see `orchestrator.drivers.base.Hosting`; "" without.
@@ -34,6 +35,7 @@ class DriverKind:
     programs: bool = False
     several_hosts: bool = False
     node_bytes: int = 0
+    shapes_links: bool = True
     summary: str = ""
     scheduler: str = ""
     hosting: str = ""
@@ -111,9 +113,10 @@ ones are the network between hosts, which has no settings."""
 
 def link_kind(driver: str, *, real: bool) -> LinkKind:
     """The kind of a link under a driver."""
-    if real:
+    kind = kind_of(driver)
+    if real or not kind.shapes_links:
         return "real"
-    if kind_of(driver).simulated:
+    if kind.simulated:
         return "modelled"
     return "emulated"
 

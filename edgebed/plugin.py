@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
     from node.role import Role
+    from orchestrator.drivers.base import Driver, Environment, Exit
+    from orchestrator.drivers.unshaped import start_node, unshaped_environment
+    from orchestrator.errors import DriverError, HostError
+    from orchestrator.fabric.base import NodeHandle
+    from orchestrator.planning.plan import NodePlan, Plan
+    from orchestrator.record.directory import RunDirectory
     from orchestrator.record.events.run import Curves
     from orchestrator.scenario.sections.drivers import DriverKind
 
@@ -45,18 +51,27 @@ __all__ = [
     "ClientWork",
     "Curves",
     "Dataset",
+    "Driver",
+    "DriverError",
     "DriverKind",
+    "Environment",
+    "Exit",
+    "HostError",
     "Learner",
     "LocalTraining",
     "Message",
     "MiniBatch",
     "Model",
     "ModelEntry",
+    "NodeHandle",
+    "NodePlan",
     "Parameters",
     "PartitionParameters",
     "PartitionScheme",
+    "Plan",
     "Plugin",
     "Role",
+    "RunDirectory",
     "State",
     "algorithm",
     "average",
@@ -75,8 +90,10 @@ __all__ = [
     "participants",
     "report_mean",
     "round_of",
+    "start_node",
     "state_of",
     "train",
+    "unshaped_environment",
     "weighted_mean",
     "whole",
     "with_samples",
@@ -103,6 +120,12 @@ _NAMES = {
     "node.parameters": "Parameters flag number whole word",
     "node.plugins": "Plugin",
     "node.role": "Role",
+    "orchestrator.drivers.base": "Driver Environment Exit",
+    "orchestrator.drivers.unshaped": "start_node unshaped_environment",
+    "orchestrator.errors": "DriverError HostError",
+    "orchestrator.fabric.base": "NodeHandle",
+    "orchestrator.planning.plan": "NodePlan Plan",
+    "orchestrator.record.directory": "RunDirectory",
     "orchestrator.record.events.run": "Curves",
     "orchestrator.scenario.sections.drivers": "DriverKind",
 }

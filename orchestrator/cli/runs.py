@@ -303,6 +303,8 @@ def _execute(
     options.check(loaded.driver_kind)
     if options.calibrate and loaded.driver_kind.simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
+    if options.calibrate and not loaded.driver_kind.shapes_links:
+        raise click.UsageError(f"the driver {loaded.driver} does not shape links: choose another one")
     with placed(scenario, overrides), waiting(f"planning {scenario}"):
         plan = prepared_plan(loaded, scenario)
     origin = Origin(loaded, scenario, overrides, piped_text(scenario))

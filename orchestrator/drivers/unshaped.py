@@ -1,4 +1,4 @@
-"""Parts of a driver that makes no links: nodes are processes on the network of this host, at addresses of its loopback.
+"""Parts of a driver that makes no links: nodes are processes on the network of this host, at ports of its loopback.
 
 Links have no settings there. They count as real, like the network between hosts, and are not measured.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import zlib
+import socket
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.record.directory import RunDirectory
 
+LOOPBACK = "127.0.0.1"
 NOTE = "the links have no settings: nodes reach each other over the network of this host"
 
 
@@ -83,31 +84,40 @@ async def unshaped_environment(
 ) -> Environment:
     """The environment of an open driver with nodes that are processes of this host and see its files. Its links are not
     shaped. ``stack`` closes the control plane. HostError if that cannot be opened."""
-    keys = RunKeys.make([node.name for node in plan.nodes])
+    names = [node.name for node in plan.nodes]
+    keys = RunKeys.make(names)
     address = f"ipc://{directory.socket}"
     try:
         control = ControlServer(address, keys.orchestrator, keys.public, plan.timeouts.lease)
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
+    ports = dict(zip(names, _free_ports(len(names)), strict=True))
     assigned = {}
     for name, assignment in assignments(plan, directory, keys, address).items():
-        assigned[name] = on_loopback(assignment)
+        assigned[name] = _on_loopback(assignment, ports)
     return Environment(driver, UnshapedLinks(), control, assignments=assigned)
 
 
-def on_loopback(assignment: Assignment) -> Assignment:
-    """The assignment with the node and its peers on addresses of the loopback, others for each run: 10.77.0.2 becomes
-    127.N.0.2, where N follows from the name of the run."""
-    number = 1 + zlib.crc32(assignment.run.encode()) % 254
-    peers = [replace(peer, host=_moved(peer.host, number)) for peer in assignment.peers]
-    host = _moved(assignment.host, number)
-    return replace(assignment, host=host, peers=tuple(peers), network="")
+def _free_ports(number: int) -> list[int]:
+    """So many TCP ports of the loopback on which no program listens at present."""
+    with ExitStack() as stack:
+        ports = []
+        for _ in range(number):
+            trial = stack.enter_context(socket.socket())
+            trial.bind((LOOPBACK, 0))
+            ports.append(trial.getsockname()[1])
+        return ports
 
 
-def _moved(address: str, number: int) -> str:
-    _, _, third, fourth = address.split(".")
-    return f"127.{number}.{third}.{fourth}"
+def _on_loopback(assignment: Assignment, ports: Mapping[str, int]) -> Assignment:
+    """The assignment with the node and its peers at these ports of the loopback, from which peers also connect."""
+    peers = []
+    for peer in assignment.peers:
+        port_of_peer = ports[peer.name]
+        peers.append(replace(peer, host=LOOPBACK, port=port_of_peer))
+    port = ports[assignment.node]
+    return replace(assignment, host=LOOPBACK, port=port, peers=tuple(peers), network="")
 
 
 async def start_node(

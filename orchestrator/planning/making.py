@@ -60,6 +60,8 @@ def make_plan(
     kind = scenario.driver_kind
     shards = Shards() if data is None else make_shards(scenario, data)
     links = _links(scenario)
+    if not kind.shapes_links:
+        links = tuple(map(_unshaped, links))
     faults = expand(
         scenario.faults,
         scenario.topology,
@@ -105,7 +107,7 @@ def make_plan(
         timeouts=_timeouts(scenario, system),
         stop=_stop(scenario),
         restart=scenario.restart,
-        probe=scenario.probe.before,
+        probe=scenario.probe.before and kind.shapes_links,
         probe_longest=scenario.probe.longest,
         shards=shards,
         data_directory="" if data is None else data.directory,
@@ -310,6 +312,18 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
             )
             links.append(link)
     return tuple(links)
+
+
+def _unshaped(link: LinkPlan) -> LinkPlan:
+    """The link under a driver that does not shape it."""
+    return LinkPlan(
+        link.source,
+        link.target,
+        link.link_class,
+        profile=LinkProfile(real=True),
+        seed=link.seed,
+        waits=link.waits,
+    )
 
 
 def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> DataPlan:

@@ -46,6 +46,15 @@ def of_mtus(directions: int, driver: DriverKind) -> Iterator[str]:
         yield f"the simulation sends packets of 1500 bytes over all links: it does not model the mtu of {links}"
 
 
+def of_links(links: int, driver: DriverKind) -> Iterator[str]:
+    """A note on links that the driver does not shape. ``links``: the number of directions."""
+    if links and not driver.shapes_links:
+        yield (
+            f"the driver {driver.name} does not shape links: the settings of {text.count(links, 'link direction')} are"
+            " not applied, and no link is measured"
+        )
+
+
 def of_images(images: Sequence[str], driver: DriverKind) -> Iterator[str]:
     """A note on images that the driver does not use."""
     if images and not driver.images:

@@ -21,7 +21,7 @@ from orchestrator.planning.faults.timeline import Fault, FaultTime
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.learning.shards import Shards
-from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory, of_mtus
+from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_links, of_memory, of_mtus
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.population.population import Population
 from orchestrator.scenario.catalogue import EDGEBED, Catalogue
@@ -386,6 +386,7 @@ class Plan:
         notes = list(self.data.notes)
         notes += of_data(self.data.unheld, empty)
         notes += self.scenario_notes
+        notes += of_links(len(self.links), self.driver_kind)
         notes += of_images(self.images, self.driver_kind)
         notes += of_files(self.clients)
         notes += of_memory(self.nodes, self.training_bytes, self.driver_kind)

@@ -16,6 +16,8 @@ from orchestrator.scenario.sections.faults import (
     HANDOVER,
     MOVE,
     NEW_ADDRESS,
+    ON_LINKS,
+    POWER_OFF,
     FaultSpec,
     affected,
     candidates,
@@ -28,6 +30,7 @@ from orchestrator.scenario.sections.programs import Placed, placed
 from orchestrator.scenario.sections.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
+CHANGES_LINKS = (*ON_LINKS, HANDOVER, MOVE, NEW_ADDRESS, POWER_OFF)
 OF_CLOUDS = ("crash", "pause", "slow")  # actions, where clients come and go
 OF_POPULATION = (
     "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
@@ -123,6 +126,9 @@ def check_program(
 def check_driver(fault: FaultSpec, kind: DriverKind, media_engine: str) -> Iterator[tuple[str, str]]:
     """The key and message of what a driver cannot do of a fault. ``media_engine``: the engine, if links share media."""
     driver = kind.name
+    if fault.action in CHANGES_LINKS and not kind.shapes_links:
+        yield "action", f"the driver {driver} does not shape links: leave {fault.action} out, or use another driver"
+        return
     if fault.action == MOVE and kind.several_hosts:
         yield "action", f"the driver {driver} moves no device to another edge: use {_on_one_host(simulated=True)}"
     if fault.action != NEW_ADDRESS:

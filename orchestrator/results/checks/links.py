@@ -37,6 +37,9 @@ def links_as_configured(history: Facts) -> Assessment:
     if not classes:
         return "pass", "the plan has no links"
     found = history.probes()
+    are_real = set(history.link_kinds.values()) == {"real"}
+    if are_real and not found and not history.plan.get("probe"):
+        return LINKS_REAL
     probes = [probe for probe in found if probe.verdict != "measured"]
     tally = Counter(probe.verdict for probe in probes)
     failed = [probe for probe in probes if probe.verdict == "fail"]

@@ -58,6 +58,8 @@ def _abilities(scenario: Scenario) -> Iterator[Mistake]:
         profile = profiles.get(ends, LinkProfile())
         ways.append((source, target, profile, way))
     kind = scenario.driver_kind
+    if scenario.shared and not kind.shapes_links:
+        yield ("shared",), f"the driver {kind.name} does not shape links: leave it out, or use another driver"
     with_traffic = [traffic.on for traffic in scenario.cross_traffic]
     beyond = beyond_kernel(channels, ways, with_traffic, several_hosts=kind.several_hosts)
     if not candidate_engines(scenario.engine, beyond):

@@ -22,7 +22,7 @@ class DriverKind:
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes run on the hosts of an inventory, not only on this one.
     node_bytes: memory of this host that each node of an algorithm needs at least, models not counted; 0 if not known.
-    shapes_links: links have their settings; otherwise they are the network that the nodes are on, and count as real.
+    shapes_links: links have their settings; otherwise all are the network that the nodes are on (``real`` in plans).
     summary: what nodes are, for the reference of scenarios.
     scheduler: the module with the ``SCHEDULER`` of sweeps, see `orchestrator.drivers.scheduler`; "" without one.
     hosting: the module of the commands `edgebed hosts`, see `orchestrator.drivers.base.Hosting`; "" without.
@@ -113,10 +113,9 @@ ones are the network between hosts, which has no settings."""
 
 def link_kind(driver: str, *, real: bool) -> LinkKind:
     """The kind of a link under a driver."""
-    kind = kind_of(driver)
-    if real or not kind.shapes_links:
+    if real:
         return "real"
-    if kind.simulated:
+    if kind_of(driver).simulated:
         return "modelled"
     return "emulated"
 

@@ -80,4 +80,6 @@ async def open_environment(
     return await edgebed.unshaped_environment(driver, plan, directory, stack)
 
 
-PLAIN = edgebed.DriverKind("plain", __name__, shapes_links=False, summary="plain processes of this host")
+PLUGIN = edgebed.Plugin(
+    drivers=[edgebed.DriverKind("plain", "", shapes_links=False, summary="plain processes of this host")]
+)

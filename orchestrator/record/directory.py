@@ -44,7 +44,7 @@ class _Inside:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths inside ``runs/<id>/``."""
+    """The directory of a run, ``runs/<id>/``: ``path``, and the paths of the files inside."""
 
     path: Path
 

@@ -82,6 +82,7 @@ def test_hello_runs_from_start_to_verdict() -> None:
     assert run_processes(run.path.name) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_what_it_cannot_do_is_refused_or_noted() -> None:
     fault = "faults=[{action: disconnect, node: device-0-0, at: 1s, for: 1s}]"

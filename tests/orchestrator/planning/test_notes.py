@@ -8,10 +8,10 @@ import pytest
 
 from orchestrator.planning.learning.memory import FRAMEWORK
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_memory, of_mtus
+from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images, of_links, of_memory, of_mtus
 from orchestrator.planning.plan import NodePlan
 from orchestrator.scenario.reading import parse
-from orchestrator.scenario.sections.drivers import kind_of
+from orchestrator.scenario.sections.drivers import DriverKind, kind_of
 
 MODEL = 3_000_000  # bytes for training
 
@@ -54,6 +54,15 @@ def test_a_link_has_two_directions() -> None:
     (note,) = of_mtus(6, kind_of("sim"))
     assert note.endswith("the mtu of 3 links")
     assert list(of_mtus(6, kind_of("namespaces"))) == []
+
+
+def test_links_that_a_driver_does_not_shape() -> None:
+    unshaped = DriverKind("plain", "", shapes_links=False)
+    (note,) = of_links(6, unshaped)
+    assert "plain" in note
+    assert "6 link directions" in note
+    assert list(of_links(0, unshaped)) == []
+    assert list(of_links(6, kind_of("namespaces"))) == []
 
 
 def test_the_drivers_that_use_images_are_named() -> None:

@@ -17,6 +17,7 @@ each probe's one-way delay.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -52,6 +53,19 @@ def open_datagrams() -> socket.socket:
     datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     datagrams.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     return datagrams
+
+
+def open_both(address: str) -> tuple[socket.socket, socket.socket]:
+    """A socket for datagrams, and a TCP listener at the same port."""
+    while True:
+        datagrams = open_datagrams()
+        try:
+            datagrams.bind((address, 0))
+            return datagrams, socket.create_server(datagrams.getsockname())
+        except OSError as error:
+            datagrams.close()
+            if error.errno != errno.EADDRINUSE:  # a TCP socket of this host may have the free port of datagrams
+                raise
 
 
 def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
@@ -113,10 +127,8 @@ class Responder:
 
     def __init__(self, address: str) -> None:
         self.token = secrets.token_bytes(8)
-        self.datagrams = open_datagrams()
-        self.datagrams.bind((address, 0))
+        self.datagrams, self.streams = open_both(address)
         self.port: int = self.datagrams.getsockname()[1]
-        self.streams = socket.create_server((address, self.port))
         self._sessions: dict[int, dict[str, Any]] = {}
 
     def serve(self, until: int) -> None:

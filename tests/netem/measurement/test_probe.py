@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import json
@@ -427,6 +428,26 @@ class TestResponder:
         assert one.port != other.port
         one.close()
         other.close()
+
+    def test_a_port_that_tcp_uses_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        usual = socket.create_server
+        errors = iter([errno.EADDRINUSE, errno.EADDRINUSE, None, errno.EACCES])
+        tried: list[int] = []
+
+        def create_server(address: tuple[str, int]) -> socket.socket:
+            tried.append(address[1])
+            number = next(errors)
+            if number is not None:
+                raise OSError(number, "")
+            return usual(address)
+
+        monkeypatch.setattr(socket, "create_server", create_server)
+        responder = Responder("127.0.0.1")
+        assert tried[2:] == [responder.port]
+        assert responder.streams.getsockname()[1] == responder.port
+        responder.close()
+        with pytest.raises(PermissionError):
+            Responder("127.0.0.1")
 
     def test_it_remembers_the_latest_sessions(self) -> None:
         responder = Responder("127.0.0.1")

@@ -235,6 +235,12 @@ async def test_a_node_runs_on_its_host_and_its_end_and_output_arrive(world: Worl
     assert (ended.node, ended.out_of_memory) == ("device-2", True)
 
 
+async def answer(world: World) -> None:
+    """Wait until the agent of pc-2 answers a call, with a refusal."""
+    with pytest.raises(DriverError, match="does not run"):
+        await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
+
+
 async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: World) -> None:
     driver, log = world.stage.driver, world.directory.logs / "device-2.log"
     os.mkfifo(log)  # a write waits until somebody reads
@@ -242,7 +248,7 @@ async def test_a_slow_disk_of_the_orchestrator_does_not_stop_its_loop(world: Wor
     reading = asyncio.create_task(asyncio.to_thread(lambda: (tested.wait(PATIENCE), log.read_bytes())))
     driver.hear("pc-2", {"name": "log", "log": "device-2", "data": b"last words\n"})
     driver.hear("pc-2", {"name": "exit", "node": "device-2", "pid": 1, "code": 0})
-    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
+    await answer(world)
     assert driver.exits.empty()  # the output of a node comes before its end
     tested.set()
     assert await asyncio.wait_for(driver.exits.get(), PATIENCE) == Exit("device-2", NodeHandle(1, "pc-2"), 0)
@@ -262,9 +268,9 @@ async def test_a_slow_disk_of_a_host_does_not_stop_its_agent_and_nothing_is_lost
 
     monkeypatch.setattr(LogStream, "read", read)
     assert await asyncio.to_thread(reads.wait, PATIENCE)
-    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")
+    await answer(world)
     closing = asyncio.create_task(world.stage.driver.close())
-    await world.stage.agents.call("pc-2", CanPause.pause, "device-2")  # the agent has got the request to finish
+    await answer(world)  # the agent has got the request to finish
     tested.set()
     await closing
     assert (world.directory.logs / "device-2.log").read_text() == "in time\n"

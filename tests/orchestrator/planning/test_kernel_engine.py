@@ -22,7 +22,7 @@ links: {{device-cloud: {link}}}
 LONG = "{latency: 10s, jitter: 3s}"
 SCHEDULE = "{latency: 10ms, schedule: {steps: [{at: 10s, latency: 10s, jitter: 3s}]}}"
 FAULT = "faults: [{at: 5s, for: 5s, action: degrade, node: device-0, latency: 10s, jitter: 3s}]"
-REASON = r"the link \S+ -> \S+ has a jitter of 3s, and netem's is at most 2.147s"
+REASON = r"link \S+ -> \S+ .* jitter of 3s"
 
 
 def plan_of(link: str, engine: str = "kernel", more: str = "", driver: str = "namespaces") -> Plan:
@@ -31,7 +31,7 @@ def plan_of(link: str, engine: str = "kernel", more: str = "", driver: str = "na
 
 @pytest.mark.parametrize(("link", "more"), [(LONG, ""), (SCHEDULE, ""), ("{latency: 10ms}", FAULT)])
 def test_a_jitter_that_netem_would_cut_is_refused(link: str, more: str) -> None:
-    with pytest.raises(PlanError, match=f"engine: kernel cannot make these links: {REASON}; choose userspace"):
+    with pytest.raises(PlanError, match=f"^engine: kernel .*{REASON}"):
         plan_of(link, more=more)
 
 

@@ -262,7 +262,7 @@ def test_faults_on_media_can_be_manual() -> None:
     assert worse.written == {"action": "degrade", "medium": "far", "rate": "1mbit"}
     (moved,) = faults_by_hand({"action": "handover", "node": "device-1", "to": "far"}, made, 4.0, 10)
     assert moved.fault.crossings[0] == ("device-1", "cloud", (Crossing("far", "device-1"),))
-    with pytest.raises(ValueError, match="'fra' is no shared medium; did you mean 'far'"):
+    with pytest.raises(ValueError, match="'fra' is no shared medium"):
         faults_by_hand({"action": "disconnect", "medium": "fra"}, made, 4.0, 11)
     assert media_of(made).members == {"near": ("device-0", "device-1"), "far": ()}
     assert json.dumps(made.to_json())

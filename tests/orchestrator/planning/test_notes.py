@@ -47,7 +47,7 @@ def test_clients_train_at_once_in_a_simulation_only() -> None:
     assert list(of_clients_at_once(1, kind_of("namespaces"))) == []
     assert list(of_clients_at_once(2, kind_of("sim"))) == []
     (note,) = of_clients_at_once(2, kind_of("namespaces"))
-    assert "only the driver sim trains 2 clients" in note
+    assert "the driver sim trains 2 clients" in note
 
 
 def test_a_link_has_two_directions() -> None:

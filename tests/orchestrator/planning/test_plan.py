@@ -24,6 +24,7 @@ from orchestrator.planning.plan import Plan, StopPlan
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.sections.hardware import HARDWARE
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 TEXT = """\
 name: small
@@ -109,10 +110,7 @@ def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -
 def test_a_class_that_no_one_holds_is_noted() -> None:
     """D1: edge e has the label e alone, so that three edges hold 0, 1 and 2 of ten."""
     made = plan("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}")
-    said = (
-        "no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test set: no model can learn to "
-        "recognise them"
-    )
+    said = containing("classes 3, 4, 5, 6, 7,", "9")
     assert made.data.unheld == (3, 4, 5, 6, 7, 8, 9)
     assert made.notes() == made.recorded["notes"] == [said]
     assert plan("algorithm: hierfavg\ntopology: {edges: 3}").notes() == []
@@ -139,18 +137,18 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
 def test_samples_without_a_label_that_counts_are_noted(count: int, samples: str) -> None:
     data = dataclasses.replace(prepared(), unlabelled=count)
     made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), data)
-    assert made.notes() == [f"{samples} no label that counts (-100 only): left out"]
+    assert made.notes() == [containing(f"{samples} no label that counts (-100")]
 
 
 def test_clients_with_nothing_are_noted_by_name() -> None:
     text = "algorithm: fedavg\ntopology: {devices: %d}\ndata: {partition: {iid: {min_samples: 0}}}"
     few = make_plan(parse(text % 5, "f.yaml"), prepared(train=3))
-    assert few.notes()[1] == "device-3, device-4 hold no training samples: they do not train and count in no average"
+    assert few.notes()[1] == containing("device-3, device-4 hold no training samples")
     one = make_plan(parse(text % 4, "f.yaml"), prepared(train=3))
-    assert one.notes()[1] == "device-3 holds no training samples: it does not train and counts in no average"
+    assert one.notes()[1] == containing("device-3 holds no training samples")
     many = make_plan(parse(text % 60, "f.yaml"), prepared(train=3)).notes()[1]
     assert many.startswith("device-3, device-4, ")
-    assert "device-21 and 38 more hold no training samples" in many
+    assert "device-21 and 38 more hold no" in many
 
 
 RETRAINING_OFF = "algorithm: {name: fedfeat, retrain_epochs: 0%s}\ntopology: {devices: 2}"
@@ -162,18 +160,14 @@ RETRAINING_OFF = "algorithm: {name: fedfeat, retrain_epochs: 0%s}\ntopology: {de
         (", noise: none", []),
         (
             "",
-            [
-                "retrain_epochs: 0 sends no features, but noise: gaussian acts in training, so this is not FedAvg; "
-                "noise: none without clip_norm is"
-            ],
+            [containing("retrain_epochs: 0", "noise: gaussian", "FedAvg", "clip_norm")],
         ),
         (
             ", noise: laplace, clip_norm: 2, noise_in: sent, share: 0.5",
             [
-                "without effect: share: 0.5, since retrain_epochs: 0 sends no features",
-                "without effect: noise: laplace, since retrain_epochs: 0 sends no features",
-                "retrain_epochs: 0 sends no features, but clip_norm: 2 acts in training, so this is not FedAvg; "
-                "noise: none without clip_norm is",
+                containing("share: 0.5, since retrain_epochs: 0 sends"),
+                containing("noise: laplace, since retrain_epochs: 0 sends"),
+                containing("retrain_epochs: 0 sends no", "clip_norm: 2 acts", "FedAvg", "clip_norm"),
             ],
         ),
     ],
@@ -395,13 +389,13 @@ def test_without_labels_there_is_a_plan_to_look_at() -> None:
 
 
 def test_too_little_data_is_reported_with_the_path() -> None:
-    with pytest.raises(PlanError, match=r"^data\.partition: 12 samples do not give 5 clients min_samples 10 each: "):
+    with pytest.raises(PlanError, match=r"^data\.partition: 12 samples do.*5 clients"):
         make_plan(parse(TEXT, "f.yaml"), prepared(train=12))
 
 
 def test_a_model_that_does_not_take_the_data_is_refused() -> None:
     scenario = parse("algorithm: fedavg\nmodel: phefl-cnn\ndata: {dataset: har}\ntopology: {devices: 2}", "f.yaml")
-    with pytest.raises(PlanError, match=r"^model: phefl-cnn: takes images of at least 4x4"):
+    with pytest.raises(PlanError, match=r"^model: phefl-cnn: .* 4x4"):
         make_plan(scenario, None)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.programs import unreachable
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 NUMBERED = """\
 topology: {cloud: true, edges: 2, devices_per_edge: [1, 2]}
@@ -39,10 +40,8 @@ programs:
 def test_a_name_of_a_node_without_a_link_is_noted() -> None:
     """Each device has a link to its own edge only, and none to the cloud."""
     assert list(unreachable(parse(MESH, "m.yaml"))) == [
-        "programs.device names {cloud} on device-0-0, device-1-0, and no link joins cloud with them: nothing that is"
-        " sent there arrives",
-        "programs.device names {edge-0} on device-1-0, and no link joins edge-0 with it: nothing that is sent there"
-        " arrives",
+        containing("programs.device names {cloud} on device-0-0, device-1-0"),
+        containing("programs.device names {edge-0} on device-1-0", "edge-0"),
     ]
 
 

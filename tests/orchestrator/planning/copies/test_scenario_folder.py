@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.copies import scenario_folder
 from orchestrator.planning.copies.scenario_folder import pack, refuse_large, unpack
+from tests.texts import containing
 
 
 @pytest.fixture
@@ -70,14 +71,11 @@ def test_a_large_folder_is_refused_with_what_to_do(folder: Path, monkeypatch: py
     monkeypatch.setattr(scenario_folder, "LARGEST", 4127)
     with pytest.raises(PlanError) as caught:
         refuse_large(folder)
-    assert str(caught.value) == (
-        f"programs: the folder of the scenario is copied to each host, and {folder} has more than 4.13 kB: move the"
-        " scenario to a folder that has nothing but what the programs read"
-    )
+    assert str(caught.value) == containing(f"{folder} has more than 4.13 kB")
 
 
 def test_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"gone cannot be read \(No such file or directory\)"):
+    with pytest.raises(PlanError, match=r"gone.*read \(No such file"):
         refuse_large(tmp_path / "gone")
     with pytest.raises(HostError, match=r"gone cannot be read"):
         pack(tmp_path / "gone", tmp_path / "archive.tar")

@@ -61,11 +61,11 @@ topology: {cloud: true, edges: 0, devices: 2}
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ({"action": "crash", "node": "device-9"}, "node: there is no node 'device-9'; did you mean"),
+        ({"action": "crash", "node": "device-9"}, "node: there is no node 'device-9'"),
         ({"action": "crash", "node": "cloud", "zeal": 1}, "zeal: unknown key"),
         (
             {"action": "crash", "node": "cloud", "round": 3},
-            "round: a manual fault takes effect immediately; leave it out",
+            "round: a manual fault takes effect",
         ),
         ({"action": "degrade", "node": "edge-0", "rate": "1Mbps"}, "rate: '1Mbps': the unit 'Mbps' is read"),
         ({}, "'action' is missing"),
@@ -81,7 +81,7 @@ def test_one_program_of_a_node() -> None:
     written = {"action": "crash", "node": "cloud", "program": "watcher"}
     ((fault, _),) = faults_by_hand(written, plan, 1.0, 1)
     assert (fault.node, fault.program, fault.target) == ("cloud", "cloud.watcher", "program cloud.watcher")
-    with pytest.raises(ValueError, match="program: cloud has no program 'watch', but cloud and watcher"):
+    with pytest.raises(ValueError, match="program: cloud has no program 'watch'"):
         faults_by_hand(written | {"program": "watch"}, plan, 1.0, 1)
 
 
@@ -93,7 +93,7 @@ def test_a_program_cannot_be_slowed() -> None:
 
 def test_a_simulated_node_has_no_address() -> None:
     plan = make_plan(parse("algorithm: fedavg\ndriver: sim\ntopology: {devices: 2}\n", "f.yaml"), None)
-    with pytest.raises(ValueError, match="the nodes of the driver sim have no addresses"):
+    with pytest.raises(ValueError, match=r"nodes.*driver sim have no"):
         faults_by_hand({"action": "new-address", "node": "device-0"}, plan, 1.0, 1)
 
 

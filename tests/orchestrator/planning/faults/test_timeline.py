@@ -289,7 +289,7 @@ def test_a_node_joins_once() -> None:
 
 
 def test_nothing_happens_to_a_node_before_it_joins() -> None:
-    with pytest.raises(PlanError, match=r"^faults: crash of device-0-1 comes before it joins$"):
+    with pytest.raises(PlanError, match=r"^faults: crash of device-0-1.*joins$"):
         faults(
             {"at": "5s", "node": "device-0-1", "action": "join"}, {"at": "3s", "node": "device-0-1", "action": "crash"}
         )
@@ -337,8 +337,8 @@ def test_a_fault_of_one_program_has_its_label() -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("action: power-off, program: cloud", "program: goes with crash and pause, not with power-off"),
-        ("action: crash, program: device", "program: cloud has no program 'device', but cloud"),
+        ("action: power-off, program: cloud", r"program: goes with crash.*power-off"),
+        ("action: crash, program: device", "program: cloud has no program 'device'"),
     ],
 )
 def test_a_program_that_no_fault_can_hit(fault: str, said: str) -> None:

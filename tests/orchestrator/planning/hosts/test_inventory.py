@@ -11,6 +11,7 @@ import pytest
 from orchestrator.errors import InventoryError
 from orchestrator.planning.hosts.inventory import HostFacts, Inventory, Underlay
 from orchestrator.verbs.sources import read_inventory
+from tests.texts import containing
 
 PC: dict[str, Any] = {
     "name": "pc-1",
@@ -64,35 +65,33 @@ def test_whole_numbers_are_numbers_of_cores() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ([], "the inventory: write a mapping (key: value), not a list"),
+        ([], containing("inventory: write a mapping (key: value)")),
         ({}, "the inventory: 'hosts' is missing"),
-        ({"hosts": {}}, "the inventory: hosts: write a list, not a mapping"),
+        ({"hosts": {}}, containing("inventory: hosts: write a list, not")),
         ({"host": []}, "the inventory: host: unknown key; did you mean 'hosts'? (allowed here: hosts, underlay)"),
-        ({"hosts": [PC, "pi-1"]}, "hosts[1]: write a mapping (key: value), not the text 'pi-1'"),
-        ({"hosts": [PC | {"name": "my pc"}]}, "hosts[0]: name: write a text without blanks, not the text 'my pc'"),
-        ({"hosts": [PC | {"architecture": "x86_64"}]}, "hosts[0]: architecture: 'x86_64' is not one of: amd64, arm64"),
-        ({"hosts": [PC | {"cores": 0}]}, "hosts[0]: cores: must be above 0, not 0"),
-        ({"hosts": [PC | {"cores": "8"}]}, "hosts[0]: cores: write a number, not the text '8'"),
-        ({"hosts": [PC | {"memory": 1.5}]}, "hosts[0]: memory: write a whole number, not the number 1.5"),
+        ({"hosts": [PC, "pi-1"]}, containing("hosts[1]: write a mapping", "'pi-1'")),
+        ({"hosts": [PC | {"name": "my pc"}]}, containing("hosts[0]: name: write a text without")),
+        ({"hosts": [PC | {"architecture": "x86_64"}]}, containing("hosts[0]: architecture: 'x86_64'", "amd64, arm64")),
+        ({"hosts": [PC | {"cores": 0}]}, containing("hosts[0]: cores: must be above 0")),
+        ({"hosts": [PC | {"cores": "8"}]}, containing("hosts[0]: cores: write a number, not")),
+        ({"hosts": [PC | {"memory": 1.5}]}, containing("hosts[0]: memory: write a whole number")),
         (
             {"hosts": [PC | {"labels": {"edgebed.rack": 2}}]},
-            "hosts[0]: labels.edgebed.rack: write a text, not the number 2",
+            containing("hosts[0]: labels.edgebed.rack: write a text, not"),
         ),
-        ({"hosts": [PC | {"manager": 1}]}, "hosts[0]: manager: write true or false, not the number 1"),
+        ({"hosts": [PC | {"manager": 1}]}, containing("hosts[0]: manager: write true or false")),
         (
             {"hosts": [PI | {"labels": {"edgebed.hardware": "raspberry-pi4"}}]},
-            "host pi-1: label edgebed.hardware: 'raspberry-pi4' is no hardware class of a board; did you mean "
-            "'raspberry-pi-4'? (known: raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, "
-            "edge-server, phone)",
+            containing("pi-1: label edgebed.hardware: 'raspberry-pi4'", "'raspberry-pi-4'?"),
         ),
-        ({"hosts": [PC, PC]}, "hosts: pc-1 is there twice: give every host a name of its own"),
+        ({"hosts": [PC, PC]}, containing("hosts: pc-1 is there twice: give")),
         ({"hosts": [PC], "underlay": [WIRE]}, "underlay: 'pi-1' is no host; did you mean 'pc-1'? (known: pc-1)"),
-        ({"hosts": [PC, PI], "underlay": [WIRE, WIRE]}, "underlay[1]: pc-1 -> pi-1 is there twice: leave one out"),
+        ({"hosts": [PC, PI], "underlay": [WIRE, WIRE]}, containing("underlay[1]: pc-1 -> pi-1")),
         (
             {"hosts": [PC, PI], "underlay": [WIRE | {"delay": float("nan")}]},
             "underlay[0]: delay: write a finite number, not the number nan",
         ),
-        ({"hosts": [PC, PI], "underlay": [WIRE | {"rate": 0}]}, "underlay[0]: rate: must be above 0, not 0"),
+        ({"hosts": [PC, PI], "underlay": [WIRE | {"rate": 0}]}, containing("underlay[0]: rate: must be above 0")),
     ],
 )
 def test_a_mistake_is_reported_with_its_place(data: Any, expected: str) -> None:
@@ -110,10 +109,10 @@ def test_it_is_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (None, "cannot be read as the JSON of an inventory: No such file or directory"),
-        ("{", "cannot be read as the JSON of an inventory: Expecting property name enclosed in double quotes"),
-        ("[" * 200_000, "cannot be read as the JSON of an inventory: "),
-        ('{"hosts": 3}', "the inventory: hosts: write a list, not the number 3"),
+        (None, "No such file"),
+        ("{", "enclosed in double quotes"),
+        ("[" * 200_000, "cannot be read"),
+        ('{"hosts": 3}', "hosts: write a list, not"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path: Path, content: str | None, expected: str) -> None:
@@ -122,7 +121,7 @@ def test_a_bad_file_is_named(tmp_path: Path, content: str | None, expected: str)
         file.write_text(content)
     with pytest.raises(InventoryError) as caught:
         read_inventory(file)
-    assert str(caught.value).startswith(f"{file}: {expected}")
+    assert str(caught.value) == containing(f"{file}: ", expected)
 
 
 TOLD = {"state": "ready", "availability": "active", "engine": "20.10.24"}
@@ -138,7 +137,7 @@ NO_IMAGE = {"severity": "unusable", "what": "it has no image", "remedy": "", "co
         ({"findings": [LOOK]}, None),
         ({"state": "down"}, "its state is down"),
         ({"availability": "drain"}, "its availability is drain"),
-        ({"findings": [NO_VXLAN, LOOK, NO_IMAGE]}, "it has no VXLAN; it has no image"),
+        ({"findings": [NO_VXLAN, LOOK, NO_IMAGE]}, containing("it has no VXLAN", "no image")),
         ({"state": "down", "findings": [NO_IMAGE]}, "it has no image"),
         ({"address": "", "findings": [NO_IMAGE]}, "it has no image"),  # what such a host lacks is not read
     ],
@@ -155,9 +154,9 @@ def test_what_hosts_and_its_doctor_print_is_read_and_hosts_that_cannot_be_used_a
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ({"findings": {}}, "hosts[0]: findings: write a list, not a mapping"),
+        ({"findings": {}}, containing("hosts[0]: findings: write a list, not")),
         ({"findings": [{"severity": "look"}]}, "hosts[0]: findings.0: 'what' is missing"),
-        ({"state": "down", "name": ""}, "hosts[0]: name: write a text without blanks, not the text ''"),
+        ({"state": "down", "name": ""}, containing("hosts[0]: name: write a text without")),
     ],
 )
 def test_a_mistake_in_what_was_found_is_reported_too(said: dict[str, Any], expected: str) -> None:

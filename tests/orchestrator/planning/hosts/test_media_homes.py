@@ -14,6 +14,7 @@ from orchestrator.planning.hosts.moving import kept_apart, moves
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 SCENARIO = """\
 algorithm: hierfavg
@@ -76,8 +77,7 @@ def test_links_without_a_common_host_cannot_share_a_medium(text: str, media: str
     with pytest.raises(PlanError) as caught:
         planned(text)
     assert str(caught.value) == (
-        f"shared.cell-0: the links of {media} pass no common host that could queue their packets: device-0-1 (c) ->"
-        " edge-0 (a), device-1-0 (b) -> edge-1 (b); give edge-0, edge-1 one host in `hosts`"
+        containing("shared.cell-0", "device-0-1 (c) -> edge-0 (a), device-1-0", "edge-1", "edge-0, edge-1", "`hosts`")
     )
 
 
@@ -97,7 +97,7 @@ def test_a_placement_is_recorded_with_the_homes_of_media_if_there_are_any() -> N
 
 def test_a_medium_adds_no_delay_and_a_link_is_refused_as_without_one() -> None:
     assert homes(planned(CELLS + APART, delay=0.004)) == {"cell-0": "a", "cell-1": "b"}
-    with pytest.raises(PlanError, match="is configured with 5ms one way, and the network from a to b takes 5 ms"):
+    with pytest.raises(PlanError, match=r"configured.*b takes 5 ms"):
         planned(CELLS + APART, delay=0.005)
 
 
@@ -108,6 +108,6 @@ def test_edges_that_share_a_medium_move_to_one_host_or_not_at_all() -> None:
     assert len({*moves(plan, at, ["edge-0", "edge-1"], {"b", "c"}, {}).hosts.values()}) == 1
     alone = moves(plan, at, ["edge-1"], {"b", "c"}, {})
     assert (alone.hosts, list(alone.staying)) == ({}, ["edge-1"])
-    assert "the links of cell-0 pass no common host" in alone.staying["edge-1"]
+    assert "links of cell-0 pass no common" in alone.staying["edge-1"]
     assert "pass no common host" in (kept_apart(plan, at | {"edge-1": "b"}, "edge-1", {}) or "")
     assert kept_apart(plan, at | {"edge-1": "b"}, "cloud", {}) is None

@@ -15,6 +15,7 @@ from orchestrator.planning.hosts.packing import MEMORY
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
+from tests.texts import containing
 
 GIB = 1 << 30
 SCENARIO = """\
@@ -83,10 +84,7 @@ def test_memory_is_never_given_twice() -> None:
     assert sorted(found.hosts.values()) == ["a", "b"]
     ((name, reason),) = found.staying.items()
     assert name == "device-1-1"
-    assert reason == (
-        "no other host can take it: a has 1 B of memory left, and it needs 300 MB; "
-        "b has 0 B of memory left, and it needs 300 MB"
-    )
+    assert reason == containing("no other host", "a has 1 B", "300 MB", "b has 0 B")
 
 
 def test_what_hosts_says_still_holds() -> None:
@@ -112,7 +110,7 @@ def test_no_node_moves_from_a_real_board_or_to_one() -> None:
     plan = replace(made, hosts=(host("a"), pi, another))
     assert plan.node("device-0-0").host == "pi"
     assert lost(plan, "pi").staying == {"device-0-0": "it runs on a real raspberry-pi-4"}
-    assert set(lost(plan, "a").staying.values()) == {"no other host of the run can take nodes"}
+    assert all(reason == containing("no other host") for reason in lost(plan, "a").staying.values())
 
 
 def test_no_node_with_a_real_link_moves() -> None:
@@ -123,7 +121,7 @@ def test_no_node_with_a_real_link_moves() -> None:
         for link in plan.links
     )
     found = lost(replace(plan, links=links), "c")
-    assert found.staying == {"edge-1": "the network of its host is one of its links"}
+    assert found.staying == {"edge-1": containing("host is one of its links")}
     assert set(found.hosts) == {"device-1-0", "device-1-1"}
 
 
@@ -143,10 +141,7 @@ def test_links_within_a_group_do_not_cross_hosts_if_it_moves_whole() -> None:
     small = planned(host("a", 2 * MEMORY), host("b", 5 * MEMORY, 64), host("c"), homes=HOMES, device_edge="0.1ms")
     found = lost(small, "c", near)
     assert found.hosts == {"edge-1": "b", "device-1-0": "b"}
-    assert found.staying["device-1-1"] == (
-        "no other host can take it: device-1-1 -> edge-1 is configured with 0.1 ms one way, and the network from a to"
-        " b takes 1.1 ms with a margin; b has 0 B of memory left, and it needs 300 MB"
-    )
+    assert found.staying["device-1-1"] == containing("it: device-1-1 -> edge-1", "0.1 ms", "1.1 ms", "300 MB")
 
 
 def test_a_node_that_stayed_may_be_kept_apart_from_those_that_moved() -> None:
@@ -155,9 +150,7 @@ def test_a_node_that_stayed_may_be_kept_apart_from_those_that_moved() -> None:
     between = underlay({("b", "c"): 0.001})
     assert kept_apart(plan, homes, "device-1-1", between) is None
     homes["edge-1"] = "b"
-    assert kept_apart(plan, homes, "device-1-1", between) == (
-        "device-1-1 -> edge-1 is configured with 0.1 ms one way, and the network from c to b takes 1.1 ms with a margin"
-    )
+    assert kept_apart(plan, homes, "device-1-1", between) == containing("device-1-1 -> edge-1", "0.1 ms", "1.1 ms")
 
 
 PROGRAMS = """\
@@ -178,7 +171,7 @@ def test_a_node_moves_where_the_images_of_its_programs_are() -> None:
     homes = {"cloud": "a", "device-0": "b", "device-1": "c"}
     plan = replace(made, nodes=tuple(replace(node, host=homes[node.name]) for node in made.nodes), hosts=hosts)
     assert lost(plan, "c").hosts == {"device-1": "b"}  # a has its image too, and fewer free cores
-    assert lost(plan, "a").staying == {"cloud": "no node of the image served and watched runs on b, c"}
+    assert lost(plan, "a").staying == {"cloud": containing("no node of the image served")}
 
 
 def test_a_node_of_an_own_image_moves_where_the_image_is() -> None:
@@ -187,7 +180,7 @@ def test_a_node_of_an_own_image_moves_where_the_image_is() -> None:
     plan = replace(plan, nodes=tuple(replace(node, image=special.get(node.name)) for node in plan.nodes))
     found = lost(plan, "c")
     assert found.hosts["device-1-0"] == "b"
-    assert found.staying == {"device-1-1": "no node of the image other runs on a, b"}
+    assert found.staying == {"device-1-1": containing("no node of the image other")}
 
 
 def test_only_hosts_that_are_there_take_nodes() -> None:

@@ -15,6 +15,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse, placed
 from orchestrator.scenario.sections.hardware import HARDWARE, HardwareClass
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 TEXT = """\
 algorithm: hierfavg
@@ -109,7 +110,7 @@ def test_without_hosts_plan_json_says_nothing_of_hosts() -> None:
 
 def test_schedules_and_faults_may_not_ask_for_too_little_delay() -> None:
     assert plan("links.device-edge.latency=1ms").placement is not None
-    expected = r"^links\.device-edge: device-0-0 -> edge-0 is configured with 100us one way"
+    expected = r"^links\.device-edge: device-0-0 -> edge-0.*100us"
     schedule = "links.device-edge.schedule={steps: [{at: 1s, latency: 100us}]}"
     fault = "faults=[{every_round: 50%, of: devices, action: degrade, latency: 100us}]"
     for change in (schedule, fault):
@@ -131,11 +132,11 @@ def test_real_links_ask_for_nothing_of_the_network() -> None:
         ("pi-1", "pc-2", 2, 2, 0),
     ]
     (note,) = made.placement.crossing_notes()
-    assert note.startswith("the network was not measured, pc-1 -> pc-2, pc-2 -> pc-1: its delay adds")
+    assert note == containing("was not measured", "pc-1 -> pc-2, pc-2 -> pc-1")
 
 
 def test_emulated_links_next_to_real_ones_are_computed_as_before() -> None:
-    with pytest.raises(PlanError, match=r"^links\.device-edge: device-0-0 -> edge-0 is configured with 100us one way"):
+    with pytest.raises(PlanError, match=r"^links\.device-edge: device-0-0 -> edge-0.*100us"):
         plan("links.device-edge={profile: real, up: {profile: lan}}", REAL[1])
     made = plan("links.device-edge={profile: real, up: {profile: wifi}}", REAL[1])
     assert made.placement is not None
@@ -149,17 +150,14 @@ def test_a_real_link_within_a_host_is_refused(entry: str) -> None:
     with pytest.raises(PlanError) as caught:
         make_plan(scenario, prepared(), inventory=INVENTORY)
     assert caught.value.path == ("links", entry)
-    assert caught.value.message == (
-        "device-0-1 -> edge-0 is real, and both nodes run on pc-2, where no network is between them (1 more link like "
-        "it): give them different hosts in `hosts`, or give the link a profile"
-    )
+    assert caught.value.message == containing("device-0-1 -> edge-0", "pc-2", "(1 more", "`hosts`")
 
 
 def test_what_hosts_lack_is_reported_with_its_line() -> None:
     scenario = parse(TEXT, "f.yaml", ["hosts.edge=pc-9"])
     with pytest.raises(ScenarioError) as caught, placed(Path("f.yaml"), ["hosts.edge=pc-9"], TEXT):
         make_plan(scenario, prepared(), inventory=INVENTORY)
-    assert str(caught.value).startswith("--set hosts.edge=pc-9: hosts.edge: there is no host 'pc-9'; did you mean ")
+    assert str(caught.value) == containing("--set hosts.edge=pc-9: hosts.edge", "'pc-9'")
 
 
 def test_nodes_that_train_on_an_accelerator_live_where_the_label_is() -> None:
@@ -171,7 +169,7 @@ def test_nodes_that_train_on_an_accelerator_live_where_the_label_is() -> None:
     made = plan(*asked, inventory=Inventory(labelled))
     assert {node.host for node in made.nodes if node.device != "cpu"} == {"pc-3"}
     assert [each.nodes for each in made.accelerated("pc-3")] == [["edge-0"]]
-    with pytest.raises(PlanError, match=r"edge-0 trains on cuda:1, and no host has the label edgebed.accelerator=cuda"):
+    with pytest.raises(PlanError, match=r"edge-0 trains on cuda:1.*edgebed.accelerator=cuda"):
         make_plan(parse(TEXT, "f.yaml", asked), prepared(), inventory=INVENTORY)
-    with pytest.raises(PlanError, match=r"no host of hosts.edge: pc-2 has the label"):
+    with pytest.raises(PlanError, match=r"no host of hosts.edge: pc-2"):
         make_plan(parse(TEXT, "f.yaml", asked[:1]), prepared(), inventory=Inventory(labelled))

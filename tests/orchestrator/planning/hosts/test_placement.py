@@ -18,6 +18,7 @@ from orchestrator.planning.hosts.placement import Placement, place
 from orchestrator.scenario.sections.hardware import BOARDS, GIB, HARDWARE, HardwareClass
 from orchestrator.scenario.sections.hosts import HostChoice
 from orchestrator.scenario.sections.topology import Topology
+from tests.texts import containing
 
 PI = {"edgebed.hardware": "raspberry-pi-4"}
 ONE_CORE = HardwareClass("custom", cores=1)
@@ -87,12 +88,14 @@ def test_a_label_leaves_a_choice() -> None:
     [
         (
             HostChoice("pi-9"),
-            "hosts.edge-0: there is no host 'pi-9'; did you mean 'pi-1'? (hosts: pc-1, pi-1 with "
-            "edgebed.hardware=raspberry-pi-4)",
+            containing(
+                "hosts.edge-0: there is no host 'pi-9'",
+                "pi-1 with edgebed.hardware=raspberry-pi-4",
+            ),
         ),
         (
             HostChoice("rack", "2"),
-            "hosts.edge-0: no host has the label rack=2 (hosts: pc-1, pi-1 with edgebed.hardware=raspberry-pi-4)",
+            containing("hosts.edge-0: no host", "rack=2"),
         ),
     ],
 )
@@ -123,7 +126,7 @@ def test_boards_are_for_their_class_alone() -> None:
     assert set(made.hosts.values()) == {"pc-1"}
     assert (made.boards, made.notes) == (
         {},
-        ("nodes can use more cores than there are on pc-1 (4.4 of 4): if all compute at once, steps are late",),
+        (containing("cores", "on pc-1 (4.4 of 4)"),),
     )
 
 
@@ -135,7 +138,7 @@ def test_a_pin_puts_other_nodes_and_several_nodes_on_boards() -> None:
     assert set(made.boards) == set(made.hosts)
     assert made.reasons["device-1"] == "hosts.device: hardware=raspberry-pi-4; a real raspberry-pi-4, not emulated"
     assert made.notes == (
-        "device-3 on real boards have the speed of raspberry-pi-4, not that of phone",
+        containing("device-3 on real boards", "raspberry-pi-4"),
         "cloud, device-1, device-3 share the board pi-1",
         "device-0, device-2 share the board pi-2",
     )
@@ -157,10 +160,8 @@ def test_a_group_without_room_is_spread() -> None:
     """Nine nodes of one core on two hosts of four: each counts for 4.5, which is not enough for seven devices."""
     made = placed(edges(1, 7), [host("a"), host("b")])
     assert Counter(made.hosts.values()) == {"a": 5, "b": 4}
-    assert made.reasons["device-0-3"] == "most cores free; no host has room for all of its group"
-    assert made.notes == (
-        "nodes can use more cores than there are on a (5 of 4): if all compute at once, steps are late",
-    )
+    assert made.reasons["device-0-3"] == containing("most cores free")
+    assert made.notes == (containing("cores", "on a (5 of 4)"),)
 
 
 def test_where_cores_lack_groups_still_stay_together_and_load_is_even() -> None:
@@ -171,9 +172,7 @@ def test_where_cores_lack_groups_still_stay_together_and_load_is_even() -> None:
     assert all(
         made.hosts[f"device-{number // 2}-{number % 2}"] == made.hosts[f"edge-{number // 2}"] for number in range(8)
     )
-    assert made.notes == (
-        "nodes can use more cores than there are on a (6 of 4), b (6 of 4): if all compute at once, steps are late",
-    )
+    assert made.notes == (containing("cores", "on a (6 of 4), b (6 of 4)"),)
 
 
 def test_devices_follow_an_edge_that_is_pinned() -> None:
@@ -188,7 +187,7 @@ def test_an_edge_follows_devices_that_are_pinned() -> None:
     made = placed(edges(1, 2), hosts, pins={"device": HostChoice("rack", "2")})
     assert {made.hosts[name] for name in ("edge-0", "device-0-0", "device-0-1")} == {"b"}
     assert made.reasons["edge-0"] == "with its devices"
-    assert made.reasons["device-0-1"] == "hosts.device: rack=2; with devices of its edge"
+    assert made.reasons["device-0-1"] == containing("hosts.device: rack=2; with devices")
 
 
 def test_a_group_is_not_torn_for_the_last_tenth() -> None:
@@ -238,7 +237,7 @@ def test_only_a_group_of_several_nodes_can_be_spread() -> None:
     hosts = [host("a", 1), host("b", 1)]
     single = placed(Topology.model_validate({"devices": 2, "edges": 0}), hosts)
     assert single.reasons["device-1"] == "most cores free"
-    assert placed(edges(1, 1), hosts).reasons["edge-0"].endswith("; no host has room for all of its group")
+    assert placed(edges(1, 1), hosts).reasons["edge-0"].endswith("all of its group")
 
 
 def test_a_host_may_be_full_to_the_last_byte() -> None:
@@ -297,20 +296,17 @@ def test_the_cloud_runs_on_a_manager_if_it_fits() -> None:
         (
             [host("a", memory=1_000_000_000)],
             {},
-            "hardware.device: device-2 needs 300 MB of memory, and a has 100 MB left: 200 MB is missing; take a host"
-            " with more, or give nodes hardware with less memory",
+            containing("hardware.device: device-2 needs 300 MB", "100 MB left: 200 MB"),
         ),
         (
             [host("a", memory=750_000_000), host("b", memory=500_000_000)],
             {},
-            "hardware.device: device-2 needs 300 MB of memory, and b has 200 MB left, more than any other host:"
-            " 100 MB is missing; take a host with more, or give nodes hardware with less memory",
+            containing("hardware.device: device-2 needs 300 MB", "200 MB", "100 MB"),
         ),
         (
             [host("a"), host("b", memory=200_000_000)],
             {"device-1": HostChoice("b")},
-            "hosts.device-1: device-1 needs 300 MB of memory, and b has 200 MB left: 100 MB is missing; take a host"
-            " with more, or give nodes hardware with less memory",
+            containing("hosts.device-1: device-1 needs 300 MB", "200 MB left: 100 MB"),
         ),
     ],
 )
@@ -321,9 +317,7 @@ def test_memory_is_never_given_twice(hosts: list[HostFacts], pins: dict[str, Hos
 
 
 def test_without_a_general_host_nodes_need_pins() -> None:
-    with pytest.raises(
-        PlanError, match=r"^hosts: cloud has no host: every host has the label edgebed\.hardware and is a"
-    ):
+    with pytest.raises(PlanError, match=r"^hosts: cloud has no host"):
         placed(FLAT, [host("pi-1", labels=PI)], hardware={"device": HARDWARE["raspberry-pi-4"]})
     with pytest.raises(PlanError, match=r"^hosts: cloud has no host"):
         placed(FLAT, [])
@@ -337,16 +331,13 @@ def test_hosts_that_cannot_be_used_are_named_with_the_reason() -> None:
         return place(FLAT.members(), on_host, pins, [], Inventory(hosts, {}, left_out))
 
     made = try_on((host("pc-1"),), {})
-    said = "pc-2 (it has no image), pc-3 (its state is down)"
-    assert made.notes[0] == f"left out, because runs cannot use them: {said}"
+    assert made.notes[0] == containing("left out", "pc-2 (it has no image)", "pc-3 (its state is down)")
     assert set(made.hosts.values()) == {"pc-1"}
-    with pytest.raises(
-        PlanError, match=r"^hosts\.cloud: the host pc-2 cannot be used: it has no image \(hosts: pc-1\)$"
-    ):
+    with pytest.raises(PlanError, match=r"^hosts\.cloud: the host pc-2.*pc-1\)$"):
         try_on((host("pc-1"),), {"cloud": HostChoice("pc-2")})
     with pytest.raises(PlanError) as caught:
         try_on((), {})
-    assert str(caught.value) == f"hosts: no host can be used: {said}"
+    assert str(caught.value) == containing("hosts: no host", "pc-2 (it has no image)", "pc-3 (its state is down)")
 
 
 WIRE = Underlay(delay=0.0002, rate=1e9, mtu=1500)
@@ -356,9 +347,7 @@ APART = {"cloud": HostChoice("a"), "device": HostChoice("b")}
 def test_links_between_hosts_are_counted() -> None:
     made = placed(FLAT, [host("a"), host("b")], pins=APART, profile=LinkProfile(latency=0.01, rate=20e6))
     assert made.crossings == (HostCrossing("a", "b", 4, 80e6, None), HostCrossing("b", "a", 4, 80e6, None))
-    assert made.crossing_notes() == [
-        "the network was not measured, a -> b, b -> a: its delay adds to that of the links"
-    ]
+    assert made.crossing_notes() == [containing("measured, a -> b, b ->")]
     assert placed(FLAT, [host("a")], profile=LinkProfile()).crossings == ()
 
 
@@ -367,9 +356,7 @@ def test_more_rate_than_the_network_has_is_noted() -> None:
     profile = LinkProfile(latency=0.01, rate=300e6)
     made = placed(FLAT, [host("a"), host("b")], pins=APART, underlay=underlay, profile=profile)
     assert made.notes == ()
-    assert made.crossing_notes() == [
-        "links ask for more rate than the network has, a -> b (1.2 gbit of 1 gbit): not all can be full at once"
-    ]
+    assert made.crossing_notes() == [containing("more rate", "(1.2 gbit of 1 gbit)")]
     unlimited = placed(FLAT, [host("a"), host("b")], pins=APART, underlay=underlay, profile=LinkProfile(latency=0.01))
     assert [crossing.rate for crossing in unlimited.crossings] == [None, None]
     assert list(crossing_notes([HostCrossing("a", "b", 4, 1e9, WIRE)])) == []  # as much as the network has
@@ -390,19 +377,19 @@ def test_a_link_asks_for_the_most_that_it_may_be_given() -> None:
         (
             0.0002,
             LinkProfile(latency=0.00029),
-            "290us one way, and the network from a to b takes 0.2 ms, 0.3 ms with a margin",
+            ("290us one way", "0.2 ms, 0.3 ms"),
         ),
         (0.02, LinkProfile(latency=0.022), None),  # a tenth
         (
             0.02,
             LinkProfile(latency=0.0215),
-            "21.5ms one way, and the network from a to b takes 20 ms, 22 ms with a margin",
+            ("21.5ms one way", "20 ms, 22 ms"),
         ),
         (0.005, LinkProfile(latency=0.02, jitter=0.005), None),  # 20 - 2.054 * 5 = 9.7 ms
         (
             0.01,
             LinkProfile(latency=0.02, jitter=0.005),
-            "20ms ±5ms, so 9.73 ms at least, one way, and the network from a to b takes 10 ms, 11 ms with a margin",
+            ("20ms ±5ms, so 9.73 ms", "10 ms, 11 ms"),
         ),
     ],
 )
@@ -420,10 +407,7 @@ def test_a_link_asks_for_more_delay_than_the_network_has(
     else:
         with pytest.raises(PlanError) as caught:
             made()
-        assert str(caught.value) == (
-            f"links.edge-cloud: cloud -> device-0 is configured with {expected} (1 more link like it): set more"
-            " latency, or give both nodes one host in `hosts`"
-        )
+        assert str(caught.value) == containing("links.edge-cloud: cloud -> device-0", *expected, "(1 more")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 TEXT = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 1}\n"
 
@@ -67,8 +68,5 @@ def test_clients_train_at_once_on_an_accelerator(overrides: list[str], clients: 
 
 
 def test_where_nodes_train_by_themselves_a_note_says_so() -> None:
-    assert (
-        "each node trains by itself: only the driver sim trains 8 clients at once"
-        in plan("compute.clients_at_once=8").notes()
-    )
+    assert containing("the driver sim trains 8 clients") in plan("compute.clients_at_once=8").notes()
     assert not any("at once" in note for note in plan("compute.clients_at_once=8", "driver=sim").notes())

@@ -10,6 +10,7 @@ from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.learning import dataset
 from orchestrator.planning.learning.dataset import cache_directory, looked_up, prepare_data
 from orchestrator.scenario.sections.data import DataSpec
+from tests.texts import containing
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +63,12 @@ def test_none_is_an_error_that_lists_the_places(tmp_path: Path) -> None:
         prepare_data(spec("npz:nowhere.npz", "images:nowhere"), tmp_path)
     here = Path.cwd()
     assert str(caught.value) == (
-        f"data.dataset: data set npz:nowhere.npz: no file at {here}/nowhere.npz or {tmp_path}/nowhere.npz; data set "
-        f"images:nowhere: no folder or zip at {here}/nowhere or {tmp_path}/nowhere"
+        containing(
+            "data.dataset: data set npz:nowhere.npz",
+            f"{here}/nowhere.npz or {tmp_path}/nowhere.npz",
+            "images:nowhere",
+            f"{here}/nowhere or {tmp_path}/nowhere",
+        )
     )
 
 
@@ -87,9 +92,7 @@ def test_a_broken_data_set_is_reported_as_one(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_made_is_the_hosts_fault(cache: Path, tmp_path: Path) -> None:
     cache.write_text("in the way")
-    with pytest.raises(
-        HostError, match=r"digits cannot be prepared in .* \((Not a directory|File exists)\): .*EDGEBED_CACHE"
-    ):
+    with pytest.raises(HostError, match=r"digits .* \((Not a directory|File exists)\): .*EDGEBED_CACHE"):
         prepare_data(spec("digits"), tmp_path)
 
 

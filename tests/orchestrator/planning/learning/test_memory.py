@@ -13,6 +13,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 SCENARIO = """\
 algorithm: fedavg
@@ -56,16 +57,16 @@ def planned(memory: str, driver: str) -> Plan:
 @pytest.mark.parametrize(
     ("memory", "driver", "end"),
     [
-        ("100mib", "namespaces", "here nodes share Python and torch, which do not count"),
-        ("1mib", "namespaces", "expect that they run out of memory"),
-        ("100mib", "docker", "expect that they run out of memory"),
-        ("100mib", "sim", "the simulation has no limits of memory"),
+        ("100mib", "namespaces", "nodes share Python and torch"),
+        ("1mib", "namespaces", "run out of memory"),
+        ("100mib", "docker", "run out of memory"),
+        ("100mib", "sim", "no limits of memory"),
     ],
 )
 def test_hardware_with_too_little_memory_is_noted(memory: str, driver: str, end: str) -> None:
     (note,) = planned(memory, driver).notes()
-    assert note.startswith("device-0, device-1: training needs about 3 MB, Python and torch 170 MB, and custom has ")
-    assert note.endswith(f": {end}")
+    assert note == containing("device-0, device-1: training needs", "3 MB", "170 MB")
+    assert end in note
 
 
 def test_hardware_with_enough_memory_is_not_noted() -> None:

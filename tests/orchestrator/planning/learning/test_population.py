@@ -16,6 +16,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.hardware import HARDWARE
 from orchestrator.scenario.sections.topology import POPULATION
 from tests.orchestrator.labels import prepared
+from tests.texts import containing
 
 HEAD = """\
 algorithm: fedavg
@@ -119,7 +120,7 @@ def test_a_client_draws_at_most_the_samples_that_there_are(samples: str, key: st
         if samples:
             text = HEAD.replace("data: {samples_per_client: 20}\n", samples % (count, count))
         if refused:
-            with pytest.raises(PlanError, match=f"^{key}: a client would draw 1001 samples of 1000"):
+            with pytest.raises(PlanError, match=rf"^{key}.*client.*1001 samples of 1000"):
                 make_plan(read(text), prepared())
         else:
             make_plan(read(text), prepared())
@@ -155,10 +156,10 @@ def test_each_client_of_a_population_draws_a_row() -> None:
 @pytest.mark.parametrize(
     ("more", "rows", "message"),
     [
-        ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect in a population"),
-        ("", "speed\nfast\n", "clients.csv:2: speed: write a number, not the text 'fast'"),
-        ("", "class\nfone\n", "clients.csv:2: 'fone' is no hardware class; did you mean 'phone'?"),
-        ("", "profile\nreal\n", "clients.csv:2: profile: a link is real for the whole run: say so in `links`"),
+        ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect"),
+        ("", "speed\nfast\n", "clients.csv:2: speed: write a number, not"),
+        ("", "class\nfone\n", "clients.csv:2: 'fone' is no hardware class"),
+        ("", "profile\nreal\n", "clients.csv:2: profile: a link is real"),
         ("", "rate_mbit\n-5\n", "clients.csv:2: rate: "),
         (", links: {wifi: 100%}", "speed\n1\n", "f.yaml:5: clients.links: clients.csv gives it already"),
     ],
@@ -179,8 +180,8 @@ def test_a_plan_names_the_files_and_how_many_rows_are_used() -> None:
     speeds = {node.name: node.hardware.speed for node in planned.nodes if node.tier == "device"}
     assert speeds == {"device-0": 1.0, "device-1": 0.5}
     assert planned.notes()[-2:] == [
-        "clients.csv has 3 clients, and the first 2 of them are used",
-        "stays.csv has 3 clients, and the first 2 of them are used",
+        containing("clients.csv has 3", "first 2"),
+        containing("stays.csv has 3", "first 2"),
     ]
     settings, availability = planned.clients["file"], planned.clients["availability"]
     assert (settings["csv"], settings["rows"], settings["used"]) == ("clients.csv", 3, 2)

@@ -96,7 +96,7 @@ def test_data_without_classes_is_not_divided_by_class() -> None:
     data = replace(prepared(), form=Form((8,), 1, task="regression"), train=train, test=test)
     text = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 2}\ndata: {partition: %s}"
     assert {len(counts) for counts in make_shards(parse(text % "iid", "f.yaml"), data).counts.values()} == {1}
-    with pytest.raises(PlanError, match="dirichlet divides by class, and digits has numbers to predict: take iid, "):
+    with pytest.raises(PlanError, match="dirichlet divides by class, and digits"):
         make_shards(parse(text % "{dirichlet: 0.3}", "f.yaml"), data)
 
 
@@ -255,7 +255,7 @@ def test_own_tests_are_of_the_people_of_the_client_however_few_their_samples(few
         people = sorted(set(writers[mine]))
         assert sorted(set(test_writers[made.own_test[node]])) == people
     assert sum(len(own) for own in made.own_test.values()) == {"join": 145, "leave-out": 138}[few]
-    with pytest.raises(PlanError, match=r"^data.partition: 3 clients have fewer than min_samples 30 \(the fewest: 4\)"):
+    with pytest.raises(PlanError, match=r"^data.partition.*min_samples 30 \(the fewest"):
         make_shards(parse(CASE.format(few="refuse", devices=10), "f.yaml"), data)
 
 

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.record.events.run import Gap
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
+from tests.texts import containing
 
 NAME = "no unplanned failures"
 PAUSE: dict[str, Any] = FAULT | {"action": "pause", "node": "device-0-0", "at": 2.0}
@@ -21,7 +22,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_a_quiet_run_passes(run: Run) -> None:
     run.record.state(5.0, "device-0-0", "crashed", "fault")
-    assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
+    assert run.verdict(NAME) == ("pass", containing("no node ended and nothing stalled"))
 
 
 def test_nothing_is_said_without_training(tmp_path: Path) -> None:
@@ -49,8 +50,7 @@ def test_a_lost_host_fails_the_run_and_explains_the_ends_of_its_nodes(tmp_path: 
     run.record.event(9.0, None, "host", 1, {"host": "b", "state": "back", "reason": ""})
     assert run.verdict(NAME) == (
         "fail",
-        "host b was lost at 5.4 s until 8.0 s (silent), device-0-0 moved to a; 1 node ended with the host: "
-        "device-0-0; 1 node ended unplanned: edge-0 at 5.5 s (signal 9: Traceback)",
+        containing("at 5.4 s", "8.0 s (silent), device-0-0", "1 node", "device-0-0; 1 node", "edge-0 at 5.5 s"),
     )
 
 
@@ -111,7 +111,7 @@ def test_the_longest_total_of_any_process_counts(tmp_path: Path) -> None:
 def test_what_stalled_before_the_training_did_not_change_it(run: Run, who: str) -> None:
     """It stalled until 1 s, when the training started."""
     stall(run, 1.0, 0.8, who)
-    assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
+    assert run.verdict(NAME) == ("pass", containing("no node ended and nothing stalled"))
 
 
 @pytest.mark.parametrize("who", ["node", "orchestrator"])
@@ -168,7 +168,7 @@ def test_an_orchestrator_that_was_stopped(run: Run) -> None:
     run.record.event(15.0, None, Gap.NAME, 1, {"since": 4.0, "seconds": 10.0, "stood_still": 9.9})
     verdict, detail = run.verdict(NAME)
     assert verdict == "fail"
-    assert detail == "stalled: the orchestrator for 9.9 s until 14.0 s"
+    assert detail == containing("orchestrator for 9.9 s", "14.0 s")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_an_orchestrator_that_a_busy_host_kept_from_monitoring(
 def test_the_longest_time_without_monitoring_is_shown(run: Run) -> None:
     for t, seconds in ((6.0, 2.0), (12.0, 3.0), (18.0, 2.5)):
         run.record.event(t, None, Gap.NAME, 1, {"since": t - seconds, "seconds": seconds, "stood_still": 0.0})
-    assert run.verdict(NAME)[1].endswith("3 times, at most for 3 s until 11.0 s")
+    assert run.verdict(NAME)[1].endswith("3 s until 11.0 s")
 
 
 def test_a_manual_fault_among_planned_ones_is_named(run: Run) -> None:

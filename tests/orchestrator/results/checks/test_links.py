@@ -19,6 +19,7 @@ from orchestrator.results.checks.registry import Check, checks
 from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import CUT, FAULT, Run
+from tests.texts import containing
 
 
 def test_links_that_differ_from_what_was_configured_fail(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_the_probe_with_the_largest_error_is_named(
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(ProbeResult(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
-    assert run.verdict("links as configured") == ("unknown", "no probe of device-edge: those links were not measured")
+    assert run.verdict("links as configured") == ("unknown", containing("no probe of device-edge: those links"))
 
 
 def test_a_probe_that_was_uncertain_is_unknown(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_real_links_are_not_counted_against_anything(tmp_path: Path) -> None:
     run.record.probe(ProbeResult(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real"))
     assert run.verdict("links as configured") == (
         "pass",
-        "1 probe of 1 link class agree with their profiles; 1 figure of real links without configured values",
+        containing("1 probe", "1 link class agree", "1 figure"),
     )
 
 
@@ -135,7 +136,7 @@ def test_without_real_links_none_are_mentioned(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for ends in (("edge-0", "cloud", "edge-cloud"), ("device-0-0", "edge-0", "device-edge")):
         run.record.probe(ProbeResult(0.5, *ends, "rtt", 0.08, 0.081, 0.07, 0.09, "pass"))
-    assert run.verdict("links as configured") == ("pass", "2 probes of 2 link classes agree with their profiles")
+    assert run.verdict("links as configured") == ("pass", containing("2 probes", "2 link classes agree"))
 
 
 def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
         run.record.probe(ProbeResult(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real"))
     assert run.verdict("links as configured") == (
         "measured",
-        "every link is real: 2 figures of 2 link classes, and no values were configured",
+        containing("is real: 2 figures", "2 link"),
     )
     assert run.verdict("losses during the run")[0] == "measured"
 
@@ -171,50 +172,44 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
     (
         [OVERLOAD],
         "pass",
-        "30 packets more than 50 ms late, 0.30% of all; the links were held up for 80 ms, 0.4% of the training; the "
-        "worst at 1.0 s for 1 s: the switch was held up",
+        containing("30 packets more than 50 ms", "0.30%", "80 ms, 0.4%", "at 1.0 s"),
     ),
     (
         [OVERLOAD, replace(OVERLOAD, start=9.0, end=11.0, late_max=0.4, held_up=0.4, cause="too many packets")],
         "fail",
-        "60 packets more than 50 ms late, 0.60% of all; the links were held up for 480 ms, 2.5% of the training; the "
-        "worst at 8.0 s for 2 s: too many packets; "
-        "at most 1% of the packets, and 2% of the training, may be late",
+        containing("60 packets more than 50 ms", "0.60%", "480 ms, 2.5%", "at 8.0 s"),
     ),
     (
         [replace(OVERLOAD, late=100, held_up=0.38)],
         "pass",
-        "100 packets more than 50 ms late, 1.00% of all; the links were held up for 380 ms, 2.0% of the training; the "
-        "worst at 1.0 s for 1 s: the switch was held up",
+        containing("100 packets more than 50 ms", "1.00%", "380 ms, 2.0%", "at 1.0 s"),
     ),
     (
         [replace(OVERLOAD, late=101)],
         "fail",
-        "101 packets more than 50 ms late, 1.01% of all; the links were held up for 80 ms, 0.4% of the training; the "
-        "worst at 1.0 s for 1 s: the switch was held up; "
-        "at most 1% of the packets, and 2% of the training, may be late",
+        containing("101 packets more than 50 ms", "1.01%", "80 ms, 0.4%", "at 1.0 s"),
     ),
     (  # a packet counts twice if it waited to be read and left late; a clock jumped by an hour
         [replace(OVERLOAD, late=20_000, late_max=3600.0, held_up=3600.0)],
         "fail",
-        "20,000 packets more than 50 ms late, 100.00% of all; the links were held up for 1 h 00 min, 100.0% of the "
-        "training; the worst at 1.0 s for 1 s: the switch was held up; "
-        "at most 1% of the packets, and 2% of the training, may be late",
+        containing("20,000 packets more than 50 ms", "100.00%", "00 min, 100.0%", "at 1.0 s"),
     ),
     (
         [replace(OVERLOAD, late=0, held_up=0.0, lost=LOST)],
         "fail",
-        "1,200 packets lost beyond the profile (1,200 before the switch, from edge-0); the worst at 1.0 s for 1 s: "
-        "the switch was held up",
+        containing("1,200 packets lost beyond", "(1,200 before", "edge-0)", "at 1.0 s"),
     ),
     (
         [replace(SATURATED, lost={FULL_BACKLOG: 3})],
         "unknown",
-        "3 packets lost in this host's backlog, possibly of this run; this host's processors were saturated for 1 s; "
-        "the worst at 1.0 s for 1 s: the switch was held up",
+        containing("3 packets", "this host's backlog, possibly", "host's", "at 1.0 s"),
     ),
     # Recorded in two pieces, it was one stretch; busy processors by themselves harm no packet.
-    ([SATURATED, replace(SATURATED, start=3.0, end=5.5)], "pass", "this host's processors were saturated for 3.5 s"),
+    (
+        [SATURATED, replace(SATURATED, start=3.0, end=5.5)],
+        "pass",
+        containing("host's processors were saturated", "3.5 s"),
+    ),
 ]
 
 
@@ -239,8 +234,8 @@ def test_packets_may_be_held_up_for_a_tenth_of_a_second_in_a_short_training(
 @pytest.mark.parametrize(
     ("trained", "start", "words"),
     [
-        (True, 0.5, "the worst at 0.0 s for 2.5 s"),  # it started before the training
-        (False, 2.0, "the worst at 2.0 s for 1 s"),  # there was no training
+        (True, 0.5, "at 0.0 s for 2.5 s"),  # it started before the training
+        (False, 2.0, "at 2.0 s for 1 s"),  # there was no training
     ],
 )
 def test_the_time_of_an_overload(tmp_path: Path, trained: bool, start: float, words: str) -> None:
@@ -274,26 +269,22 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
     (
         [looked(0.01, 0.0103, "pass")],
         "pass",
-        "20,000 packets sent over 2 link directions: device-edge lost 1.03%, configured 1%; 1 carried too few "
-        "packets to be judged alone",
+        containing("20,000 packets", "2 link directions: device-edge lost 1.03%", "1 carried"),
     ),
     (
         [looked(0.0, 0.0, "pass")],
         "pass",
-        "20,000 packets sent over 2 link directions: nothing was lost, as configured; 1 carried too few packets to be "
-        "judged alone",
+        containing("20,000 packets sent over 2 link", "1 carried"),
     ),
     (
         [looked(0.01, 0.03, "fail", 1), looked(0.01, 0.0301, "fail", 1)],
         "fail",
-        "20,000 packets sent over 2 link directions; 1 of them did not lose as configured, first seen at 9 s: "
-        "device-0-0 → edge-0 lost 301 of 10,000, 3.01%, configured 1%",
+        containing("20,000 packets sent over 2 link", "at 9 s: device-0-0 → edge-0", "10,000, 3.01%"),
     ),
     (
         [looked(0.01, 0.013, "fail")],
         "fail",
-        "20,000 packets sent over 2 link directions; each link alone may be as configured, but the links of a class "
-        "together are not: device-edge lost 1.3%, configured 1%",
+        containing("20,000 packets sent over 2 link", "device-edge lost 1.3%"),
     ),
     (
         [
@@ -301,9 +292,7 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
             | {"overflowed": 4292, "most_overflowed": {"link": "device-0 → cloud", "packets": 4292}, "cut_dropped": 3}
         ],
         "pass",
-        "20,000 packets sent over 2 link directions: nothing was lost at random, as configured; 4,292 packets found no "
-        "room in the buffer of device-0 → cloud; 3 packets met a link that was cut; 1 carried too few packets to be "
-        "judged alone",
+        containing("20,000 packets sent over 2 link", "4,292 packets", "device-0", "3 packets", "1 carried"),
     ),
     (
         [
@@ -311,11 +300,9 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
             | {"nat_expired": 5, "most_nat_expired": {"link": "cloud → device-0", "packets": 3}, "cut_dropped": 0}
         ],
         "pass",
-        "20,000 packets sent over 2 link directions: nothing was lost at random, as configured; 5 packets came for "
-        "flows that a NAT had forgotten, most of them (3) on cloud → device-0; 1 carried too few packets to be "
-        "judged alone",
+        containing("20,000 packets sent over 2 link", "5 packets", "device-0; 1 carried"),
     ),
-    ([], "unknown", "the links were not sampled during the run"),
+    ([], "unknown", containing("the links were not sampled during")),
 ]
 
 
@@ -387,29 +374,26 @@ def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
 
 IDLE = {"links": "device-0 → cloud", "changes": 0, "late_p99": 0.0, "late_max": 0.0}
 SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
-    ([{}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
+    ([{}], "pass", containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms")),
     (
         [{}, IDLE | {"first": 36_000.0}, IDLE | {"links": "edge-1 → cloud", "first": None}],
         "unknown",
-        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; no change of its schedule "
-        "took effect on device-0 → cloud (first change at 10 h 00 min), edge-1 → cloud (its schedule changes nothing)",
+        containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms", "device-0", "at 10 h 00 min), edge-1"),
     ),
-    ([{}, {"changes": 0}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
+    ([{}, {"changes": 0}], "pass", containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms")),
     (
         [{}, {"late_p99": 0.051, "late_max": 0.06}],
         "fail",
-        "198 changes of 1 link direction, 99% of them at most 51 ms late, the latest 60 ms, in edge-0 → cloud: this "
-        "host is too slow for so many changes, or other processes used its processors",
+        containing("198 changes", "1 link direction, 99%", "most 51 ms", "60 ms, in edge-0"),
     ),
     (
         [{"overtaken": 2}],
         "fail",
-        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were skipped because the "
-        "next change was due: this host is too slow for so many changes, or other processes used its processors",
+        containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms"),
     ),
-    ([{"late_p99": 0.05}], "pass", "99 changes of 1 link direction, 99% of them at most 50 ms late, the latest 20 ms"),
-    ([{"overtaken": 1}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
-    ([], "unknown", "the run ended before this was recorded"),
+    ([{"late_p99": 0.05}], "pass", containing("99 changes", "1 link direction, 99%", "most 50 ms", "20 ms")),
+    ([{"overtaken": 1}], "pass", containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms")),
+    ([], "unknown", containing("run ended before this was recorded")),
 ]
 
 
@@ -423,8 +407,7 @@ def test_changes_that_could_not_be_made(tmp_path: Path) -> None:
     run.record.event(3.0, None, "schedule failed", None, {"link": "edge-0 → cloud", "error": "tc: no such device"})
     assert run.verdict("links over time") == (
         "fail",
-        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 3 could not be made: tc: no "
-        "such device",
+        containing("99 changes", "1 link direction, 99%", "most 4 ms", "20 ms; 3 could"),
     )
 
 
@@ -467,7 +450,7 @@ def test_a_link_that_carries_more_than_its_rate_fails(tmp_path: Path) -> None:
     verdict, detail = carrying(tmp_path, [1, 48, 48, 48, 48, 48, 1]).verdict("rates during the run")
     assert (verdict, detail) == (
         "fail",
-        "carried more than their rate: device-0-0 → edge-0 48 mbit of 40 mbit (up to 45.4 mbit accepted over 5 s)",
+        containing("rate: device-0-0 → edge-0 48 mbit", "40 mbit", "45.4 mbit"),
     )
 
 

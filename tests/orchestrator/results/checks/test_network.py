@@ -14,6 +14,7 @@ from orchestrator.results.checks.registry import checks
 from orchestrator.results.checks.verdicts import Assessment
 from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
+from tests.texts import containing
 
 FIRST = NetworkReading((PairReading(("a", "b"), 0.002),), first=True)
 ON_TWO = {"cloud": "a", "edge-0": "b", "device-0-0": "b", "device-0-1": "b"}
@@ -79,7 +80,7 @@ def test_a_network_that_held(tmp_path: Path) -> None:
     frames = FramesReading("b", "a", 12_345, 3)
     assert verdict(tmp_path, FIRST, between(0.0023), between(0.0018, 1, frames)) == (
         "pass",
-        "in 2 readings its delay was at most 0.3 ms off that before the run; 3 of 12,345 frames did not arrive",
+        containing("2 readings", "most 0.3 ms off", "3 of 12,345 frames"),
     )
 
 
@@ -87,31 +88,31 @@ def test_strangers_that_were_refused_are_counted(tmp_path: Path) -> None:
     readings = [replace(between(0.002), strangers={"b": number}) for number in (2, 7)]
     assert verdict(tmp_path, FIRST, *readings) == (
         "pass",
-        "in 2 readings its delay was at most 0 s off that before the run; 7 packets of strangers dropped on b",
+        containing("2 readings", "most 0 s off", "7 packets"),
     )
 
 
-REAL_TOLD = "a – b: round trip 24 ms (4 ms to 24 ms), before the run 4 ms, 2 of 30 echoes lost"
+REAL_TOLD = containing("real links", "a – b: round trip 24 ms", "before the run 4 ms", "2 of 30 echoes")
 
 
 def test_a_drift_of_real_links_fails_nothing_and_is_reported(tmp_path: Path) -> None:
     drift = FIRST, between(0.002), between(0.012, 2), between(0.012)
     only_real = verdict(tmp_path / "real", *drift, real=("cloud", "edge-0"))
-    assert only_real == ("measured", f"only real links cross hosts; {REAL_TOLD}")
+    assert only_real == ("measured", REAL_TOLD)
     short = verdict(tmp_path / "short", FIRST, real=("cloud", "edge-0"))
-    assert short == ("measured", "only real links cross hosts; a – b: before the run 4 ms")
+    assert short == ("measured", containing("real links cross hosts", "run 4 ms"))
     one_way = verdict(tmp_path / "one way", *drift, real=("cloud",))
     assert one_way is not None
     assert one_way[0] == "fail"
-    assert ": link edge-0 → cloud was slower than configured" in one_way[1]
-    assert one_way[1].endswith(f"; real links: {REAL_TOLD}")
+    assert ": link edge-0 → cloud was slower" in one_way[1]
+    assert one_way[1] == REAL_TOLD
 
 
 def test_one_reading_alone_leaves_it_open(tmp_path: Path) -> None:
     found = verdict(tmp_path, FIRST, between(0.012), between(0.002))
     assert found is not None
     assert found[0] == "unknown"
-    assert found[1].endswith("; no reading before or after confirms it")
+    assert found[1].endswith("confirms it")
 
 
 def test_only_the_first_findings_are_reported(tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ def test_times_of_a_run_that_never_trained_are_those_of_the_run(tmp_path: Path) 
 
 
 def test_a_run_that_was_not_measured(tmp_path: Path) -> None:
-    assert verdict(tmp_path / "never") == ("unknown", "it was not measured during the run")
-    assert verdict(tmp_path / "short", FIRST) == ("unknown", "it was not measured during the run")
+    assert verdict(tmp_path / "never") == ("unknown", containing("was not measured during the run"))
+    assert verdict(tmp_path / "short", FIRST) == ("unknown", containing("was not measured during the run"))
     assert verdict(tmp_path / "calibrated", ended="calibrated") == ("pass", "see what was measured")
 
 
@@ -157,7 +158,7 @@ def test_the_links_are_those_between_the_hosts_on_which_nodes_live_now(tmp_path:
     found = verdict(tmp_path, *early, begins, *later, moved=dict.fromkeys(list(ON_TWO)[1:], "c"))
     assert found is not None
     assert found[0] == "fail"
-    assert found[1].startswith("from 25 s on the network between a and c took 13 ms one way, 10 ms more")
+    assert found[1] == containing("25 s", "c took 13 ms", "10 ms")
     assert "frames" not in found[1]  # those that had been missing before were told before
 
 

@@ -16,6 +16,7 @@ from orchestrator.results.checks.registry import checks
 from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
+from tests.texts import containing
 
 
 def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
@@ -25,22 +26,22 @@ def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
     verdict, detail = run.ended().verdict("compute on time")
     assert verdict == "fail"
     assert detail.startswith("2 steps on 2 nodes")
-    assert "the latest is device-0-1, by 900 ms" in detail
+    assert "latest is device-0-1, by 900 ms" in detail
 
 
 def test_a_node_is_late_by_at_most_all_of_the_training(tmp_path: Path) -> None:
     """A clock that jumped by an hour makes a step an hour late."""
     run = Run(tmp_path).rounds()
     run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 3601.0, "mode": "train"})
-    assert "by 1 h 00 min or 100.0% of the training" in run.ended().verdict("compute on time")[1]
+    assert "1 h 00 min or 100.0%" in run.ended().verdict("compute on time")[1]
 
 
 @pytest.mark.parametrize(
     ("busy", "words"),
     [  # in 20 s of two processors; the orchestrator used 2 s, the node 10 s
-        (14.0, "this host is too slow for so many or so fast nodes; use fewer"),
-        (36.0, "other processes used 1.2 of this host's 2 processors: stop them; use fewer"),
-        (None, "this host is too slow for so many or so fast nodes, or other processes used its processors; use fewer"),
+        (14.0, "is too slow for so many"),
+        (36.0, "1.2 of this host's 2 processors"),
+        (None, "fast nodes, or other processes used"),
     ],
 )
 def test_who_made_the_steps_late(tmp_path: Path, busy: float | None, words: str) -> None:
@@ -71,7 +72,7 @@ def test_whether_a_run_that_never_trained_would_have_been_on_time_is_unknown(tmp
 
 def test_a_node_that_does_not_answer_fails(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds().states(device_0_1="running").ended()
-    expected = "1 of 4 nodes did not answer at the end: device-0-1 (running)"
+    expected = containing("1 of 4 nodes", "the end: device-0-1 (running)")
     assert run.verdict("nodes responded") == ("fail", expected)
 
 
@@ -80,7 +81,7 @@ def test_a_node_that_a_fault_took_away_need_not_answer(tmp_path: Path, action: s
     fault = FAULT | {"action": action, "node": "device-0-1", "at": 2.0}
     run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1=state)
     run.record.fault(3.0, 1, action, "device-0-1", "start", 1)
-    assert run.ended().verdict("nodes responded") == ("pass", "3 of 4 nodes answered at the end, 1 away as planned")
+    assert run.ended().verdict("nodes responded") == ("pass", containing("3 of 4 nodes", "the end, 1 away"))
 
 
 def test_a_node_that_never_comes_back_from_a_fault_fails(tmp_path: Path) -> None:
@@ -117,8 +118,8 @@ def test_a_program_that_had_to_be_killed_is_named_with_its_grace(tmp_path: Path)
         run.record.event(21.0, node, KilledAtEnd.NAME, None, {"grace": 10.0})
     verdict, detail = run.ended().verdict("nodes responded")
     assert verdict == "fail"
-    assert detail.startswith("1 of 4 nodes did not answer")
-    assert "device-0-1 (its program got SIGTERM, still ran 10 s later" in detail
+    assert detail == containing("1 of 4 nodes did not")
+    assert "got SIGTERM, still ran 10 s" in detail
 
 
 def test_a_node_whose_time_to_join_had_not_come_need_not_answer(tmp_path: Path) -> None:

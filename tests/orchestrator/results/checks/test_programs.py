@@ -9,6 +9,7 @@ from orchestrator.record.events.nodes import LinesDropped, ProgramEnded
 from orchestrator.results.checks.programs import asked_to_end, ended_programs
 from orchestrator.results.history import History
 from tests.orchestrator.results.checks.test_registry import FAULT, Run
+from tests.texts import containing
 
 FAILURES = "no unplanned failures"
 CRASH: dict[str, Any] = FAULT | {"action": "crash", "node": "cloud", "at": 9.0}
@@ -32,8 +33,7 @@ def test_a_program_that_ends_before_the_run_leaves_its_effect_unknown(tmp_path: 
     run = run_of(tmp_path, program("cloud"), program("device-0-0"))
     assert ends(run, 6.0, "device-0-0").ended("after").verdict(FAILURES) == (
         "unknown",
-        "1 program ended before the run did: device-0-0 at 5.0 s (exit code 0); write `expected_to_end: true` if that"
-        " is right",
+        containing("1 program ended before", "device-0-0 at 5.0 s", "`expected_to_end: true`"),
     )
 
 
@@ -98,8 +98,7 @@ def all_ended(folder: Path, t: float = 3.0, *, expected: bool = False, **setting
 def test_programs_that_all_end_long_before_the_time_given_and_report_nothing_are_no_pass(tmp_path: Path) -> None:
     assert all_ended(tmp_path).verdict("finished") == (
         "unknown",
-        "the programs ended with exit code 0; all programs ended after 2 s and reported nothing, although `stop.after`"
-        " is 20 s: write `expected_to_end: true` if they may",
+        containing("with exit code 0", "`stop.after` is 20 s", "`expected_to_end: true`"),
     )
     assert all_ended(tmp_path / "one expected", expected=True).verdict("finished")[0] == "unknown"
 
@@ -121,7 +120,7 @@ def test_programs_may_end_five_seconds_before_the_time_given(tmp_path: Path, t: 
 )
 def test_programs_may_all_end_before_the_time_given(tmp_path: Path, settings: dict[str, Any]) -> None:
     verdict, detail = all_ended(tmp_path, **settings).verdict("finished")
-    assert (verdict, detail) == ("pass", "the programs ended with exit code 0")
+    assert (verdict, detail) == ("pass", containing("programs ended with exit code 0"))
 
 
 @pytest.mark.parametrize("reported", ["metric", "event"])
@@ -138,7 +137,7 @@ def test_rounds_of_programs_are_mentioned_if_there_are_any(tmp_path: Path) -> No
     run = all_ended(tmp_path, stop={})
     run.record.event(2.0, "cloud", "round", 1, {"phase": "start"})
     run.record.event(3.0, "cloud", "round", 1, {"phase": "end"})
-    assert run.verdict("finished") == ("pass", "the programs ended with exit code 0 after 1 round")
+    assert run.verdict("finished") == ("pass", containing("exit code 0 after 1 round"))
 
 
 def test_rounds_that_stop_with_a_fault_leave_the_run_unknown(tmp_path: Path) -> None:
@@ -147,8 +146,7 @@ def test_rounds_that_stop_with_a_fault_leave_the_run_unknown(tmp_path: Path) -> 
     run.record.event(9.0, "cloud", "round", 2, {"phase": "start"})
     assert run.ended("after").verdict("finished") == (
         "unknown",
-        "the time given was over after 1 round and 22 s; no round ended in the last 12 s, after crash cloud at 9.0 s;"
-        " the longest before took 2 s",
+        containing("over after 1 round", "22 s", "12 s", "at 9.0 s"),
     )
 
 
@@ -192,7 +190,7 @@ def test_rounds_that_never_end_leave_the_run_unknown(tmp_path: Path) -> None:
     run.record.event(2.0, "cloud", "round", 1, {"phase": "start"})
     assert run.ended("after").verdict("finished") == (
         "unknown",
-        "the time given was over after 0 rounds and 22 s; round 1 started at 1.0 s, and no round ended",
+        containing("over after 0 rounds", "22 s; round 1", "at 1.0 s"),
     )
 
 
@@ -202,8 +200,7 @@ def test_dropped_lines_are_no_pass(tmp_path: Path) -> None:
         run.record.event(t, "cloud", LinesDropped.NAME, None, {"lines": lines})
     assert run.ended("after").verdict("messages accepted") == (
         "fail",
-        "lines of programs were dropped and are not in the record: 4,000 of cloud; it takes 500 a second from each"
-        " node, 10,000 at once: print fewer",
+        containing("record: 4,000 of cloud", "10,000"),
     )
 
 

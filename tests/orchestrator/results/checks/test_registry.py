@@ -16,6 +16,7 @@ from orchestrator.results.checks.verdicts import Verdict
 from orchestrator.results.history import History
 from orchestrator.scenario.sections.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of
+from tests.texts import containing
 
 FAULT: dict[str, Any] = {
     "id": 1,
@@ -122,7 +123,7 @@ def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
         ("rounds", 2, "pass", "2 of 2 rounds done"),
         ("rounds", 1, "fail", "1 of 2 rounds"),
         ("rounds", 0, "fail", "without finishing a round"),
-        ("accuracy", 1, "pass", "target accuracy was reached after 1 of 2"),
+        ("accuracy", 1, "pass", "was reached after 1 of 2"),
         ("after", 1, "pass", "the time given was over"),
         ("interrupted", 1, "fail", "interrupted after 1 of 2 rounds"),
         ("failed", 1, "fail", "the cloud ended"),
@@ -151,7 +152,7 @@ def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
     run = Run(tmp_path, meta={"effective": {"expect": {"checks": ["finished", "learned"]}}}).rounds(2).ended()
     assert run.verdict("result as expected") == (
         "fail",
-        "check 'learned': unknown, expected pass; the others were met: check 'finished': pass, expected pass",
+        containing("check 'learned': unknown, expected", "'finished'"),
     )
 
 
@@ -163,7 +164,7 @@ def test_a_run_that_used_its_devices_bytes_has_finished(tmp_path: Path) -> None:
     run = Run(tmp_path, stop={"rounds": 10, "bytes": 500_000_000}).rounds(3).ended("bytes")
     verdict, detail = run.verdict("finished")
     assert verdict == "pass"
-    assert detail.startswith("the devices had sent and received 500 MB after 3 of 10 rounds and ")
+    assert detail == containing("sent and received 500 MB after", "3 of 10 rounds")
 
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
@@ -171,8 +172,7 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
     with RunDirectory(tmp_path).held():
         assert "finished" not in [check["name"] for check in checks(History.open(tmp_path))]  # it goes on
     verdict, detail = run.verdict("finished")
-    goes_on = f"`resume {tmp_path.name}` continues from there"
-    assert (verdict, detail) == ("fail", f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}")
+    assert (verdict, detail) == ("fail", containing("after 1 of 2 rounds", f"`resume {tmp_path.name}`"))
 
 
 def test_abandoned_rounds_are_reported(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from orchestrator.record.events.run import StackInForce
 from orchestrator.record.writer import Record
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.results.checks.test_registry import Run
+from tests.texts import containing
 
 WANTED = {"tcp_congestion_control": "bbr", "tcp_retries2": "8"}
 
@@ -28,7 +29,7 @@ def test_settings_in_force_pass(tmp_path: Path) -> None:
     for node in ("device-0-0", "device-0-1", "device-0-1"):  # one has restarted
         in_force(found.record, node)
     verdict = found.ended().verdict("TCP as configured")
-    assert verdict == ("pass", "the settings of `stack` are in force at 2 nodes")
+    assert verdict == ("pass", containing("`stack`", "force at 2 nodes"))
 
 
 def test_a_refused_setting_fails(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_a_refused_setting_fails(tmp_path: Path) -> None:
     in_force(found.record, "device-0-1", tcp_congestion_control="cubic")
     assert found.ended().verdict("TCP as configured") == (
         "fail",
-        "the kernel refused a setting of `stack`: device-0-1 has tcp_congestion_control cubic and not bbr",
+        containing("setting of `stack`: device-0-1 has tcp_congestion_control"),
     )
 
 

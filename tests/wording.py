@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from docs.language import ROOT, documentation
 from docs.messages import PLACEHOLDER, messages, template
 
-MOST = 210
+MOST = 70
 WORDS = 7
 IN_A_ROW = 3
 WHY = ("pytest.fail", "pytest.importorskip", "pytest.mark.skipif", "pytest.skip")

@@ -27,6 +27,7 @@ from netem.measurement.measure import OVERLOAD, OneWay, plan_probe
 from netem.measurement.tally import UDP_HEADERS, Flood
 from netem.profile import DISTRIBUTIONS, GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, direction, measured
+from tests.texts import containing
 
 
 class TestRtt:
@@ -219,7 +220,7 @@ class TestRate:
         verdict = judge_rate(profile, direction(250, rate=5e6, queue_delay=1.0), saturation)
         assert (verdict.verdict, verdict.detail) == (
             "unknown",
-            "udp for 20 s is too short for so much jitter; enough would take 30 s",
+            containing("udp for 20 s", "30 s"),
         )
 
     def test_a_link_that_was_not_filled_says_nothing_if_slow_and_fails_if_fast(self) -> None:

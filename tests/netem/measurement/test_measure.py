@@ -26,6 +26,7 @@ from netem.measurement.tally import UDP_HEADERS, arrival_rate, train_counts
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, assert_as_asked, direction, judge, measure
 from tests.netem.wiring import Lab
+from tests.texts import containing
 
 
 class TestPlan:
@@ -101,7 +102,7 @@ class TestPlan:
         way = replace(direction(plan.count), delay=0.62)
         unknown = [each for each in judge_direction(profile, plan, way, None) if each.verdict == "unknown"]
         assert [each.quantity for each in unknown] == ["loss"]
-        assert unknown[0].detail == "0 of 145: too few probes to detect it; 613 probes would take 253 s"
+        assert unknown[0].detail == containing("0 of 145: too", "613 probes", "253 s")
         patient = plan_probe(profile, profile, longest=300.0)
         assert (patient.count, patient.needed) == (613, 0)
 
@@ -112,7 +113,7 @@ class TestPlan:
         assert long is not None
         assert (short.seconds, long.seconds) == (20.0, 50.0)
         detail = judge_rate(profile, direction(250, rate=26_000.0, queue_delay=2.0), short).detail
-        assert detail == "udp for 20 s is too short for so much jitter; enough would take 50 s"
+        assert detail == containing("udp for 20 s", "50 s")
 
     def test_a_measurement_knows_about_how_long_it_takes(self) -> None:
         assert plan_probe(PERFECT, PERFECT).seconds == pytest.approx(0.25 + 2 * 0.05)

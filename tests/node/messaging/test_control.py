@@ -19,6 +19,7 @@ from node.messaging.control import ControlClient, ControlServer
 from node.messaging.sockets import set_client_keys
 from node.runtime.clock import VirtualLoop, run_virtual
 from tests.node.assignments import Nodes, make_keys
+from tests.texts import containing
 from tests.virtual import virtual
 
 PATIENCE = 10.0
@@ -136,7 +137,7 @@ async def test_another_protocol_is_a_failure_of_the_node(tmp_path: Path) -> None
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))
         client.send({"type": "register", "node": "edge-0", "incarnation": "x", "pid": 1, "protocol": 9})
-        error = "speaks protocol 9, the orchestrator 2: use one version"
+        error = containing("speaks protocol 9, the orchestrator 2")
         assert await it.heard() == ("edge-0", {"type": "failed", "error": error})
         client.close()
 
@@ -149,7 +150,7 @@ async def test_bad_bytes_are_reported_and_the_next_message_counts(tmp_path: Path
         no_type, beat = msgpack.packb({"no": "type"}), msgpack.packb({"type": "beat"})
         for frames in ([b"\xc1"], [b"two", b"frames"], [no_type], [beat]):
             socket.send_multipart(frames)
-        for reason in ("not msgpack", "2 frames; a control message has one", "no type"):
+        for reason in ("not msgpack", "2 frames", "no type"):
             node, message = await it.heard()
             assert (node, message["type"]) == ("edge-0", "unreadable")
             assert message["reason"].startswith(reason)
@@ -203,7 +204,7 @@ async def test_silence_ends_the_lease(tmp_path: Path) -> None:
     )
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     client = ControlClient(assignment, "first", context)
-    with pytest.raises(ControlError, match=r"edge-0: nothing received from the orchestrator for 0\.05 s"):
+    with pytest.raises(ControlError, match=r"edge-0: nothing received.*orchestrator for 0\.05"):
         await receive(client)
     client.close()
     context.destroy(linger=0)
@@ -222,7 +223,7 @@ async def test_who_does_not_read_costs_messages_not_the_node(
     client = ControlClient(assignment, "first", context)
     for _ in range(10_001):
         client.event("late")
-    assert "the orchestrator does not read; dropped a message of type event" in caplog.text
+    assert "dropped a message of type event" in caplog.text
     client.close()
     context.destroy(linger=0)
 

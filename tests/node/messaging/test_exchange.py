@@ -20,6 +20,7 @@ from node.messaging.memory import MemoryNetwork
 from node.messaging.numbering import EdgeRounds
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
+from tests.texts import containing
 from tests.virtual import virtual
 
 
@@ -54,7 +55,7 @@ def test_bad_messages_beyond_some_are_counted() -> None:
     events: list[Event] = [*[BadMessage("a", "odd")] * 5000, BadMessage("b", "odd")]
     said = told([*events, BadMessage("a", "odd")], 1.0)
     assert said.count(("bad_message", {"peer": "b", "reason": "odd"})) == 1  # each peer by itself
-    reason = f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too fast to be recorded"
+    reason = containing(f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too")
     assert said[-2:] == [
         ("bad_message", {"peer": "a", "reason": reason}),
         ("bad_message", {"peer": "a", "reason": "odd"}),
@@ -65,7 +66,7 @@ def test_bad_messages_beyond_some_are_counted() -> None:
 
 def test_superseded_messages_too() -> None:
     said = told([Received("a", Message("update", "a", number)) for number in range(5000)], 0.0)
-    reason = f"{5000 - KEPT - TOLD_AT_ONCE} more events 'superseded' came too fast to be recorded"
+    reason = containing(f"{5000 - KEPT - TOLD_AT_ONCE} more events 'superseded' came too")
     assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE + ["unreceived", "bad_message"]
     assert said[-1] == ("bad_message", {"peer": "a", "reason": reason})
 

@@ -29,7 +29,7 @@ def test_rounds_as_torch(precision: str) -> None:
 @pytest.mark.parametrize("send", [encode, handed_over])
 def test_a_value_too_large_for_fp16_is_refused_by_the_sender(send: Callable[[Message], object]) -> None:
     tensors = {"a": np.ones(2, np.float32), "b": np.array([1, -7e4, np.inf, np.nan], np.float32)}
-    words = "message 'update', tensor 'b': -70000 is beyond fp16, which ends at 65504: set compute.precision to bf16"
+    words = r"'update', tensor 'b': -70000.*fp16"
     with pytest.raises(WireError, match=words):
         send(Message("update", "device-0", 1, {}, tensors, "fp16"))
     for fine in (tensors | {"b": tensors["b"][2:]}, {"b": np.array([65519], np.float32)}):

@@ -158,7 +158,7 @@ def test_no_limit_is_exceeded(way: Callable[..., object], limit: str) -> None:
     with pytest.raises(WireError):
         way(message, MessageLimits(**{limit: 1}))
     for round in (-1, LAST_ROUND + 1):
-        with pytest.raises(WireError, match="not a whole number from 0 to"):
+        with pytest.raises(WireError, match="not a whole number from 0"):
             way(Message("update", "a", round))
 
 
@@ -211,9 +211,9 @@ def test_a_truncated_header_is_refused(cut: int) -> None:
     [
         ([], "one or two frames, not 0"),
         ([header(), BODY, b""], "one or two frames, not 3"),
-        ([header(), BODY[:-1]], "body of 15 bytes; its header says 16"),
-        ([header(), BODY + b"x"], "body of 17 bytes; its header says 16"),
-        ([header()], "body of 0 bytes; its header says 16"),
+        ([header(), BODY[:-1]], "body of 15 bytes"),
+        ([header(), BODY + b"x"], "body of 17 bytes"),
+        ([header()], "body of 0 bytes"),
         ([b"", BODY], "not msgpack"),
         ([b"\xc1", BODY], "not msgpack"),
         ([header() + b"\x00", BODY], "not msgpack"),
@@ -221,13 +221,13 @@ def test_a_truncated_header_is_refused(cut: int) -> None:
         ([b"\x91" * 100_000, BODY], "not msgpack"),
         ([header(extra=1), BODY], "header has the keys"),
         ([header(kind=...), BODY], "header has the keys"),
-        ([header(protocol=1), BODY], "message of protocol 1; this node speaks 2"),
+        ([header(protocol=1), BODY], "message of protocol 1"),
         ([header(kind=3), BODY], "kind and sender must be text"),
         ([header(sender=""), BODY], "kind and sender must be text"),
-        ([header(round=-1), BODY], "round -1 is not a whole number"),
-        ([header(round=True), BODY], "round True is not a whole number"),
-        ([header(fields=[]), BODY], "fields must be a map with text keys"),
-        ([header(fields={1: 2}), BODY], "fields must be a map with text keys"),
+        ([header(round=-1), BODY], "round -1 is not a whole"),
+        ([header(round=True), BODY], "round True is not a whole"),
+        ([header(fields=[]), BODY], "fields must be a map"),
+        ([header(fields={1: 2}), BODY], "fields must be a map"),
         ([header(layout=[]), b""], "the layout must be bytes"),
         ([header(layout=msgpack.packb({})), b""], "the layout must be a list"),
         ([header(layout=layout()[:-1]), b""], "not msgpack"),
@@ -237,8 +237,8 @@ def test_a_truncated_header_is_refused(cut: int) -> None:
         ([header(layout=layout(["w", "<f4", [-1]])), b""], "impossible shape [-1]"),
         ([header(layout=layout(["w", "<f4", [1.0]])), b""], "impossible shape [1.0]"),
         ([header(layout=layout(["w", "<f4", [1] * 9])), b""], "9 dimensions; at most 8"),
-        ([header(layout=layout(["w" * 201, "<f4", [1]])), b""], "201 characters; 1 to 200 are allowed"),
-        ([header(layout=layout(["", "<f4", [1]])), b""], "0 characters; 1 to 200 are allowed"),
+        ([header(layout=layout(["w" * 201, "<f4", [1]])), b""], "201 characters; 1 to 200"),
+        ([header(layout=layout(["", "<f4", [1]])), b""], "0 characters; 1 to 200"),
         ([header(layout=layout(["w", "|i1", [1]], ["w", "|i1", [1]])), b""], "two tensors are named 'w'"),
         ([header(layout=layout(["w", "<f8", [2**62, 2**62]])), b""], "a message has at most 1073741824"),
         ([header(layout=layout(["w", "<f8", [2**62, 0]])), b""], "a message has at most 1073741824"),
@@ -255,7 +255,7 @@ def test_limits_hold_for_sender_and_receiver() -> None:
     for message, reason in [
         (Message("k", "n", None, {"text": "x" * 200}), "send bulk data as tensors"),
         (Message("k", "n", None, {}, {"w": np.zeros(9)}), "tensor 'w' of 72 bytes"),
-        (Message("k", "n", None, {}, {"a": np.zeros(8), "b": np.zeros(1)}), "body of 72 bytes or more; at most 64"),
+        (Message("k", "n", None, {}, {"a": np.zeros(8), "b": np.zeros(1)}), "body of 72 bytes"),
         (Message("k", "n", None, {}, {name: np.zeros(1) for name in "abc"}), "3 tensors; at most 2"),
     ]:
         with pytest.raises(WireError, match=reason):
@@ -304,9 +304,9 @@ def claiming(**said: Any) -> bytes:
 @pytest.mark.parametrize(
     ("said", "error"),
     [
-        ({"kind": "x" * 65}, "kind of 65 characters; at most 64"),
-        ({"round": 2**30}, "round 1073741824 is not a whole number from 0"),
-        ({"round": "x" * 5000}, "is not a whole number from 0"),
+        ({"kind": "x" * 65}, "kind of 65 characters"),
+        ({"round": 2**30}, "round 1073741824 is not"),
+        ({"round": "x" * 5000}, "not a whole number from 0"),
         ({"protocol": "x" * 5000}, "message of protocol"),
         ({"more" * 1000: 1}, "header has the keys"),
         ({"fields": {"x": [[]] * 20_000}}, "more than 16384 lists and maps"),

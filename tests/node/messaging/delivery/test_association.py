@@ -23,6 +23,7 @@ from node.messaging.delivery.association import (
 from node.messaging.delivery.packet import FRAMING, PacketType, prefix
 from node.messaging.delivery.stream import KINDS, Outgoing
 from node.messaging.wire import PROTOCOL, Buffer, Message, encode
+from tests.texts import containing
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
 
@@ -137,7 +138,7 @@ def test_packets_missing_from_a_stream_lose_the_peer() -> None:
     assert kinds(b.hear([first], 1.0)) == [Received]
     (lost,) = b.hear([third], 1.0)
     assert isinstance(lost, Lost)
-    assert lost.reason.startswith("some of its data was lost with a connection")
+    assert lost.reason == containing("some of its data was lost")
     assert kinds(a.hear(b.packets(1.0), 1.0)) == [Lost, Joined]
     assert kinds(b.hear(a.packets(1.1), 1.1)) == [Joined]
 
@@ -188,7 +189,7 @@ def test_another_protocol_is_refused_once() -> None:
     a = Side("a", "b")
     hello = Side("b", "a").packets(0.0)[0][0]
     other = hello[:13] + msgpack.packb({"protocol": 3, "incarnation": "x", "heard": None})
-    expected = Refused("b", "it speaks protocol 3, this node 2: run one version everywhere")
+    expected = Refused("b", containing("protocol 3, this node 2"))
     assert a.hear([[other], [other]], 0.0) == [expected]
     assert a.association.put(outgoing()) == [Undelivered("b", 1, "refused")]
     assert a.association.tick(100.0, 0.0) == []

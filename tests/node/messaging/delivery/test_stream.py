@@ -219,7 +219,7 @@ def test_a_bad_message_is_passed_over_and_the_next_one_counts() -> None:
     outbound.put(outgoing("good", size=10))
     _, bad, *rest = drain(outbound)
     inbound = accepted(outbound)
-    with pytest.raises(WireError, match="message 'bad' claims to be from 'somebody-else'"):
+    with pytest.raises(WireError, match=r"message 'bad' claims.*'somebody-else'"):
         inbound.take(bad[0])
     assert [message.kind for message in take_all(inbound, rest)] == ["good"]
 
@@ -232,7 +232,7 @@ def test_a_body_longer_than_promised_is_refused() -> None:
     inbound = Inbound("a")
     inbound.accept(5)
     message = outgoing(size=8)
-    with pytest.raises(WireError, match="message 'model' is longer than its header says"):
+    with pytest.raises(WireError, match=r"message 'model' is longer.*header"):
         inbound.take(packet(PacketType.MESSAGE, 1, message.header, bytes(9)))
     assert inbound.take(packet(PacketType.CHUNK, 2, b"", bytes(8))) is None
 

@@ -68,7 +68,7 @@ def test_links_that_a_driver_does_not_shape() -> None:
 def test_the_drivers_that_use_images_are_named() -> None:
     (note,) = of_images(["mine"], kind_of("sim"))
     assert "docker" in note
-    assert "only the driver sim" not in note
+    assert "namespaces" not in note
 
 
 def test_rows_that_are_not_used_are_noted() -> None:

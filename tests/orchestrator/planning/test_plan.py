@@ -236,12 +236,16 @@ def test_settings_arrive() -> None:
 
 
 def test_nodes_of_a_tier_have_the_models_of_a_group_in_turn() -> None:
-    made = plan("algorithm: dffke\nmodel: small\ntopology: {edges: 6, devices_per_edge: 0, mesh: true}")
+    text = "algorithm: dffke\nmodel: small\ntopology: {edges: 6, devices_per_edge: 0, mesh: true}"
+    made = plan(text)
     names = [made.node(f"edge-{number}").model for number in range(6)]
     assert names == ["cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn", "cnn"]
-    sizes = [made.training_bytes[f"edge-{number}"] for number in range(6)]
-    assert len(set(sizes[:5])) == 5
-    assert sizes[5] == sizes[0]
+    params = parse(text, "f.yaml").parameters
+    for number, name in enumerate(names):
+        node = made.node(f"edge-{number}")
+        tests = sum(node.test_counts) + 200  # its own, and those of all
+        size = MODELS[name].size((1, 8, 8), 10)
+        assert made.training_bytes[node.name] == training_bytes(size, params, node.samples, 0, tests)
 
 
 def test_a_peer_that_is_silent_for_less_than_two_beats_is_not_lost() -> None:
@@ -287,6 +291,16 @@ def test_the_slowest_client_and_the_one_with_most_samples_count() -> None:
         for first in (500, 900)
     )
     assert uneven - 10 == pytest.approx((even - 10) * 900 / 500, rel=0.05)
+    slowest = HEAVY.replace("200", "1") + share + "hardware: {device: {speed: 0.001}}\n"
+    even, uneven = (
+        deadline(
+            slowest,
+            subjects=np.repeat([0, 1], 500),
+            test_subjects=np.repeat([0, 1], [first, 200 - first]),
+        )
+        for first in (100, 20)
+    )
+    assert uneven > even  # the one with most test samples, too
     crowd = "algorithm: {name: fedavg, epochs: 200}\nmodel: lenet\ndriver: sim\ndata: {samples_per_client: 500}\n"
     crowd += "topology: {population: 9, selected: 2}\nclients: {speed: {uniform: {low: %s, high: %s}}}\n"
     assert deadline(crowd % (0.0999, 0.1)) == pytest.approx(deadline(HEAVY + slow), rel=0.05)

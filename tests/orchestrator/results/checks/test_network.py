@@ -170,3 +170,11 @@ def test_before_nodes_move_the_links_are_those_between_their_first_hosts(tmp_pat
     assert found is not None
     assert found[0] == "fail"
     assert "between a and b" in found[1]
+
+
+def test_a_reading_when_nodes_move_is_that_of_their_new_hosts(tmp_path: Path) -> None:
+    """The second of two slow readings was at 16 s, so only the first counts for a link between a and b."""
+    moved = dict.fromkeys(list(ON_TWO)[1:], "c")
+    found = verdict(tmp_path, FIRST, between(0.002), between(0.012), between(0.012), moved=moved)
+    assert found is not None
+    assert found[0] == "unknown"

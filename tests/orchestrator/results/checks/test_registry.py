@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from orchestrator.record.directory import RunDirectory
+from orchestrator.record.events.run import Checked
 from orchestrator.record.schema import COUNTERS
 from orchestrator.record.writer import Record
 from orchestrator.results.checks import registry
@@ -206,3 +207,13 @@ def test_nothing_is_said_of_the_end_of_a_run_that_continues(tmp_path: Path) -> N
     for name, detail in found.items():
         assert "ended before" not in detail, name
         assert not re.search(r"\bnever\b|was finished|were not", detail), name
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"), [("fail", "fail"), ("pass", "pass"), ("unknown", "unknown"), ("superb", "unknown")]
+)
+def test_the_latest_verdict_of_a_plug_ins_check_counts_if_it_is_one(tmp_path: Path, verdict: str, shown: str) -> None:
+    run = Run(tmp_path).rounds().ended()
+    for each in ("pass", verdict):
+        run.record.add_event(22.0, Checked(name="mine", verdict=each, detail="7 of 9"))
+    assert run.verdict("mine") == (shown, "7 of 9")

@@ -1,4 +1,4 @@
-"""What counts as a message, and which tests pin its wording."""
+"""What counts as a message, which tests pin its wording, and the comparison that does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from docs.messages import texts
+from tests.texts import containing
 from tests.wording import phrases, pinned
 
 
@@ -43,3 +44,12 @@ KNOWN = phrases(["{path}: the rate of {link} must be above {low}"])
 )
 def test_a_line_of_seven_words_pins_a_message(line: str, pins: bool) -> None:
     assert bool(pinned(ast.parse(line), KNOWN)) is pins
+
+
+def test_a_text_by_its_parts() -> None:
+    text = "links.a: the rate must be above 0"
+    assert [text] == [containing("links.a", "above 0")]
+    assert text != containing("above 0", "links.a")  # in this order
+    assert text != containing("links.a", "above 1")
+    assert "a" != containing("a", "a")  # there is one only
+    assert containing("links.a") in [text]

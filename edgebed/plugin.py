@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from orchestrator.fabric.base import NodeHandle
     from orchestrator.planning.plan import NodePlan, Plan
     from orchestrator.record.directory import RunDirectory
-    from orchestrator.record.events.run import Curves
+    from orchestrator.record.events.curves import Curves
     from orchestrator.scenario.sections.drivers import DriverKind
 
 __all__ = [
@@ -126,7 +126,7 @@ _NAMES = {
     "orchestrator.fabric.base": "NodeHandle",
     "orchestrator.planning.plan": "NodePlan Plan",
     "orchestrator.record.directory": "RunDirectory",
-    "orchestrator.record.events.run": "Curves",
+    "orchestrator.record.events.curves": "Curves",
     "orchestrator.scenario.sections.drivers": "DriverKind",
 }
 MODULES: dict[str, str] = {}

@@ -17,7 +17,8 @@ from node.catalogue.json_text import strict_json
 from orchestrator import progress
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.process import streams
-from orchestrator.scenario.sections.drivers import DRIVERS, ENGINES
+from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.engines import ENGINES
 from orchestrator.text import visible
 
 RUNS = Path("runs")

@@ -18,7 +18,7 @@ from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.host.process import python
 from orchestrator.record.directory import RunDirectory
-from orchestrator.scenario.sections.drivers import candidate_engines
+from orchestrator.scenario.sections.engines import candidate_engines
 
 
 async def open_fabric(

@@ -8,7 +8,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.hosts.on_hosts import requested_links
 from orchestrator.planning.media import media_beyond_kernel
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.sections.drivers import candidate_engines
+from orchestrator.scenario.sections.engines import candidate_engines
 
 
 def beyond_kernel_of(plan: Plan) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from node.catalogue.tasks import CLIENTS
 from orchestrator import text
-from orchestrator.record.events.run import Curves
+from orchestrator.record.events.curves import Curves
 from orchestrator.record.rows import Metric
 from orchestrator.report.marks import Figure, Mark, area, axis, bars, boxes, figure, line, rounded
 from orchestrator.results.facts import DEVICE_SCOPES, Facts

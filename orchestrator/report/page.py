@@ -15,9 +15,10 @@ from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.record.directory import write_whole
 from orchestrator.record.events.base import RecordedEvent
+from orchestrator.record.events.curves import Curves
 from orchestrator.record.events.links import LossAudit, ScheduleEnded
 from orchestrator.record.events.nodes import Inversion, Overrun, PeerShares, RoundReached
-from orchestrator.record.events.run import Checked, Curves, HostChanged, Injected, NodeMoved, Note
+from orchestrator.record.events.run import Checked, HostChanged, Injected, NodeMoved, Note
 from orchestrator.record.rows import FaultSpan
 from orchestrator.record.schema import COUNTERS
 from orchestrator.report import fidelity, figures

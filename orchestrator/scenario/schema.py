@@ -38,7 +38,8 @@ from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.sections.compute import ComputeSpec, Device
 from orchestrator.scenario.sections.data import DataSpec
-from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind, EngineName
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
+from orchestrator.scenario.sections.engines import EngineName
 from orchestrator.scenario.sections.expectations import ExpectSpec, TargetSpec
 from orchestrator.scenario.sections.faults import HANDOVER, FaultSpec, visits
 from orchestrator.scenario.sections.hardware import CUSTOM, HARDWARE, HardwareClass

@@ -10,7 +10,7 @@ from typing import Any, Literal, Required, TypedDict
 
 from netem.media.profile import Rule, TrafficKind
 from orchestrator.scenario.actions import Action
-from orchestrator.scenario.sections.drivers import DriverName, EngineName
+from orchestrator.scenario.sections.engines import EngineName
 from orchestrator.scenario.sections.faults import TierGroup
 
 Section = Mapping[str, Any]
@@ -130,6 +130,6 @@ class Scenario(TypedDict, total=False):
     restart: Literal["on-failure", "never"]
     stop: Section
     expect: Section
-    driver: DriverName
+    driver: str
     engine: EngineName
     probe: Section

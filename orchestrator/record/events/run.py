@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from orchestrator import text
 from orchestrator.record.events.base import RecordedEvent
@@ -112,21 +112,8 @@ class Checked(RecordedEvent):
     NAME = "checked"
 
     name: str
-    verdict: str
+    verdict: Literal["pass", "fail", "unknown"]
     detail: str
-
-
-@dataclass(frozen=True)
-class Curves(RecordedEvent):
-    """A plug-in's figure of the report: lines over ``x``. ``x`` and ``y`` are the titles of the axes, ``lines`` has the
-    points of each line by its name, such as {"worst device": [(1, 0.2), (2, 0.3)]}."""
-
-    NAME = "curves"
-
-    title: str
-    x: str
-    y: str
-    lines: Mapping[str, Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, kw_only=True)

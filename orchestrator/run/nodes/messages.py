@@ -17,6 +17,7 @@ from node.messaging.control import SHARES
 from node.messaging.wire import LAST_ROUND
 from orchestrator.record.events import links, run
 from orchestrator.record.events import nodes as reports
+from orchestrator.record.events.curves import Curves
 from orchestrator.record.events.network import NetworkReading
 from orchestrator.record.events.overload import Overload
 from orchestrator.record.writer import Record
@@ -36,7 +37,7 @@ ORCHESTRATORS = frozenset(
         run.ProcessorUse.NAME,
         run.Injected.NAME,
         run.Checked.NAME,
-        run.Curves.NAME,
+        Curves.NAME,
         links.Probed.NAME,
         links.LossAudit.NAME,
         links.CrossTraffic.NAME,

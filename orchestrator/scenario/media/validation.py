@@ -13,7 +13,7 @@ from netem.units import format_duration, format_rate
 from orchestrator.scenario.media.routes import unknown_medium
 from orchestrator.scenario.media.section import CrossTrafficSpec, MediumSpec, slowest
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
+from orchestrator.scenario.sections.engines import ENGINES, candidate_engines
 from orchestrator.scenario.sections.links import Mistake
 
 

@@ -1,16 +1,14 @@
-"""The drivers and the link engines that a scenario may name: plain data, without heavy imports.
+"""The drivers that a scenario may name: plain data, without heavy imports.
 
-A new driver is one folder under `orchestrator.drivers` and one entry here. A new engine is one entry here and one in
-`orchestrator.fabric.engines`.
+A new driver is one folder under `orchestrator.drivers` and one entry here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-from node.catalogue.tables import by_name
+from types import MappingProxyType
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class DriverKind:
     hosting: str = ""
 
 
-DRIVERS: Mapping[str, DriverKind] = by_name(
+_KINDS = (
     DriverKind(
         "namespaces",
         "orchestrator.drivers.namespaces.entry",
@@ -87,12 +85,8 @@ DRIVERS: Mapping[str, DriverKind] = by_name(
         summary="simulated nodes and links on a virtual clock",
     ),
 )
+DRIVERS: Mapping[str, DriverKind] = MappingProxyType({kind.name: kind for kind in _KINDS})
 """The drivers of edgebed."""
-
-if TYPE_CHECKING:
-    DriverName = str
-else:
-    DriverName = Literal[tuple(DRIVERS)]
 
 
 def kind_of(driver: str) -> DriverKind:
@@ -139,34 +133,3 @@ def listed(
         if not any(lacks):
             names.append(kind.name)
     return " or ".join(names)
-
-
-ENGINES: dict[str, tuple[str, ...]] = {
-    "auto": ("kernel", "userspace"),
-    "userspace": ("userspace",),
-    "kernel": ("kernel",),
-}
-"""The candidate engines for each value of ``engine``: the first that works on the host shapes the links."""
-
-
-def candidate_engines(
-    engine: str,
-    beyond_kernel: str = "",
-    *,
-    media: bool = False,
-) -> tuple[str, ...]:
-    """The candidate engines for a value of ``engine``. ``beyond_kernel``: what the kernel engine cannot do, see
-    `orchestrator.planning.kernel_engine`. ``media``: links share media; then auto is
-    userspace, which has every rule and calibrated checks of media."""
-    if engine == "auto" and media:
-        return ("userspace",)
-    candidates = ENGINES[engine]
-    if beyond_kernel:
-        return tuple(name for name in candidates if name != "kernel")
-    return candidates
-
-
-if TYPE_CHECKING:
-    EngineName = str
-else:
-    EngineName = Literal[tuple(ENGINES)]

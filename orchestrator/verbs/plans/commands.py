@@ -18,7 +18,7 @@ from orchestrator.fabric.userspace import link_request, nat_requests
 from orchestrator.layout import write, write_line
 from orchestrator.planning.kernel_engine import beyond_kernel_of
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan, channels_of
-from orchestrator.scenario.sections.drivers import candidate_engines
+from orchestrator.scenario.sections.engines import candidate_engines
 from orchestrator.verbs.plans.words import alike, tiers_of, way
 
 FEW_COMMANDS = 16  # commands shown for one node; it takes three, and four more for each link to it

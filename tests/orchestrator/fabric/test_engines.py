@@ -17,7 +17,7 @@ from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.links.media import Media
-from orchestrator.scenario.sections.drivers import ENGINES, candidate_engines
+from orchestrator.scenario.sections.engines import ENGINES, candidate_engines
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
 from tests.orchestrator.run.links.test_channel_probe import CELL, plan
 

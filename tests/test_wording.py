@@ -51,5 +51,5 @@ def test_a_text_by_its_parts() -> None:
     assert [text] == [containing("links.a", "above 0")]
     assert text != containing("above 0", "links.a")  # in this order
     assert text != containing("links.a", "above 1")
-    assert "a" != containing("a", "a")  # there is one only
+    assert containing("a", "a") != "a"  # there is one only
     assert containing("links.a") in [text]

@@ -36,8 +36,8 @@ from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePl
 from orchestrator.planning.programs import plan_programs, unreachable
 from orchestrator.population.population import Population
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.alternatives import listed
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import listed
 from orchestrator.scenario.sections.topology import Ends, Member, Pair
 
 CLIENTS_AT_ONCE = 64

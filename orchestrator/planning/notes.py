@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from netem.units import format_size
 from orchestrator import text
 from orchestrator.planning.learning.memory import FRAMEWORK
+from orchestrator.scenario.sections.alternatives import listed
 from orchestrator.scenario.sections.compute import PROCESSOR
-from orchestrator.scenario.sections.drivers import DriverKind, listed
+from orchestrator.scenario.sections.drivers import DriverKind
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import NodePlan

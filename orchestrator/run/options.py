@@ -14,7 +14,8 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.display.events import Listener
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import DriverKind, listed
+from orchestrator.scenario.sections.alternatives import listed
+from orchestrator.scenario.sections.drivers import DriverKind
 
 
 @dataclass(frozen=True)

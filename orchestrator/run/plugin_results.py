@@ -18,7 +18,6 @@ from orchestrator.results.history import History
 from orchestrator.results.tables import rows_of
 from orchestrator.scenario.catalogue import Catalogue
 
-
 VERDICTS = ("pass", "fail", "unknown")
 
 
@@ -51,7 +50,6 @@ def _checked(
             assessment = check(rows)
             if assessment is None:
                 continue
-            verdict: Any
             verdict, detail = assessment
             if verdict not in VERDICTS:
                 raise ValueError(f"{verdict!r} is no verdict: give {', '.join(VERDICTS)}")

@@ -8,7 +8,7 @@ from orchestrator.scenario.language.strict import unknown
 from orchestrator.scenario.population.client_settings import ClientSettings
 from orchestrator.scenario.population.clients import ClientsSpec
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import listed
+from orchestrator.scenario.sections.alternatives import listed
 from orchestrator.scenario.sections.hardware import HARDWARE
 from orchestrator.scenario.sections.links import LinkSpec, Mistake
 from orchestrator.scenario.sections.topology import LINK_CLASSES, POPULATION

@@ -19,7 +19,7 @@ from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import listed, one_host
+from orchestrator.scenario.sections.alternatives import listed, one_host
 from orchestrator.scenario.sections.hardware import HARDWARE, LEAST_QUOTA
 from orchestrator.scenario.sections.links import Mistake, Resolved, link_of
 from orchestrator.scenario.sections.programs import check_programs

@@ -19,7 +19,7 @@ from orchestrator.errors import HostError, RunError
 from orchestrator.host.process.processes import end_with
 from orchestrator.host.process.signals import interrupted
 from orchestrator.record.directory import write_whole
-from orchestrator.scenario.sections.drivers import listed
+from orchestrator.scenario.sections.alternatives import listed
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.schedulers import names_of, scheduler_of
 from orchestrator.sweep.sweeper import name_of

@@ -22,7 +22,7 @@ from orchestrator.run.preparation import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.language.files import text_of
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.drivers import one_host
+from orchestrator.scenario.sections.alternatives import one_host
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.plans.plan import plan_json
 

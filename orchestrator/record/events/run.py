@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from orchestrator import text
 from orchestrator.record.events.base import RecordedEvent
@@ -112,7 +112,7 @@ class Checked(RecordedEvent):
     NAME = "checked"
 
     name: str
-    verdict: Literal["pass", "fail", "unknown"]
+    verdict: str
     detail: str
 
 

@@ -27,7 +27,7 @@ from orchestrator.results.checks.network import network_held
 from orchestrator.results.checks.nodes import compute_on_time, messages_accepted, nodes_responded, stack_as_configured
 from orchestrator.results.checks.participation import participation
 from orchestrator.results.checks.programs import all_ended_idle, stopped_rounds
-from orchestrator.results.checks.verdicts import NOT_YET, Assessment, Verdict, worst
+from orchestrator.results.checks.verdicts import NOT_YET, WORST_FIRST, Assessment, Verdict, worst
 from orchestrator.results.evaluation.population import clients_available
 from orchestrator.results.facts import Facts
 from orchestrator.results.history import History
@@ -67,7 +67,10 @@ def _of_plugins(history: History) -> list[Check]:
     latest: dict[str, Check] = {}
     for recorded in history.recorded(Checked):
         result = recorded.event
-        latest[result.name] = Check(name=result.name, verdict=result.verdict, detail=result.detail)
+        verdict: Verdict = "unknown"
+        if result.verdict in WORST_FIRST:
+            verdict = result.verdict
+        latest[result.name] = Check(name=result.name, verdict=verdict, detail=result.detail)
     return list(latest.values())
 
 

@@ -94,12 +94,6 @@ def kind_of(driver: str) -> DriverKind:
     return DRIVERS.get(driver, DriverKind(driver, module=""))
 
 
-def one_host(driver: str, what: str) -> str:
-    """The message that a driver of one host has no use for ``what``."""
-    others = listed(several_hosts=True)
-    return f"the driver {driver} makes all nodes on this host: leave {what} out, or use the driver {others}"
-
-
 LinkKind = Literal["emulated", "modelled", "real"]
 """What a figure of a link is: emulated links carry packets and are shaped as asked, modelled ones are computed, real
 ones are the network between hosts, which has no settings."""
@@ -112,24 +106,3 @@ def link_kind(driver: str, *, real: bool) -> LinkKind:
     if kind_of(driver).simulated:
         return "modelled"
     return "emulated"
-
-
-def listed(
-    *,
-    simulated: bool = False,
-    images: bool = False,
-    programs: bool = False,
-    several_hosts: bool = False,
-) -> str:
-    """The names of the drivers with these capabilities, for messages; empty if there is none."""
-    names = []
-    for kind in DRIVERS.values():
-        lacks = (
-            simulated and not kind.simulated,
-            images and not kind.images,
-            programs and not kind.programs,
-            several_hosts and not kind.several_hosts,
-        )
-        if not any(lacks):
-            names.append(kind.name)
-    return " or ".join(names)

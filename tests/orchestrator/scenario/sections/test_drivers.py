@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scenario.schema import json_schema
-from orchestrator.scenario.sections.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.sections.alternatives import listed
+from orchestrator.scenario.sections.drivers import DRIVERS, kind_of
 
 ROOT = Path(__file__).parents[4]
 

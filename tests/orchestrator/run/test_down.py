@@ -149,6 +149,17 @@ def test_no_stranger_can_read_the_token(open_path: Path) -> None:
     assert b"Permission denied" in done.stderr
 
 
+@pytest.mark.parametrize(("driver", "lists"), [("docker", True), ("namespaces", False)])
+def test_containers_that_no_engine_lists_may_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, lists: bool
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/socket")
+    directory = RunDirectory.create(tmp_path, "mine")
+    Record.create(directory.path, "{}", {"driver": driver}).close()  # without an outcome: its orchestrator was killed
+    left = clear(directory.run, directory).left
+    assert [part.startswith("containers") for part in left] == [True] * lists
+
+
 POD = '{"metadata": {"annotations": {"edgebed-host": "n1"}}, "status": {"phase": "Running"}}'
 KUBECTL = f"""\
 #!/bin/sh

@@ -243,3 +243,9 @@ class TestQueue:
         plain = judge_queue(profile, direction(250, queue_delay=0.1), UDP)
         kernel = judge_queue(profile, direction(250, queue_delay=0.1), UDP, in_kernel=True)
         assert kernel.high - plain.high == pytest.approx(0.3 * (20 / 360) / 0.5, rel=0.05)
+
+
+def test_without_an_answer_any_share_is_possible() -> None:
+    """Nothing was measured, so nothing is excluded."""
+    judgement = judge_loss(LinkProfile(loss=0.05), replace(direction(250), received=None))
+    assert (judgement.verdict, judgement.low, judgement.high) == ("unknown", 0.0, 1.0)

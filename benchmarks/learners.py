@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
 from node.learning.data.datasets import open_prepared
 from node.learning.data.shards import Indices
@@ -51,4 +50,4 @@ def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, L
         learner = Learner(model_pool, data, plan.seed, node.name, part, plan.shards.own_test.get(node.name))
         mine = np.empty(0, np.int64) if part is None else part
         found[node.name] = LearningNode(node, learner, model_pool, mine, plan.seed)
-    return found, ALGORITHMS[plan.algorithm].params(**plan.params)
+    return found, plan.scheme.params(**plan.params)

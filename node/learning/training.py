@@ -119,7 +119,7 @@ class Learner:
         self._global_test = global_test
         self._personal = personal
         self._class_metrics = class_metrics
-        self._known = known
+        self.known = known
 
     @classmethod
     def from_assignment(
@@ -270,7 +270,7 @@ class Learner:
         cannot take these samples."""
         seed = derive_seed(self._seed, "model", name)
         shape = self.data.form.model_shape
-        model = build(name, shape, self.data.classes, seed, known=self._known)
+        model = build(name, shape, self.data.classes, seed, known=self.known)
         if device is None:
             device = self.device
         return model.to(device)

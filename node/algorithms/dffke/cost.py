@@ -6,7 +6,7 @@ A step on another network counts as many samples as have the same multiply-adds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -14,16 +14,19 @@ from torch import nn
 from node.algorithms.dffke.docking import Embeddings
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures
 from node.algorithms.dffke.parameters import DFFKE
+from node.catalogue.models import MODELS, ModelEntry
 from node.learning.networks.zoo import forward_work
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of each step at a node with ``model`` and pictures like ``pictures``."""
+    """The cost of each step at a node with ``model`` and pictures like ``pictures``. ``known``: the models of the
+    catalogue, by name."""
 
     model: nn.Module
     pictures: Pictures
     params: DFFKE
+    known: Mapping[str, ModelEntry] = field(default_factory=lambda: MODELS)
 
     def docking(self, embeddings: Mapping[str, Embeddings]) -> int:
         """The training of the docking layers, equation 11."""
@@ -39,7 +42,7 @@ class Cost:
         operations = {}
         for owner, model in models.items():
             docking = self._docking_layer(embeddings[owner])
-            extractor = model.load(self.pictures).extractor
+            extractor = model.load(self.pictures, self.known).extractor
             encoder = forward_work(extractor, nothing).operations
             operations[owner] = decoder + docking + encoder
         return self._passes(self.params.decoder_epochs, operations, embeddings)

@@ -19,6 +19,7 @@ from torch.nn.functional import interpolate
 from node.algorithms.dffke.docking import Embeddings, docking_layer
 from node.algorithms.dffke.parameters import DFFKE
 from node.catalogue.datasets import Shape
+from node.catalogue.models import MODELS, ModelEntry
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, load_state, seeded, state_of
 from node.learning.local_training import EVALUATION_BATCH
@@ -51,9 +52,10 @@ class ClientModel:
     params: dict[str, Any]
     state: State
 
-    def load(self, pictures: Pictures) -> Model:
-        """The model itself, frozen, in evaluation mode. Raises ModelError if it does not support these pictures."""
-        model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
+    def load(self, pictures: Pictures, known: Mapping[str, ModelEntry] = MODELS) -> Model:
+        """The model itself, frozen, in evaluation mode. ``known``: the models of the catalogue, by name. Raises
+        ModelError if it does not support these pictures."""
+        model = build(self.name, pictures.shape, pictures.classes, 0, self.params, known)
         load_state(model, self.state)
         return model.eval().requires_grad_(False)
 
@@ -113,12 +115,14 @@ def train_decoder(
     params: DFFKE,
     seed: int,
     device: str = PROCESSOR,
+    known: Mapping[str, ModelEntry] = MODELS,
 ) -> tuple[State, float]:
     """Continue training the decoder on ``device``, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over
     ``decoder_epochs``.
 
     A mini-batch mixes the embeddings of all clients. Each embedding is compared by the encoder of its own client, which
-    is frozen and uses its running statistics of batch normalisation. Returns the weights and the last pass's mean loss.
+    is frozen and uses its running statistics of batch normalisation. ``known``: the models by name. Returns the weights
+    and the last pass's mean loss.
     """
     random = torch.Generator().manual_seed(seed)
     dec = _opened(decoder, pictures, params)
@@ -128,7 +132,7 @@ def train_decoder(
     places: list[Tensor] = []
     embeddings: list[Tensor] = []
     for place, owner in enumerate(owners):
-        h = clients[owner].load(pictures).extractor
+        h = clients[owner].load(pictures, known).extractor
         z = docking_layer(layers[owner])
         encoder = nn.Sequential(h, z)
         encoders.append(encoder.to(device))

@@ -88,7 +88,7 @@ def invert(
 
 def _encoded(learner: Learner, client: ClientModel, x: Tensor) -> Tensor:
     """h(x; θ^h) of bytes x with the client's encoder."""
-    model = client.load(pictures_of(learner))
+    model = client.load(pictures_of(learner), learner.known)
     encoder = model.extractor.to(learner.device)
     parts = []
     with torch.no_grad():

@@ -59,7 +59,7 @@ from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
 from node.learning.class_metrics import of_classes
-from node.learning.training import Scope
+from node.learning.training import Learner, Scope
 from node.messaging.wire import Message, Tensors
 from node.role import Role
 
@@ -163,7 +163,7 @@ class Coordinator(Role):
         """Equations 11 and 12."""
         params = self.params
         embeddings = knowledge.embeddings
-        cost = Cost(self.learner.outline, pictures, params)
+        cost = Cost(self.learner.outline, pictures, params, self.learner.known)
         docked: Docked = await self.compute(
             dock,
             embeddings,
@@ -176,7 +176,8 @@ class Coordinator(Role):
             samples=cost.docking(embeddings),
         )
         decoder, loss = await self.compute(
-            train_decoder,
+            self.learner.apply,
+            continue_decoder,
             kept.decoder,
             knowledge.models,
             docked.layers,
@@ -561,7 +562,7 @@ class Client(Role):
     @property
     def cost(self) -> Cost:
         pictures = pictures_of(self.learner)
-        return Cost(self.learner.outline, pictures, self.params)
+        return Cost(self.learner.outline, pictures, self.params, self.learner.known)
 
     async def accuracy(self, scope: Scope) -> float:
         limit = self.params.evaluate_samples
@@ -586,6 +587,11 @@ def shared(messages: Sequence[Message]) -> Knowledge:
             labels[client] = message.tensors["labels"]
             rounds[client] = round_of(message)
     return Knowledge(models, embeddings, labels, rounds)
+
+
+def continue_decoder(learner: Learner, *arguments: Any) -> tuple[State, float]:
+    """`train_decoder` with these arguments, at a node that has the models of the run's catalogue."""
+    return train_decoder(*arguments, known=learner.known)
 
 
 def _model_of(message: Message) -> ClientModel:

@@ -137,6 +137,7 @@ class Nodes:
                 assignment.data.global_test,
                 shards.personal.get(name),
                 assignment.data.class_metrics,
+                self._plan.catalogue.models,
             )
             self._learners[name] = learner
         return self._learners[name]
@@ -245,6 +246,7 @@ class Nodes:
             self._shards.of(client, samples),
             None,
             False,
+            known=self._plan.catalogue.models,
         )
 
 

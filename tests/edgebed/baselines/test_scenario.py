@@ -10,7 +10,6 @@ import pytest
 
 from edgebed.baselines import hierarchical
 from edgebed.baselines.sdfeel import Clusters
-from node.algorithms.registry import ALGORITHMS
 from orchestrator.errors import PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
@@ -36,9 +35,9 @@ def test_the_scenario_of_the_page_and_its_parameters() -> None:
     page = (SCENARIO.parents[1] / "docs/papers/baselines.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert [len(make_plan(parse(each, "mine.yaml"), None).nodes) for each in blocks] == [6, 16]
-    parse(SCENARIO.read_text(), "mine.yaml")
+    algorithms = parse(SCENARIO.read_text(), "mine.yaml").catalogue.algorithms
     own = {entry.name for entry in fields(Clusters)}
-    declared = [*(ALGORITHMS[name] for name in NAMES), *hierarchical.PLUGIN.algorithms]
+    declared = [*(algorithms[name] for name in NAMES), *hierarchical.PLUGIN.algorithms]
     for name, params in ((each.name, each.params) for each in declared):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | ")][:1]
         for entry in fields(params):

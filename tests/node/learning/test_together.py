@@ -7,7 +7,6 @@ bias before batch normalisation, Adam makes a step of it as long as of any other
 
 from __future__ import annotations
 
-import unittest.mock
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from node.algorithms.fedprox import ProximalTerm
-from node.catalogue.datasets import DATASETS, Dataset
+from node.catalogue.datasets import Dataset
 from node.learning.data.datasets import Prepared, prepare
 from node.learning.devices import seeded
 from node.learning.errors import ModelError
@@ -96,8 +95,7 @@ def test_samples_of_several_parts_and_numbers_to_predict(tmp_path: Path, names: 
     x = dict(zip(names, arrays, strict=True)) if "side" in names else arrays
     y = random.normal(size=(80, 3))
     entry = Dataset("parts", read=lambda: {"x_train": x, "y_train": y, "x_test": x, "y_test": y})
-    with unittest.mock.patch.dict(DATASETS, {"parts": entry}):
-        data = prepare("parts", tmp_path)
+    data = prepare("parts", tmp_path, known={"parts": entry})
 
     class Extractor(nn.Module):
         def __init__(self) -> None:

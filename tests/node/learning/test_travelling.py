@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from node.catalogue.models import MODELS, ModelEntry
+from node.catalogue.models import ModelEntry
 from node.learning.errors import ModelError
 from node.learning.models import build
 
@@ -29,8 +28,7 @@ class Layer(nn.Module):
 
 def made(make: Callable[[], nn.Module]) -> object:
     entry = ModelEntry("own", "a layer", build=lambda *_: make())
-    with patch.dict(MODELS, {"own": entry}):
-        return build("own", (4,), 3, 0)
+    return build("own", (4,), 3, 0, known={"own": entry})
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ records them with its private pictures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -591,7 +592,8 @@ def shared(messages: Sequence[Message]) -> Knowledge:
 
 def continue_decoder(learner: Learner, *arguments: Any) -> tuple[State, float]:
     """`train_decoder` with these arguments, at a node that has the models of the run's catalogue."""
-    return train_decoder(*arguments, known=learner.known)
+    train: Callable[..., tuple[State, float]] = partial(train_decoder, known=learner.known)
+    return train(*arguments)
 
 
 def _model_of(message: Message) -> ClientModel:

@@ -111,7 +111,8 @@ test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-re
 test: setup  ## lint, types, import contracts, all tests
 	@mkdir -p $(LOGS); rm -f $(LOGS)/*.times; { date +%s; head -n 1 /proc/stat; } >$(LOGS)/start; \
 	code=0; for step in "$(ALL)" alone $(if $(CI),tries as-ordinary-user-demo) $(if $(BESIDE),,lab) summary; do \
-	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; exit $$code
+	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; \
+	tail -n 1 $(LOGS)/alone; exit $$code  # the last line is pytest's closing line
 coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
 	$(BIN)/coverage run --source edgebed,netem,node,orchestrator -m pytest -q $(QUICK) $(addprefix tests/,edgebed netem node orchestrator)
 	$(BIN)/coverage report --sort=-cover | tail -n 12

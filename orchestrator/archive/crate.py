@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from node.catalogue.datasets import DATASETS
+from node.catalogue.datasets import Dataset
 from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
 from orchestrator.exports.kinds import imported
@@ -202,11 +202,12 @@ def _file(path: str, content: Content) -> dict[str, Any]:
     return entity
 
 
-def croissant(data: Prepared) -> bytes:
-    """A data set in Croissant: its prepared arrays by name, size and hash, and where to get it. Not the data itself."""
-    known = DATASETS.get(data.name)
-    if known:
-        description = f"{known.summary}: {known.where}"
+def croissant(data: Prepared, known: Mapping[str, Dataset]) -> bytes:
+    """A data set in Croissant: its prepared arrays by name, size and hash, and where to get it. Not the data itself.
+    ``known``: the data sets of the run's catalogue."""
+    entry = known.get(data.name)
+    if entry:
+        description = f"{entry.summary}: {entry.where}"
     else:
         description = "data of the archive's author"
     arrays = sorted(data.directory.glob("*.npy"))

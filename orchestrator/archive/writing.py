@@ -225,7 +225,8 @@ def _description_of_data(origin: Origin, history: History) -> tuple[str, bytes]:
     with looked_up(scenario.data, origin.file.parent, scenario.catalogue.datasets) as data:
         if data.sha256 != history.plan["data"]["sha256"]:
             raise RunError(f"the data set {data.name} has changed since {history.run}: run it again")
-        return f"data/{data.directory.name}.jsonld", crate.croissant(data)
+        described = crate.croissant(data, scenario.catalogue.datasets)
+        return f"data/{data.directory.name}.jsonld", described
 
 
 def _refuse_changed_packages(history: History, installed: Packages) -> None:

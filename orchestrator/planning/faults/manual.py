@@ -22,6 +22,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.faults.timeline import Fault, expand
 from orchestrator.planning.media import media_of
 from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.scenario.catalogue import CATALOGUE, Catalogue
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_driver, check_program, check_target
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.strict import problems
@@ -50,7 +51,8 @@ def faults_by_hand(
     for key in WHEN:
         if key in written:
             raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")
-    spec = _read({**written, "at": format_duration(at)})
+    timed = {**written, "at": format_duration(at)}
+    spec = _read(timed, plan.catalogue)
     topology = topology_of(plan.nodes)
     media = media_of(plan)
     profiles = {}
@@ -123,9 +125,9 @@ def topology_of(nodes: Iterable[NodePlan]) -> Topology:
     return Topology(cloud=cloud, edges=len(edges), devices_per_edge=devices_per_edge)
 
 
-def _read(written: dict[str, Any]) -> FaultSpec:
+def _read(written: dict[str, Any], catalogue: Catalogue) -> FaultSpec:
     try:
-        return FaultSpec.model_validate(written)
+        return FaultSpec.model_validate(written, context={CATALOGUE: catalogue})
     except ValidationError as error:
         document = Document("", written, {})
         mistakes = []

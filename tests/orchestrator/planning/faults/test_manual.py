@@ -116,3 +116,13 @@ def test_the_topology_of_every_scenario(file: Path) -> None:
         return
     plan = make_plan(scenario, None)
     assert [each.name for each in topology_of(plan.nodes).members()] == [node.name for node in plan.nodes]
+
+
+def test_a_profile_of_a_plug_in(tmp_path: Path) -> None:
+    """A manual fault knows what the run's scenario knows."""
+    code = 'import edgebed\nPLUGIN = edgebed.Plugin(profiles={"microwave": {"latency": "3ms", "rate": "200mbit"}})\n'
+    (tmp_path / "links.py").write_text(code)
+    plan = make_plan(parse(f"plugins: [links.py]\n{SCENARIO}", str(tmp_path / "f.yaml")), None)
+    (worse,) = faults_by_hand({"action": "degrade", "node": "device-0-0", "profile": "microwave"}, plan, 1.0, 1)
+    assert worse.fault.profile is not None
+    assert (worse.fault.profile["latency"], worse.fault.profile["rate"]) == ("3ms", "200mbit")

@@ -14,11 +14,10 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.record.events.curves import Curves
 from orchestrator.record.events.run import Checked, Note
 from orchestrator.record.writer import Record
+from orchestrator.results.checks.verdicts import WORST_FIRST
 from orchestrator.results.history import History
 from orchestrator.results.tables import rows_of
 from orchestrator.scenario.catalogue import Catalogue
-
-VERDICTS = ("pass", "fail", "unknown")
 
 
 def record_results(catalogue: Catalogue, directory: RunDirectory, record: Record, t: float) -> None:
@@ -51,8 +50,8 @@ def _checked(
             if assessment is None:
                 continue
             verdict, detail = assessment
-            if verdict not in VERDICTS:
-                raise ValueError(f"{verdict!r} is no verdict: give {', '.join(VERDICTS)}")
+            if verdict not in WORST_FIRST:
+                raise ValueError(f"{verdict!r} is no verdict: give {', '.join(WORST_FIRST)}")
             results.append(Checked(name, verdict, str(detail)))
         except Exception as error:  # a broken check must hide neither the others nor the run
             results.append(Checked(name, "unknown", f"the check itself broke: {_described(error, sources)}"))

@@ -1,5 +1,5 @@
 """The probe of a channel of a shared medium: some members send together for about a second, and all results follow from
-what arrives. Pure: `netem.measurement.probe` sends.
+what arrives. Pure: `netem.measurement.endpoints` sends.
 
 `plan_contention` plans what each member sends, and `judge_contention` compares what arrived with the channel's rule.
 At the same time an idle member sends single datagrams (`pings`), as does a link that crosses another medium.
@@ -18,7 +18,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from netem.measurement.judge import QUEUE_ABSOLUTE, QUEUE_RELATIVE, SCATTER, Judgement, judged
-from netem.measurement.measure import (
+from netem.measurement.probe_plan import (
     JITTERS,
     LONGEST,
     MOST_DATAGRAMS,

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 from netem.impair import Impairment
 from netem.jitter import quantile
 from netem.measurement.intervals import CONFIDENCE_Z, binomial_range, design_effect
-from netem.measurement.measure import (
+from netem.measurement.probe_plan import (
     BURSTS,
     CLEAN_SAMPLES,
     EVENTS_TO_SEE,

@@ -1,8 +1,8 @@
 """Echoes between two hosts, concurrent with the other work of their agents. They take little time of either.
 
 A packet is a token, a number, and the time at which it was sent. The answer is the same packet, with the time for which
-it was held added. The kernel takes the times of arrival (`netem.measurement.probe`). So an agent that is busy does not
-appear as delay of the network.
+it was held added. The kernel takes the times of arrival (`netem.measurement.endpoints`). So an agent that is busy does
+not appear as delay of the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import struct
 import time
 
-from netem.measurement.probe import open_datagrams, receive
+from netem.measurement.endpoints import open_datagrams, receive
 from orchestrator.errors import HostError
 from orchestrator.together import within
 

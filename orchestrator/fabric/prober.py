@@ -1,4 +1,4 @@
-"""Run the two ends of a measurement (`netem.measurement.measure`) in the network namespaces of two nodes."""
+"""Run the two ends of a measurement (`netem.measurement.endpoints`) in the network namespaces of two nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from netem.measurement.measure import respond_arguments
+from netem.measurement.endpoints import respond_arguments
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import MTU
@@ -28,8 +28,8 @@ class Prober(Protocol):
         """Answer at a node's ``address`` while the body runs. Gives what the responder printed when it was ready."""
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> Output:
-        """Run a probe with the arguments from `netem.measurement.measure.probe_arguments`. Returns its
-        `netem.measurement.measure.Measurement` as a mapping."""
+        """Run a probe with the arguments from `netem.measurement.endpoints.probe_arguments`. Returns its
+        `netem.measurement.probe_plan.Measurement` as a mapping."""
 
     async def now(self, handle: NodeHandle) -> float:
         """The time on the clock of the node's host, as time.time() has it there."""
@@ -45,7 +45,7 @@ class HubProber:
 
     @contextlib.asynccontextmanager
     async def responding(self, handle: NodeHandle, address: str) -> AsyncIterator[Output]:
-        command = python.module("netem.measurement.measure", *respond_arguments(address))
+        command = python.module("netem.measurement.endpoints", *respond_arguments(address))
         pid = handle.pid
         responder = await self._hub.spawn(command, pid=pid, errors=None)
         assert responder.stdin is not None
@@ -59,7 +59,7 @@ class HubProber:
             await responder.wait()
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> Output:
-        command = python.module("netem.measurement.measure", *arguments)
+        command = python.module("netem.measurement.endpoints", *arguments)
         output = await self._hub.run(command, pid=handle.pid)
         measurement: Output = json.loads(output)
         return measurement

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from netem.measurement.measure import Measurement, ProbePlan, plan_probe, probe_arguments
+from netem.measurement.endpoints import probe_arguments
+from netem.measurement.probe_plan import Measurement, ProbePlan, plan_probe
 from netem.profile import LinkProfile
 from orchestrator.agent.probes import Probes
 from orchestrator.drivers.hosts.agents.calls import HostProbes

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from netem.measurement.endpoints import probe_arguments, respond_arguments
 from netem.measurement.judge import Judgement, judge_direction, judge_rtt
-from netem.measurement.measure import Measurement, OneWay, ProbePlan, probe_arguments, respond_arguments
+from netem.measurement.probe_plan import Measurement, OneWay, ProbePlan
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.wiring import ROOT, Wiring
 from tests.tries import tries
 
-MEASURE = (sys.executable, "-m", "netem.measurement.measure")
+MEASURE = (sys.executable, "-m", "netem.measurement.endpoints")
 
 PERFECT = LinkProfile()
 BURSTY = GilbertElliott(p=0.02, r=0.3)

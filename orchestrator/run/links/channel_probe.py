@@ -30,7 +30,8 @@ from netem.measurement.contention import (
     senders,
     sending,
 )
-from netem.measurement.measure import LONGEST_ANSWER, Measurement, ProbePlan, probe_arguments
+from netem.measurement.endpoints import probe_arguments
+from netem.measurement.probe_plan import LONGEST_ANSWER, Measurement, ProbePlan
 from netem.media.profile import ChannelProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle

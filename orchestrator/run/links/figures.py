@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from netem.measurement.judge import Judgement, judge_delay, judge_direction, judge_rtt
-from netem.measurement.measure import Measurement, OneWay, ProbePlan, Saturation
+from netem.measurement.probe_plan import Measurement, OneWay, ProbePlan, Saturation
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.record.events.overload import BUSY_MEANWHILE, LOAD

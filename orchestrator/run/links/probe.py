@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
-from netem.measurement.measure import Measurement, ProbePlan, plan_probe, probe_arguments
+from netem.measurement.endpoints import probe_arguments
+from netem.measurement.probe_plan import Measurement, ProbePlan, plan_probe
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
@@ -123,7 +124,7 @@ async def probe_links(
     host: Host | None = None,
 ) -> None:
     """Measure one link of each kind and record the verdicts. On one host, a failure while it was saturated is measured
-    again (see `repetition`). ``quick``: see `netem.measurement.measure.plan_probe`."""
+    again (see `repetition`). ``quick``: see `netem.measurement.probe_plan.plan_probe`."""
     delays = {}
     if network is not None:
         for reading in network.first.pairs:
@@ -178,8 +179,8 @@ def planned(
     quick: bool = True,
     engine: str = "",
 ) -> ProbePlan:
-    """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.measure.plan_probe`. ``engine``: that
-    of the links."""
+    """What is sent to measure a pair. ``mtu``, ``quick``: see `netem.measurement.probe_plan.plan_probe`. ``engine``:
+    that of the links."""
     return plan_probe(
         pair.forward.profile,
         pair.back.profile,

@@ -25,7 +25,7 @@ from netem.measurement.contention import (
     sending,
 )
 from netem.measurement.judge import Judgement
-from netem.measurement.measure import MOST_DATAGRAMS, Measurement, OneWay, ProbePlan, Saturation
+from netem.measurement.probe_plan import MOST_DATAGRAMS, Measurement, OneWay, ProbePlan, Saturation
 from netem.measurement.tally import UDP_HEADERS, Flood
 from netem.media.channel import Channel
 from netem.media.profile import RULES, ChannelProfile, Crossing

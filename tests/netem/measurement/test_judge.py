@@ -23,7 +23,7 @@ from netem.measurement.judge import (
     predict_delay,
     predict_rtt,
 )
-from netem.measurement.measure import OVERLOAD, OneWay, plan_probe
+from netem.measurement.probe_plan import OVERLOAD, OneWay, plan_probe
 from netem.measurement.tally import UDP_HEADERS, Flood
 from netem.profile import DISTRIBUTIONS, GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, direction, measured

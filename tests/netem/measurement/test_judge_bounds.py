@@ -24,7 +24,7 @@ from netem.measurement.judge import (
     predict_delay,
     predict_rtt,
 )
-from netem.measurement.measure import Saturation, plan_probe
+from netem.measurement.probe_plan import Saturation, plan_probe
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, direction, measured
 

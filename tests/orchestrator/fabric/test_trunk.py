@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from netem.measurement.intervals import binomial_range
-from netem.measurement.measure import plan_probe
+from netem.measurement.probe_plan import plan_probe
 from netem.profile import LinkProfile
 from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-from netem.measurement.measure import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe, probe_arguments
+from netem.measurement.endpoints import probe_arguments
+from netem.measurement.probe_plan import PROBE_PAYLOAD, Measurement, ProbePlan, Saturation, plan_probe
 from netem.profile import LinkProfile
 from orchestrator.drivers.hosts.agents.calls import Host
 from orchestrator.drivers.hosts.agents.listener import Agents

@@ -42,7 +42,7 @@ def test_a_module_has_the_path_of_this_process(tmp_path: Path, monkeypatch: pyte
     assert json.loads(done.stdout) == [sys.path, ["a", "{}"], "__main__"]
 
 
-@pytest.mark.parametrize("module", ["netem.userspace.switch", "netem.measurement.measure", "node.process.forkserver"])
+@pytest.mark.parametrize("module", ["netem.userspace.switch", "netem.measurement.endpoints", "node.process.forkserver"])
 def test_a_module_of_ours_next_to_files_of_the_same_name(traps: Path, module: str) -> None:
     done = run(python.module(module, "{"), traps)
     assert "working directory" not in done.stderr, done.stderr

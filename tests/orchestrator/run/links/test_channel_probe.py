@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netem.measurement.measure import Measurement, OneWay
+from netem.measurement.probe_plan import Measurement, OneWay
 from netem.media.profile import ChannelProfile, Crossing
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import NodeHandle

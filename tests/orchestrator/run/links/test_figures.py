@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netem.measurement.measure import Measurement, OneWay, plan_probe
+from netem.measurement.probe_plan import Measurement, OneWay, plan_probe
 from netem.profile import LinkProfile
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan

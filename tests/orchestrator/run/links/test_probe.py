@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from netem.measurement.measure import Measurement, OneWay
+from netem.measurement.probe_plan import Measurement, OneWay
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.making import make_plan

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from netem.impair import Impairment
-from netem.measurement import probe
-from netem.measurement.measure import Measurement, ProbePlan, Saturation
-from netem.measurement.probe import Probe, Responder
+from netem.measurement import endpoints
+from netem.measurement.endpoints import Probe, Responder, main, probe_arguments, respond_arguments
+from netem.measurement.probe_plan import Measurement, ProbePlan, Saturation, plan_probe
 from netem.measurement.tally import UDP_HEADERS
 from netem.profile import LinkProfile
 
@@ -102,8 +102,8 @@ class End:
     def recvmsg(self, size: int, ancillary: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, tuple[str, int]]:
         data, at = self.arrived.popleft()
         seconds = math.floor(at)
-        stamp = probe.TIMESPEC.pack(seconds, round((at - seconds) * 1e9))
-        return data, [(0, 0, b""), (socket.SOL_SOCKET, probe.SO_TIMESTAMPNS, stamp)], 0, NEAR
+        stamp = endpoints.TIMESPEC.pack(seconds, round((at - seconds) * 1e9))
+        return data, [(0, 0, b""), (socket.SOL_SOCKET, endpoints.SO_TIMESTAMPNS, stamp)], 0, NEAR
 
     def close(self) -> None:
         """Nothing is open."""
@@ -126,8 +126,8 @@ class Link:
         self.responder.close()
         self.responder.datagrams = self.far  # type: ignore[assignment]
         monkeypatch.setattr(self.responder, "_flood", self._flood)
-        monkeypatch.setattr(probe, "time", self.clock)
-        monkeypatch.setattr(probe, "select", self.clock)
+        monkeypatch.setattr(endpoints, "time", self.clock)
+        monkeypatch.setattr(endpoints, "select", self.clock)
 
     def measure(self, plan: ProbePlan) -> Measurement:
         self.probe = Probe("127.0.0.1", self.responder.port, self.responder.token, asdict(plan))
@@ -147,13 +147,13 @@ class Link:
     def _flood(self, identity: int, sender: tuple[str, int], saturation: dict[str, Any]) -> None:
         self.requests.append(self.clock.now)
         token = self.responder.token
-        filler = bytes(saturation["size"] - probe.HEADER.size)
+        filler = bytes(saturation["size"] - endpoints.HEADER.size)
 
         def send(number: int) -> None:
-            header = probe.HEADER.pack(token, probe.FLOOD, identity, number, 0, self.clock.time())
+            header = endpoints.HEADER.pack(token, endpoints.FLOOD, identity, number, 0, self.clock.time())
             self.far.sendto(header + filler, sender)
 
-        for number, due in enumerate(probe.times_of(saturation)):
+        for number, due in enumerate(endpoints.times_of(saturation)):
             self.clock.at(self.clock.now + due, lambda number=number: send(number))  # type: ignore[misc]
 
 
@@ -168,7 +168,7 @@ def is_one_of(*kinds: int) -> Callable[[bytes], bool]:
 
 def numbered(*numbers: int) -> Callable[[bytes], bool]:
     """Whether a datagram of the train has one of these numbers, which stand behind token, kind and session."""
-    return lambda data: data[8] in (probe.PROBE, probe.ECHO) and int.from_bytes(data[13:17], "big") in numbers
+    return lambda data: data[8] in (endpoints.PROBE, endpoints.ECHO) and int.from_bytes(data[13:17], "big") in numbers
 
 
 class TestTrain:
@@ -185,16 +185,16 @@ class TestTrain:
 
     def test_probes_are_numbered_datagrams_at_their_spacing(self, link: Link) -> None:
         link.measure(TRAIN)
-        sent = link.sent(link.near, probe.PROBE)
+        sent = link.sent(link.near, endpoints.PROBE)
         assert [at for at, _ in sent] == pytest.approx([0.01 * number for number in range(20)])
-        assert [probe.HEADER.unpack_from(data)[3] for _, data in sent] == list(range(20))
+        assert [endpoints.HEADER.unpack_from(data)[3] for _, data in sent] == list(range(20))
         assert {len(data) for _, data in link.near.sent[:20] + link.far.sent[:20]} == {40}
 
     def test_a_busy_host_sends_no_burst(self, link: Link) -> None:
         """The probe of 0.05 s leaves 25 ms late: the next one half of the spacing later, the others in their pace."""
         link.clock.at(0.045, lambda: link.clock.sleep(0.03))
         link.measure(TRAIN)
-        times = [at for at, _ in link.sent(link.near, probe.PROBE)]
+        times = [at for at, _ in link.sent(link.near, endpoints.PROBE)]
         assert times[4:10] == pytest.approx([0.04, 0.075, 0.08, 0.09, 0.1, 0.11])
         assert times[-1] == pytest.approx(0.21)
 
@@ -224,7 +224,7 @@ class TestTrain:
         usual = link.far.receive
 
         def slower(data: bytes, at: float) -> None:
-            number = probe.HEADER.unpack_from(data)[3]
+            number = endpoints.HEADER.unpack_from(data)[3]
             more = 0.005 * (number >= 100) + 0.005 * (number >= 198)
             link.clock.at(link.clock.now + more, lambda: usual(data, WALL + link.clock.now))
 
@@ -233,14 +233,14 @@ class TestTrain:
         assert (found.rtt_median, found.rtt_p99) == pytest.approx((0.035, 0.04), abs=1e-6)
 
     def test_nothing_comes_back(self, link: Link) -> None:
-        link.far.loses = is_one_of(probe.ECHO)
+        link.far.loses = is_one_of(endpoints.ECHO)
         found = link.measure(TRAIN)
         assert (found.rtt_median, found.rtt_p99, found.rtt_samples) == (None, None, 0)
         assert (found.forward.received, found.back.sent, found.back.received) == (20, 20, 0)
         assert found.back.delay is None
 
     def test_nothing_arrives(self, link: Link) -> None:
-        link.near.loses = is_one_of(probe.PROBE)
+        link.near.loses = is_one_of(endpoints.PROBE)
         found = link.measure(TRAIN)
         assert (found.forward.sent, found.forward.received, found.forward.delay) == (20, 0, None)
         assert (found.back.sent, found.back.received) == (0, 0)
@@ -277,13 +277,13 @@ class TestTrain:
     def test_without_a_stamp_of_the_kernel_the_clock_is_read(self, link: Link) -> None:
         link.clock.now = 3.0
         unstamped = SimpleNamespace(recvmsg=lambda size, ancillary: (b"data", [(0, 0, b"")], 0, NEAR))
-        assert probe.receive(unstamped) == (b"data", NEAR, WALL + 3.0)  # type: ignore[arg-type]
+        assert endpoints.receive(unstamped) == (b"data", NEAR, WALL + 3.0)  # type: ignore[arg-type]
 
     def test_a_datagram_of_another_probe_or_session_counts_nowhere(self, link: Link) -> None:
         token = link.responder.token
-        for stray in (b"x" * 29, b"x" * 28, probe.HEADER.pack(bytes(8), probe.PROBE, 1, 0, 0, 0.0)):
+        for stray in (b"x" * 29, b"x" * 28, endpoints.HEADER.pack(bytes(8), endpoints.PROBE, 1, 0, 0, 0.0)):
             link.clock.at(0.0, lambda stray=stray: link.far.receive(stray, WALL))  # type: ignore[misc]
-        for wrong in (probe.HEADER.pack(token, probe.ECHO, 1, 0, 0, 0.0), b"x" * 37):
+        for wrong in (endpoints.HEADER.pack(token, endpoints.ECHO, 1, 0, 0, 0.0), b"x" * 37):
             link.clock.at(0.0, lambda wrong=wrong: link.near.receive(wrong + bytes(8), WALL))  # type: ignore[misc]
         found = link.measure(TRAIN)
         assert (found.rtt_samples, found.back.received, found.back.duplicated) == (20, 20, 0)
@@ -293,9 +293,9 @@ class TestTrain:
 class TestQuestions:
     @pytest.mark.parametrize(("wait", "pause"), [(0.02, 0.05), (0.2, 0.2)])
     def test_a_question_is_repeated_twenty_times(self, link: Link, wait: float, pause: float) -> None:
-        link.far.loses = is_one_of(probe.ANSWER)
+        link.far.loses = is_one_of(endpoints.ANSWER)
         found = link.measure(replace(TRAIN, wait=wait))
-        times = [at for at, _ in link.sent(link.near, probe.ASK)]
+        times = [at for at, _ in link.sent(link.near, endpoints.ASK)]
         assert times == pytest.approx([0.2 + wait + number * pause for number in range(20)])
         assert (found.forward.sent, found.forward.received) == (20, None)
         assert (found.back.sent, found.back.received) == (0, None)
@@ -303,19 +303,19 @@ class TestQuestions:
 
     def test_the_first_answer_suffices(self, link: Link) -> None:
         lost = itertools.count()
-        link.far.loses = lambda data: data[8] == probe.ANSWER and next(lost) < 3
+        link.far.loses = lambda data: data[8] == endpoints.ANSWER and next(lost) < 3
         assert link.measure(TRAIN).forward.received == 20
-        assert len(link.sent(link.near, probe.ASK)) == 4
+        assert len(link.sent(link.near, endpoints.ASK)) == 4
 
     def test_without_an_answer_nothing_is_saturated(self, link: Link) -> None:
-        link.far.loses = is_one_of(probe.ANSWER)
+        link.far.loses = is_one_of(endpoints.ANSWER)
         link.measure(replace(TRAIN, forward=UDP, back=UDP))
-        assert not link.sent(link.near, probe.FLOOD)
+        assert not link.sent(link.near, endpoints.FLOOD)
         assert not link.requests
 
     def test_an_answer_before_the_saturation_counts_if_there_is_none_after_it(self, link: Link) -> None:
         answers = itertools.count()
-        link.far.loses = lambda data: data[8] == probe.ANSWER and next(answers) > 0
+        link.far.loses = lambda data: data[8] == endpoints.ANSWER and next(answers) > 0
         found = link.measure(replace(TRAIN, forward=UDP))
         assert (found.forward.received, found.forward.rate) == (20, None)
 
@@ -327,7 +327,7 @@ class TestSaturation:
         """4 Mbit/s carry half of them: the last of 500, sent at 0.499 s, waits for 0.5 s. The buffer holds them."""
         link = Link(monkeypatch, there=LinkProfile(latency=0.02, rate=4e6, buffer_bytes=1_000_000))
         found = link.measure(replace(TRAIN, forward=replace(UDP, drain=0.7)))
-        floods = link.sent(link.near, probe.FLOOD)
+        floods = link.sent(link.near, endpoints.FLOOD)
         start = floods[0][0]
         assert [at - start for at, _ in floods] == pytest.approx([0.001 * number for number in range(500)])
         assert {len(data) for _, data in floods} == {958}
@@ -338,7 +338,7 @@ class TestSaturation:
         assert found.forward.first == pytest.approx(WALL + start + 0.002 + 0.02, abs=1e-6)
         assert found.forward.last == pytest.approx(WALL + start + 1.0 + 0.02, abs=1e-6)
         # The second question waits for the last echo and for the queue.
-        again = link.sent(link.near, probe.ASK)[-1][0]
+        again = link.sent(link.near, endpoints.ASK)[-1][0]
         assert again == pytest.approx(floods[-1][0] + 0.1 + 0.7)
 
     def test_the_rate_back_is_measured_until_the_last_datagram(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ class TestSaturation:
         """The last datagram that arrives is number 489. Then 10 are unsent, for 10 ms, and the queue may have 125 ms
         more than this one has waited; the answer may take 0.1 s."""
         link = Link(monkeypatch)
-        link.far.loses = lambda data: data[8] == probe.FLOOD and int.from_bytes(data[13:17], "big") >= 490
+        link.far.loses = lambda data: data[8] == endpoints.FLOOD and int.from_bytes(data[13:17], "big") >= 490
         found = link.measure(replace(TRAIN, back=UDP))
         assert found.back.bytes == 490_000
         assert len(link.requests) == 1
@@ -364,31 +364,31 @@ class TestSaturation:
     def test_what_has_waited_longer_than_the_queue_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """At 4 Mbit/s, number 489 arrives after 490 x 2 ms, when all were sent, and has waited longer than 125 ms."""
         link = Link(monkeypatch, back=LinkProfile(latency=0.01, rate=4e6, buffer_bytes=1_000_000))
-        link.far.loses = lambda data: data[8] == probe.FLOOD and int.from_bytes(data[13:17], "big") >= 490
+        link.far.loses = lambda data: data[8] == endpoints.FLOOD and int.from_bytes(data[13:17], "big") >= 490
         link.measure(replace(TRAIN, back=UDP))
         assert link.clock.now == pytest.approx(link.requests[0] + 0.98 + 0.01 + 0.01 + 0.1, abs=1e-6)
 
     @pytest.mark.parametrize(("wait", "pause"), [(0.04, 0.05), (0.1, 0.1)])
     def test_a_request_is_repeated_twenty_times(self, link: Link, wait: float, pause: float) -> None:
-        link.near.loses = is_one_of(probe.REQUEST)
+        link.near.loses = is_one_of(endpoints.REQUEST)
         found = link.measure(replace(TRAIN, back=UDP, wait=wait))
-        times = [at for at, _ in link.sent(link.near, probe.REQUEST)]
+        times = [at for at, _ in link.sent(link.near, endpoints.REQUEST)]
         assert times == pytest.approx([times[0] + number * pause for number in range(20)])
         assert (found.back.rate, found.back.received) == (None, 20)
 
     def test_a_request_behind_datagrams_is_given_their_time(self, link: Link) -> None:
         """In both directions, it follows the datagrams at once, and may wait behind them for 125 ms."""
-        link.near.loses = is_one_of(probe.REQUEST)
+        link.near.loses = is_one_of(endpoints.REQUEST)
         link.measure(replace(TRAIN, forward=UDP, back=UDP))
-        times = [at for at, _ in link.sent(link.near, probe.REQUEST)]
-        floods = link.sent(link.near, probe.FLOOD)
+        times = [at for at, _ in link.sent(link.near, endpoints.REQUEST)]
+        floods = link.sent(link.near, endpoints.FLOOD)
         assert times == pytest.approx([floods[-1][0] + number * 0.225 for number in range(20)])
 
     def test_a_repeated_request_floods_once(self, link: Link) -> None:
         lost = itertools.count()
-        link.far.loses = lambda data: data[8] == probe.FLOOD and next(lost) < 300
+        link.far.loses = lambda data: data[8] == endpoints.FLOOD and next(lost) < 300
         found = link.measure(replace(TRAIN, back=UDP))
-        assert len(link.sent(link.near, probe.REQUEST)) > 1
+        assert len(link.sent(link.near, endpoints.REQUEST)) > 1
         assert len(link.requests) == 1
         assert found.back.bytes == 200_000
 
@@ -399,7 +399,7 @@ class TestSaturation:
         link.near.sent.clear()
         punctual = link.measure(replace(TRAIN, start=link.clock.time() + 1.0, forward=UDP))
         assert punctual.late == 0.0
-        first = link.sent(link.near, probe.FLOOD)[0][0] - link.sent(link.near, probe.PROBE)[0][0]
+        first = link.sent(link.near, endpoints.FLOOD)[0][0] - link.sent(link.near, endpoints.PROBE)[0][0]
         assert first == pytest.approx(1.0, abs=1e-6)
 
     def test_without_a_saturation_the_train_starts_then(self, link: Link) -> None:
@@ -410,17 +410,17 @@ class TestSaturation:
 class TestResponder:
     def test_it_floods_the_probe_as_requested(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Clock()
-        monkeypatch.setattr(probe, "time", clock)
+        monkeypatch.setattr(endpoints, "time", clock)
         responder = Responder("127.0.0.1")
         responder.close()
         responder.datagrams = End(clock, LinkProfile())  # type: ignore[assignment]
         responder._flood(7, NEAR, asdict(replace(UDP, seconds=0.0035)))
-        sent = [(at, probe.HEADER.unpack_from(data), len(data)) for at, data in responder.datagrams.sent]  # type: ignore[attr-defined]
+        sent = [(at, endpoints.HEADER.unpack_from(data), len(data)) for at, data in responder.datagrams.sent]  # type: ignore[attr-defined]
         token = responder.token
         expected = []
         for number in range(3):
             at = number * 0.001
-            expected.append((at, (token, probe.FLOOD, 7, number, 0, WALL + at), 958))
+            expected.append((at, (token, endpoints.FLOOD, 7, number, 0, WALL + at), 958))
         assert sent == expected
 
     def test_each_has_a_port(self) -> None:
@@ -481,7 +481,7 @@ def test_both_commands_print_a_line_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     output_read, output_write = os.pipe()
     monkeypatch.setattr("sys.stdin", os.fdopen(input_read))
     monkeypatch.setattr("sys.stdout", os.fdopen(output_write, "w"))
-    thread = Thread(target=probe.respond, args=("127.0.0.1",))
+    thread = Thread(target=endpoints.respond, args=("127.0.0.1",))
     thread.start()
     with os.fdopen(output_read) as output:
 
@@ -493,7 +493,7 @@ def test_both_commands_print_a_line_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         try:
             ready = line()
             plan = replace(TRAIN, count=3, wait=0.02)
-            probe.probe("127.0.0.1", ready["port"], ready["token"], asdict(plan))
+            endpoints.probe("127.0.0.1", ready["port"], ready["token"], asdict(plan))
             found = Measurement.from_mapping(line())
         finally:
             os.close(input_write)
@@ -539,17 +539,17 @@ class Connection:
 class TestStream:
     def test_it_is_sent_for_so_long_and_then_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Clock()
-        monkeypatch.setattr(probe, "time", clock)
+        monkeypatch.setattr(endpoints, "time", clock)
         connection = Connection(clock)
-        probe.stream(connection, 2.0)  # type: ignore[arg-type]
+        endpoints.stream(connection, 2.0)  # type: ignore[arg-type]
         assert connection.calls == {("timeout", 12.0): 1, ("send", 1 << 16): 8, ("shutdown", socket.SHUT_WR): 1}
 
     def test_its_rate_counts_headers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """1,448 bytes each 0.25 s are frames of 1,514 bytes: 4 x 8 x 1,514 bit/s."""
         clock = Clock()
-        monkeypatch.setattr(probe, "time", clock)
+        monkeypatch.setattr(endpoints, "time", clock)
         connection = Connection(clock, [1448] * 12)
-        assert probe.drain(connection, 5000) == pytest.approx(4 * 8 * 1514)  # type: ignore[arg-type]
+        assert endpoints.drain(connection, 5000) == pytest.approx(4 * 8 * 1514)  # type: ignore[arg-type]
         assert connection.calls == {(socket.IPPROTO_TCP, 10, 5000): 1}  # <linux/tcp.h>: TCP_WINDOW_CLAMP
 
     def test_a_stream_over_loopback_in_both_directions(self) -> None:
@@ -567,7 +567,7 @@ class TestStream:
 
     def test_a_stream_of_another_token_or_of_nothing_is_closed(self) -> None:
         with serving() as responder:
-            for head in (probe.STREAM_HEAD.pack(bytes(8), 1, probe.BACK, 1.0, 1000), b"short"):
+            for head in (endpoints.STREAM_HEAD.pack(bytes(8), 1, endpoints.BACK, 1.0, 1000), b"short"):
                 with socket.create_connection(("127.0.0.1", responder.port), 10) as connection:
                     connection.sendall(head)
                     connection.shutdown(socket.SHUT_WR)
@@ -578,5 +578,30 @@ class TestStream:
         responder = Responder("127.0.0.1")
         responder.close()
         measured = Probe("127.0.0.1", responder.port, responder.token, asdict(TRAIN))
-        assert measured._stream(probe.BACK, asdict(UDP)) is None
+        assert measured._stream(endpoints.BACK, asdict(UDP)) is None
         measured.close()
+
+
+class TestCommands:
+    """The arguments that one function makes and another one reads."""
+
+    def test_the_probe_gets_its_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[tuple[object, ...]] = []
+        monkeypatch.setattr("netem.measurement.endpoints.probe", lambda *arguments: calls.append(arguments))
+        plan = plan_probe(LinkProfile(rate=1e6), LinkProfile())
+        main(probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan))
+        assert calls == [("10.0.0.2", 4000, "aa", asdict(plan))]
+
+    def test_the_responder_gets_its_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[str] = []
+        monkeypatch.setattr("netem.measurement.endpoints.respond", calls.append)
+        main(respond_arguments("10.0.0.2"))
+        assert calls == ["10.0.0.2"]
+
+    @pytest.mark.parametrize("missing", ["--address", "--port", "--token", "--plan"])
+    def test_no_argument_may_be_left_out(self, missing: str) -> None:
+        arguments = probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan_probe(LinkProfile(), LinkProfile()))
+        place = arguments.index(missing)
+        for some in (arguments[:place] + arguments[place + 2 :], ["respond"], []):
+            with pytest.raises(SystemExit):
+                main(some)

@@ -1,5 +1,12 @@
 """Both ends of a measurement: a responder in one network namespace, a probe in the other.
 
+    python -m netem.measurement.endpoints respond --address 10.77.0.2
+        in one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
+    python -m netem.measurement.endpoints probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
+        in the other; prints one JSON object, the Measurement
+
+`respond_arguments` and `probe_arguments` make the arguments.
+
 The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
 one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
 responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
@@ -8,7 +15,7 @@ datagrams. After the train, and at the end, the probe asks for the responder's r
 has an answer, because the link may lose the question.
 
 Every message carries a random token from the responder, which ignores messages without it. All figures are about frames
-on the link (see netem.measurement.measure). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the
+on the link (see netem.measurement.probe_plan). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the
 responder adds the time for which it held a probe to the probe's own timestamp. So a busy host that keeps these
 processes waiting does not appear as delay of the link. Both ends read one host's clock, so the responder also knows
 each probe's one-way delay.
@@ -16,6 +23,7 @@ each probe's one-way delay.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import json
@@ -26,10 +34,12 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from netem.measurement.probe_plan import ProbePlan
 from netem.measurement.tally import UDP_HEADERS, Flood, stream_rate, train_counts
 
 HEADER = struct.Struct("!8sBIIId")  # token, kind, session, number, echo number, time sent
@@ -79,7 +89,8 @@ def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
 
 
 def times_of(saturation: Mapping[str, Any]) -> list[float]:
-    """When to send each datagram of a saturation (netem.measurement.measure.Saturation), in seconds from its start."""
+    """When to send each datagram of a saturation (`netem.measurement.probe_plan.Saturation`), in seconds from its
+    start."""
     spacing = (saturation["size"] + UDP_HEADERS) * 8 / saturation["offer"]
     count = int(saturation["seconds"] / spacing)
     return [number * spacing for number in range(count)]
@@ -240,7 +251,7 @@ class Responder:
 
 
 class Probe:
-    """The near end; `run` returns the measurement as a plain mapping (see netem.measurement.measure.Measurement)."""
+    """The near end; `run` returns the measurement as a plain mapping (see netem.measurement.probe_plan.Measurement)."""
 
     def __init__(
         self,
@@ -446,3 +457,45 @@ def probe(
     measurement = near.run()
     print(json.dumps(measurement), flush=True)
     near.close()
+
+
+def respond_arguments(address: str) -> list[str]:
+    """Arguments of this program for the responder bound to `address`."""
+    return ["respond", "--address", address]
+
+
+def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
+    """Arguments of this program for the probe of a responder on `address` that printed `ready`."""
+    return [
+        "probe",
+        "--address",
+        address,
+        "--port",
+        str(ready["port"]),
+        "--token",
+        str(ready["token"]),
+        "--plan",
+        json.dumps(asdict(plan)),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m netem.measurement.endpoints", description="Measure a link from its two ends."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("respond", "probe"):
+        command = commands.add_parser(name)
+        command.add_argument("--address", required=True, help="the responder's address on its data0")
+    command.add_argument("--port", type=int, required=True, help="as the responder printed it")
+    command.add_argument("--token", required=True, help="as the responder printed it")
+    command.add_argument("--plan", type=json.loads, required=True, help="a ProbePlan as JSON")
+    options = parser.parse_args(arguments)
+    if options.command == "respond":
+        respond(options.address)
+    else:
+        probe(options.address, options.port, options.token, options.plan)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,30 +1,21 @@
-"""Measure a link from inside the two network namespaces that it connects, for a comparison with its profile.
+"""What to send to measure a link, and the form of the results.
 
-    python -m netem.measurement.measure respond --address 10.77.0.2
-        in one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
-    python -m netem.measurement.measure probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
-        in the other; prints one JSON object, the Measurement
-
-`plan_probe` plans the packets to send, `respond_arguments` and `probe_arguments` make the arguments,
-`Measurement.from_mapping` reads the result and `netem.measurement.judge` compares. "forward" is from the probe to the
-responder.
+`plan_probe` plans the packets, `netem.measurement.endpoints` sends them, `Measurement.from_mapping` reads the result
+and `netem.measurement.judge` compares it with the profile. "forward" is from the probe to the responder.
 
 **Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
 frame of n + 42; a TCP segment of 1448 bytes (with timestamps) one of 1514, so a link of 100 Mbit/s carries 95.6
-Mbit/s of TCP payload. `netem.measurement.probe` documents how datagrams and streams are timed.
+Mbit/s of TCP payload. `netem.measurement.endpoints` documents how datagrams and streams are timed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from netem.errors import MeasureError
-from netem.measurement import probe
 from netem.measurement.intervals import design_effect
 from netem.measurement.tally import UDP_HEADERS
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
@@ -155,7 +146,7 @@ class Measurement:
             return cls(**fields)
         except (KeyError, TypeError) as error:
             raise MeasureError(
-                f"not the output of a probe: {error}; run `python -m netem.measurement.measure probe`"
+                f"not the output of a probe: {error}; run `python -m netem.measurement.endpoints probe`"
             ) from error
 
 
@@ -334,45 +325,3 @@ def _plan_stream(
         queue=0.0,
         fills=fills,
     )
-
-
-def respond_arguments(address: str) -> list[str]:
-    """Arguments of this module for the responder bound to `address`."""
-    return ["respond", "--address", address]
-
-
-def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
-    """Arguments of this module for the probe of a responder on `address` that printed `ready`."""
-    return [
-        "probe",
-        "--address",
-        address,
-        "--port",
-        str(ready["port"]),
-        "--token",
-        str(ready["token"]),
-        "--plan",
-        json.dumps(asdict(plan)),
-    ]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m netem.measurement.measure", description="Measure a link from its two ends."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("respond", "probe"):
-        command = commands.add_parser(name)
-        command.add_argument("--address", required=True, help="the responder's address on its data0")
-    command.add_argument("--port", type=int, required=True, help="as the responder printed it")
-    command.add_argument("--token", required=True, help="as the responder printed it")
-    command.add_argument("--plan", type=json.loads, required=True, help="a ProbePlan as JSON")
-    options = parser.parse_args(arguments)
-    if options.command == "respond":
-        probe.respond(options.address)
-    else:
-        probe.probe(options.address, options.port, options.token, options.plan)
-
-
-if __name__ == "__main__":
-    main()

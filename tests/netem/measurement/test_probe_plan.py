@@ -10,18 +10,9 @@ import pytest
 from netem.errors import MeasureError
 from netem.impair import Impairment
 from netem.library import PROFILES
+from netem.measurement.endpoints import Probe, Responder
 from netem.measurement.judge import judge_direction, judge_loss, judge_rate
-from netem.measurement.measure import (
-    Measurement,
-    OneWay,
-    ProbePlan,
-    Saturation,
-    main,
-    plan_probe,
-    probe_arguments,
-    respond_arguments,
-)
-from netem.measurement.probe import Probe, Responder
+from netem.measurement.probe_plan import Measurement, OneWay, ProbePlan, Saturation, plan_probe
 from netem.measurement.tally import UDP_HEADERS, arrival_rate, train_counts
 from netem.profile import GilbertElliott, LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, assert_as_asked, direction, judge, measure
@@ -321,31 +312,6 @@ class TestPlan:
         for quick, seconds in ((True, 1.0), (False, 6.0)):
             saturation = plan_probe(LinkProfile(real=True), PERFECT, quick=quick).forward
             assert saturation == Saturation("tcp", 0.0, seconds, 0, 2_000_000, 0.0, 0.0, fills=False)
-
-
-class TestCommands:
-    """The arguments that one function makes and another one reads."""
-
-    def test_the_probe_gets_its_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        calls: list[tuple[object, ...]] = []
-        monkeypatch.setattr("netem.measurement.probe.probe", lambda *arguments: calls.append(arguments))
-        plan = plan_probe(LinkProfile(rate=1e6), PERFECT)
-        main(probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan))
-        assert calls == [("10.0.0.2", 4000, "aa", asdict(plan))]
-
-    def test_the_responder_gets_its_address(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        calls: list[str] = []
-        monkeypatch.setattr("netem.measurement.probe.respond", calls.append)
-        main(respond_arguments("10.0.0.2"))
-        assert calls == ["10.0.0.2"]
-
-    @pytest.mark.parametrize("missing", ["--address", "--port", "--token", "--plan"])
-    def test_no_argument_may_be_left_out(self, missing: str) -> None:
-        arguments = probe_arguments("10.0.0.2", {"port": 4000, "token": "aa"}, plan_probe(PERFECT, PERFECT))
-        place = arguments.index(missing)
-        for some in (arguments[:place] + arguments[place + 2 :], ["respond"], []):
-            with pytest.raises(SystemExit):
-                main(some)
 
 
 def seen(profile: LinkProfile, plan: ProbePlan, seed: int) -> OneWay:

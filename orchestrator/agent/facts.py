@@ -132,7 +132,7 @@ async def _trunk(
 
 
 async def _netem(hub: Hub) -> str | None:
-    command = python.module("orchestrator.fabric.tc.probe_kernel")
+    command = python.module("orchestrator.fabric.tc.netem_support")
     try:
         tried = json.loads(await hub.run(command))
     except (OrchestratorError, ValueError):

@@ -60,7 +60,7 @@ async def _open_kernel(
     trunk: Trunk | None,
 ) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
-    output = await hub.run(python.module("orchestrator.fabric.tc.probe_kernel"))
+    output = await hub.run(python.module("orchestrator.fabric.tc.netem_support"))
     features = json.loads(output)
     if not features["netem"]:
         raise EngineError(

@@ -206,7 +206,7 @@ async def _tried(
     except OrchestratorError as error:
         commands = ("modprobe veth",)
         pair = Trial(*veth, False, str(error), "load the kernel module, as root", commands)
-    output = await hub.run(python.module("orchestrator.fabric.tc.probe_kernel"))
+    output = await hub.run(python.module("orchestrator.fabric.tc.netem_support"))
     probe = json.loads(output)
     if probe["netem"]:
         return [pair, Trial(*netem, True, "works")]

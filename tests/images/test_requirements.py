@@ -117,7 +117,7 @@ OF_AN_AGENT = """
 import sys
 
 sys.modules.update(dict.fromkeys(sys.argv[1:]))
-import netem.measurement.endpoints, netem.userspace.switch, orchestrator.fabric.tc.probe_kernel
+import netem.measurement.endpoints, netem.userspace.switch, orchestrator.fabric.tc.netem_support
 import orchestrator.agent.__main__, orchestrator.agent.host_run
 print(*{name.partition(".")[0] for name, module in sys.modules.items() if module is not None})
 """

@@ -95,7 +95,7 @@ def netem_here(config: pytest.Config) -> bool:
     """Whether this kernel's netem works, by trying it out; inside a guest there is no other place to go."""
     if _HERE not in config.stash:
         command = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-n"]
-        tryout = [*command, sys.executable, "-m", "orchestrator.fabric.tc.probe_kernel"]
+        tryout = [*command, sys.executable, "-m", "orchestrator.fabric.tc.netem_support"]
         try:
             result = subprocess.run(tryout, capture_output=True, text=True, check=True, cwd=config.rootpath)
             works = json.loads(result.stdout)["netem"]

@@ -98,7 +98,7 @@ class KernelFabric(Coalescing):
         seed: bool,
         duplicate_in_tree: bool = False,
     ) -> KernelFabric:
-        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`.
+        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `netem_support`.
         ``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
         tables = directory / "tc"
         tables.mkdir(exist_ok=True)  # exists already in a continued run

@@ -72,7 +72,7 @@ class Stage:
         return self._runner.run(coroutine)
 
     def _try_out(self) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "orchestrator.fabric.tc.probe_kernel"]
+        argv = [sys.executable, "-m", "orchestrator.fabric.tc.netem_support"]
         found: dict[str, Any] = json.loads(self.do(self.hub.run(argv)))
         return found
 

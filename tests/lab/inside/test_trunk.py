@@ -40,7 +40,7 @@ ABILITIES: dict[str, bool] = {}  # of this kernel's netem
 
 async def kernel(hub: Hub, run: str, directory: Path, plan: Plan, trunk: Trunk) -> Fabric:
     if not ABILITIES:
-        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tc.probe_kernel"]))
+        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tc.netem_support"]))
         ABILITIES.update({key: tried[key] for key in ("seed", "duplicate_in_tree")})
     return await KernelFabric.open(hub, run, directory, wires_of(plan), trunk, **ABILITIES)
 

@@ -1,4 +1,4 @@
-"""Test the kernel's netem by its effect: `python -m orchestrator.fabric.tc.probe_kernel`, run in the hub, prints JSON.
+"""Test the kernel's netem by its effect: `python -m orchestrator.fabric.tc.netem_support`, run in the hub, prints JSON.
 
 A version number is not sufficient: modules may be missing or refused, and one combination of kernel and tc accepts a
 delay and ignores it. So this sets a delay on the hub's own loopback, which nothing else uses, and times a datagram.

@@ -27,7 +27,7 @@ from orchestrator.agent.files import Files, inside
 from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
 from orchestrator.agent.log_stream import CheckpointStream, LogStream
-from orchestrator.agent.probes import Probes
+from orchestrator.agent.responders import Responders
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.hosts.agents import calls
 from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, HostEngine, HostSetup
@@ -97,14 +97,14 @@ class Worker:
         self._checkpoints: CheckpointStream | None = None
         self._forwarding = asyncio.Lock()  # while new output and checkpoints are read
         self._echoes: EchoResponder | None = None
-        self._probes = Probes(lambda: _opened(self._prober))
+        self._responders = Responders(lambda: _opened(self._prober))
         self._targets: dict[str, Callable[[], object]] = {
             "Host": lambda: self,
             "HostFiles": Files,
             "HostDataSets": lambda: kept,
             "HostImages": lambda: images,
             "HostLinks": lambda: _opened(self._host_run),
-            "HostProbes": lambda: self._probes,
+            "HostResponders": lambda: self._responders,
             "Fabric": self._open_fabric,
             "KeepsNetworks": self._open_fabric,
             "SharesMedia": self._open_fabric,
@@ -242,7 +242,7 @@ class Worker:
 
     async def finish(self) -> None:
         """End the nodes and the links. The last output is sent before this is answered."""
-        await self._probes.dismiss_all()
+        await self._responders.dismiss_all()
         await self._stack.aclose()
         self._host_run = None
         self._prober = None

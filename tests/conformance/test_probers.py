@@ -11,8 +11,8 @@ import pytest
 from netem.measurement.endpoints import probe_arguments
 from netem.measurement.probe_plan import Measurement, ProbePlan, plan_probe
 from netem.profile import LinkProfile
-from orchestrator.agent.probes import Probes
-from orchestrator.drivers.hosts.agents.calls import HostProbes
+from orchestrator.agent.responders import Responders
+from orchestrator.drivers.hosts.agents.calls import HostResponders
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.network.prober import HostsProber
 from orchestrator.errors import DriverError, HostError
@@ -42,10 +42,12 @@ class TwoHosts:
 
     def __init__(self) -> None:
         self.probers = {host: FakeProber() for host in ("a", "b")}
-        self.probes = {host: Probes(lambda of=prober: of) for host, prober in self.probers.items()}  # type: ignore[misc]
+        self.responders = {host: Responders(lambda of=prober: of) for host, prober in self.probers.items()}  # type: ignore[misc]
 
     async def call(self, host: str, method: Callable[..., Any], *arguments: Any) -> Any:
-        target = self.probes[host] if method.__qualname__.startswith(HostProbes.__name__) else self.probers[host]
+        target = (
+            self.responders[host] if method.__qualname__.startswith(HostResponders.__name__) else self.probers[host]
+        )
         try:
             return await getattr(target, method.__name__)(*arguments)
         except HostError as error:

@@ -3,8 +3,8 @@
 `Agents.call` takes a method and its arguments. The agent has an object for each protocol. Arguments and results travel
 as plain data (`plain`). The receiver makes objects of them by the annotations of the method. A path is relative to the
 directory of the run, and the agent looks for it in its own. `Host` and those after it are described in the classes of
-`orchestrator.agent`: `Worker`, `Files`, `DataSets`, `Images`, `HostRun` and `Probes`. Those of their methods that are
-not coroutines run in threads.
+`orchestrator.agent`: `Worker`, `Files`, `DataSets`, `Images`, `HostRun` and `Responders`. Those of their methods that
+are not coroutines run in threads.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class HostLinks(Protocol):
     async def redirect(self, remotes: Mapping[str, str]) -> None: ...
 
 
-class HostProbes(Protocol):
+class HostResponders(Protocol):
     async def respond(
         self,
         handle: NodeHandle,
@@ -158,7 +158,7 @@ PROTOCOLS: tuple[Any, ...] = (
     HostDataSets,
     HostImages,
     HostLinks,
-    HostProbes,
+    HostResponders,
     Driver,
     CanPause,
     RunsPrograms,

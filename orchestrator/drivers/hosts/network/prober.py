@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from orchestrator.drivers.hosts.agents.calls import HostProbes
+from orchestrator.drivers.hosts.agents.calls import HostResponders
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
@@ -27,7 +27,7 @@ class HostsProber:
         with _host_errors():
             ready, number = await self._agents.call(
                 host,
-                HostProbes.respond,
+                HostResponders.respond,
                 handle,
                 address,
             )
@@ -35,7 +35,7 @@ class HostsProber:
             yield ready
         finally:
             with _host_errors():
-                await self._agents.call(host, HostProbes.dismiss, number)
+                await self._agents.call(host, HostResponders.dismiss, number)
 
     async def probe(self, handle: NodeHandle, arguments: Sequence[str]) -> dict[str, Any]:
         host = handle.host

@@ -16,7 +16,7 @@ from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.files import Files
 from orchestrator.agent.host_run import HostRun
 from orchestrator.agent.images import Images
-from orchestrator.agent.probes import Probes
+from orchestrator.agent.responders import Responders
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.base import Driver, RunsPrograms
 from orchestrator.drivers.hosts.agents.calls import (
@@ -106,7 +106,7 @@ def test_arguments_that_do_not_fit_are_named_with_their_place() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS[:6], ids=lambda each: each.__name__)
 def test_the_agent_has_each_call_as_it_is_declared(protocol: type) -> None:
     """Those of a run have their own conformance tests."""
-    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Probes), strict=False))
+    of = dict(zip(PROTOCOLS, (Worker, Files, DataSets, Images, HostRun, Responders), strict=False))
     for name, method in vars(protocol).items():
         if inspect.isfunction(method) and not name.startswith("_"):
             assert _shape(getattr(of[protocol], name)) == _shape(method), method.__qualname__

@@ -1,4 +1,4 @@
-"""Probes from the nodes of an agent's host, see `orchestrator.fabric.prober.Prober`."""
+"""The responders to probes in the nodes of an agent's host, see `orchestrator.fabric.prober.Prober`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.prober import Prober
 
 
-class Probes:
+class Responders:
     """Responders to measurements. ``prober`` is that of the run that is open here, or of a host that is examined."""
 
     def __init__(self, prober: Callable[[], Prober]) -> None:

@@ -19,9 +19,9 @@ from orchestrator.drivers.hosts.agents.calls import ExaminationSetup
 from orchestrator.drivers.hosts.agents.facts import HostState, of_engine
 from orchestrator.drivers.local import sweep
 from orchestrator.errors import OrchestratorError
+from orchestrator.fabric.link_prober import HubProber
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk_trial import create_trial
 from orchestrator.host.kernel.accelerators import accelerators
 from orchestrator.host.kernel.clock import clock

@@ -19,8 +19,8 @@ from orchestrator.drivers.local import sweep
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric, LinkChange, Redirects
 from orchestrator.fabric.engines import open_fabric
+from orchestrator.fabric.link_prober import HubProber, Prober
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.prober import HubProber, Prober
 from orchestrator.fabric.trunk import Carrier, create_trunk
 from orchestrator.planning.copies.scenario_folder import unpack
 from orchestrator.planning.plan import LinkPlan

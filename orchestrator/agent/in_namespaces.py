@@ -17,8 +17,8 @@ from orchestrator.drivers.hosts.agents.settings import Settings
 from orchestrator.drivers.local import sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import DriverError
+from orchestrator.fabric.link_prober import Prober
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.prober import Prober
 from orchestrator.host.commands import extend_path
 from orchestrator.record.directory import RunDirectory
 

@@ -1,4 +1,4 @@
-"""The responders to probes in the nodes of an agent's host, see `orchestrator.fabric.prober.Prober`."""
+"""The responders to probes in the nodes of an agent's host, see `orchestrator.fabric.link_prober.Prober`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.link_prober import Prober
 
 
 class Responders:

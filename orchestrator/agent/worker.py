@@ -36,7 +36,7 @@ from orchestrator.drivers.hosts.agents.facts import HostState
 from orchestrator.drivers.hosts.agents.relay import NodesEnd
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.link_prober import Prober
 from orchestrator.fabric.trunk import Carrier
 from orchestrator.host.sensors.sensing import Sensing
 from orchestrator.host.sensors.sensor import Reading, Sensor

@@ -17,7 +17,7 @@ from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE, Settings
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric, remotes
-from orchestrator.drivers.hosts.network.prober import HostsProber
+from orchestrator.drivers.hosts.network.link_prober import HostsProber
 from orchestrator.drivers.hosts.network.underlay import HostEnd, HostsUnderlay, measure_all, refuse_short
 from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.drivers.local import with_control

@@ -16,7 +16,7 @@ from orchestrator.drivers.hosts.agents.calls import ExaminationSetup, Host
 from orchestrator.drivers.hosts.agents.facts import HostState
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.agents.settings import LEASE
-from orchestrator.drivers.hosts.network.prober import HostsProber
+from orchestrator.drivers.hosts.network.link_prober import HostsProber
 from orchestrator.drivers.hosts.network.underlay import HostEnd, measure_pair, passes, rates_between
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.standing import Access

@@ -35,7 +35,7 @@ from netem.measurement.probe_plan import LONGEST_ANSWER, Measurement, ProbePlan
 from netem.media.profile import ChannelProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.link_prober import Prober
 from orchestrator.planning.plan import LinkPlan, Plan, channels_of
 from orchestrator.run.links.figures import Figure
 from orchestrator.scenario.sections.topology import Ends

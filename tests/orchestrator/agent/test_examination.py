@@ -20,9 +20,9 @@ from orchestrator.drivers.swarm import starting
 from orchestrator.drivers.swarm.cluster import Cluster, SwarmHost
 from orchestrator.drivers.swarm.examination import Examination, examine
 from orchestrator.errors import HostError
-from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.link_prober import Prober
 from orchestrator.planning.hosts.inventory import Underlay
-from tests.fakes.prober import FakeProber
+from tests.fakes.link_prober import FakeProber
 from tests.orchestrator.agent.swarm import ClusterOfAgents
 from tests.texts import containing
 

@@ -41,7 +41,7 @@ from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.fakes.driver import FakeControl, FakeDriver
 from tests.fakes.fabric import FakeFabric
-from tests.fakes.prober import FakeProber
+from tests.fakes.link_prober import FakeProber
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
 from tests.texts import containing
 

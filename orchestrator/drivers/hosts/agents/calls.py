@@ -22,8 +22,8 @@ from node.errors import WireError
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.hosts.agents.facts import HostState
 from orchestrator.fabric.base import Fabric, KeepsNetworks, LinkChange, NodeHandle, SharesMedia
+from orchestrator.fabric.link_prober import Prober
 from orchestrator.fabric.namespaces.wiring import Wires
-from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.planning.plan import Accelerated, LinkPlan
 from orchestrator.planning.programs import ProgramPlan

@@ -15,7 +15,7 @@ from orchestrator.drivers.hosts.agents.calls import Host
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.drivers.hosts.driver import HostsDriver
 from orchestrator.drivers.hosts.network.fabric import HostsFabric
-from orchestrator.drivers.hosts.network.prober import HostsProber
+from orchestrator.drivers.hosts.network.link_prober import HostsProber
 from orchestrator.errors import HostError, LostError, PlanError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.underlay import crossed

@@ -20,7 +20,7 @@ from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
 from orchestrator.run.links import probe as link_probe
 from orchestrator.run.links.channel_probe import ProbedChannel, measure, one_of_each_kind
 from orchestrator.scenario.reading import parse
-from tests.fakes.prober import FakeProber
+from tests.fakes.link_prober import FakeProber
 
 TEXT = """\
 algorithm: hierfavg

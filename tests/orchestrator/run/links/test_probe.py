@@ -18,7 +18,7 @@ from orchestrator.run.context import RunContext
 from orchestrator.run.links.probe import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.reading import parse
-from tests.fakes.prober import FakeProber
+from tests.fakes.link_prober import FakeProber
 from tests.orchestrator.run.links.test_repetition import TOOK, OneProcessor
 
 TEXT = """\

@@ -13,7 +13,8 @@ from orchestrator.fabric.base import NodeHandle
 
 
 class FakeProber:
-    """See `orchestrator.fabric.prober.Prober`: an echo takes ``rtt``, a stream has the rate of its way in ``rates``.
+    """See `orchestrator.fabric.link_prober.Prober`: an echo takes ``rtt``, a stream has the rate of its way in
+    ``rates``.
 
     deaf         address that no packet reaches
     narrow       the largest packet that passes, in bytes

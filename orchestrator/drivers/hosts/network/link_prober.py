@@ -11,7 +11,7 @@ from orchestrator.drivers.hosts.agents.calls import HostResponders
 from orchestrator.drivers.hosts.agents.listener import Agents
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.link_prober import Prober
 
 
 class HostsProber:

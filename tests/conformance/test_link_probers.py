@@ -14,12 +14,12 @@ from netem.profile import LinkProfile
 from orchestrator.agent.responders import Responders
 from orchestrator.drivers.hosts.agents.calls import HostResponders
 from orchestrator.drivers.hosts.agents.listener import Agents
-from orchestrator.drivers.hosts.network.prober import HostsProber
+from orchestrator.drivers.hosts.network.link_prober import HostsProber
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.link_prober import HubProber, Prober
 from orchestrator.fabric.namespaces.hub import Hub
-from orchestrator.fabric.prober import HubProber, Prober
-from tests.fakes.prober import FakeProber
+from tests.fakes.link_prober import FakeProber
 
 ADDRESS = "127.0.0.1"
 HERE, THERE = NodeHandle(1, "a"), NodeHandle(2, "b")

@@ -1,7 +1,7 @@
 """Before training, let members of one channel of each kind send together, and compare what they get with its rule.
 
 Channels are of one kind if they have the same profile and the same number of members. `netem.measurement.contention`
-plans and judges; the figures go where those of the links go, with the channel as source.
+plans and judges; the values go where those of the links go, with the channel as source.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.link_prober import Prober
 from orchestrator.planning.plan import LinkPlan, Plan, channels_of
-from orchestrator.run.links.figures import Figure
+from orchestrator.run.links.measured_values import MeasuredValue
 from orchestrator.scenario.sections.topology import Ends
 from orchestrator.together import together
 
 TIMEOUT = 60.0  # s for one channel, in addition to what its measurements take
 STARTING = 0.3  # s until all senders are ready; and the time that their responders took, so many times:
-PATIENCE = 1.5, 4.0  # the second one if a figure does not pass, for instance because a sender was late
+PATIENCE = 1.5, 4.0  # the second one if a value does not pass, for instance because a sender was late
 
 
 class ProbedChannel(NamedTuple):
@@ -156,18 +156,18 @@ async def measure(
     handles: Mapping[str, NodeHandle],
     prober: Prober,
     engine: str = "",
-) -> list[tuple[str, Figure]] | str:
-    """The figures of a channel, each with the link or member that it is about ('' for the whole channel), or the
+) -> list[tuple[str, MeasuredValue]] | str:
+    """The values of a channel, each with the link or member that it is about ('' for the whole channel), or the
     reason why there are none. ``engine``: that of the links."""
     seconds = seconds_of(probed, plan, prober.mtu)
     timeout = TIMEOUT + len(PATIENCE) * seconds
     try:
         async with asyncio.timeout(timeout):
             for patience in PATIENCE:
-                figures = await _measure(probed, plan, handles, prober, patience, engine)
-                if all(figure.verdict == "pass" for _, figure in figures):
+                values = await _measure(probed, plan, handles, prober, patience, engine)
+                if all(value.verdict == "pass" for _, value in values):
                     break
-            return figures
+            return values
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {timeout:.0f} s"
 
@@ -179,7 +179,7 @@ async def _measure(
     prober: Prober,
     patience: float,
     engine: str,
-) -> list[tuple[str, Figure]]:
+) -> list[tuple[str, MeasuredValue]]:
     channels = channels_of(plan.media)
     profile = channels[probed.name]
     load, watched, pinging = _planned(probed, plan, prober.mtu)
@@ -232,13 +232,13 @@ async def _measure(
     pinged = _pinged_by_idle(probed, watched, pinging)
     if engine == "kernel":
         pinged += _beyond_own_links(load, _ways(probed.loading))
-    figures = []
+    values = []
     for judgement in judge_contention(load, profile.rule, of_members, pinged):
-        figures.append(("", Figure.judged(judgement)))
+        values.append(("", MeasuredValue.judged(judgement)))
     back = _ways_back(plan)
     loaded = measurements[len(saturating) :]
     for place, link in enumerate(watched):
-        figure = _of_round_trips(
+        value = _of_round_trips(
             link,
             back[_ends(link)],
             quiet=quiet[place],
@@ -248,8 +248,8 @@ async def _measure(
             profile=profile,
         )
         name = " → ".join(_ends(link))
-        figures.append((name, figure))
-    return figures
+        values.append((name, value))
+    return values
 
 
 def _saturating(
@@ -366,7 +366,7 @@ def _of_round_trips(
     probed: ProbedChannel,
     load: Contention,
     profile: ChannelProfile,
-) -> Figure:
+) -> MeasuredValue:
     if link is probed.idle:
         passes = 0
         for crossing in (*link.crossings, *back.crossings):
@@ -375,7 +375,7 @@ def _of_round_trips(
     else:
         jitter = link.profile.jitter + back.profile.jitter
         judgement = judge_isolation(jitter, quiet, loaded)
-    return Figure.judged(judgement)
+    return MeasuredValue.judged(judgement)
 
 
 def _on_this_clock(measurement: Measurement, ahead: float) -> Measurement:

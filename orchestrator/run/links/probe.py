@@ -2,7 +2,7 @@
 
 Links are of one kind if they have the same class and the same profiles, and real ones also the same hosts. One pair of
 each kind is measured. Pairs without a common node are measured at the same time. The checks and the report read the
-figures from the record.
+values from the record.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_probe
 from orchestrator.run.links.channel_probe import ProbedChannel, measured_alone, others_of
-from orchestrator.run.links.figures import Figure, ProbedPair, figures
+from orchestrator.run.links.measured_values import MeasuredValue, ProbedPair, measured_values
 from orchestrator.run.links.repetition import REPETITIONS, Host, Meanwhile, measure_once, measure_until_valid
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.sections.drivers import link_kind
 from orchestrator.scenario.sections.topology import Ends
 
-PairFigures = tuple[list[Figure], list[Figure]] | str  # forward and back, or why there are none
-ChannelFigures = list[tuple[str, Figure]] | str  # each with the link or member that it is about
+PairValues = tuple[list[MeasuredValue], list[MeasuredValue]] | str  # forward and back, or why there are none
+ChannelValues = list[tuple[str, MeasuredValue]] | str  # each with the link or member that it is about
 
 TIMEOUT = 120.0  # s for one pair, in addition to what the measurement takes
 STARTING = 0.5  # s until both ends of a measurement run
@@ -139,7 +139,7 @@ async def probe_links(
     run.view.line(f"measuring {kinds} of links{duration}")
     host = host or Host()
 
-    async def measure(batch: Sequence[ProbedPair]) -> list[PairFigures]:
+    async def measure(batch: Sequence[ProbedPair]) -> list[PairValues]:
         measurements = []
         for pair in batch:
             hosts = pair_of(pair.source.host, pair.target.host)
@@ -149,7 +149,7 @@ async def probe_links(
             measurements.append(measuring)
         return await asyncio.gather(*measurements)
 
-    def note_repetition(pair: ProbedPair, result: PairFigures, repetition: int) -> None:
+    def note_repetition(pair: ProbedPair, result: PairValues, repetition: int) -> None:
         name = f"the link {pair.source.name} - {pair.target.name}"
         if isinstance(result, str):
             _note_repetition(run, name, result, repetition)
@@ -243,21 +243,21 @@ async def _probe_channel(
     *,
     alone: bool,
 ) -> None:
-    """Measure a channel and record its figures. ``alone``: this host is the only one of the run."""
+    """Measure a channel and record its values. ``alone``: this host is the only one of the run."""
 
-    async def measure(channels: Sequence[ProbedChannel]) -> list[ChannelFigures]:
+    async def measure(channels: Sequence[ProbedChannel]) -> list[ChannelValues]:
         results = []
         for channel in channels:
             result = await channel_probe.measure(channel, run.plan, handles, prober, engine)
             results.append(result)
         return results
 
-    def note_repetition(channel: ProbedChannel, result: ChannelFigures, repetition: int) -> None:
+    def note_repetition(channel: ProbedChannel, result: ChannelValues, repetition: int) -> None:
         if isinstance(result, str):
             _note_repetition(run, channel.name, result, repetition)
         else:
-            figures = [figure for _, figure in result]
-            _note_repetition(run, channel.name, figures, repetition)
+            values = [value for _, value in result]
+            _note_repetition(run, channel.name, values, repetition)
 
     if alone:
         outcomes = await measure_until_valid([probed], measure, _channel_failed, note_repetition, host)
@@ -267,26 +267,26 @@ async def _probe_channel(
     _write_channel(run, probed.name, result, meanwhile)
 
 
-def _pair_failed(result: PairFigures) -> bool:
-    """Whether there are no figures, or one is not as configured."""
+def _pair_failed(result: PairValues) -> bool:
+    """Whether there are no values, or one is not as configured."""
     if isinstance(result, str):
         return True
     forward, back = result
-    figures = [*forward, *back]
-    return any(figure.verdict == "fail" for figure in figures)
+    values = [*forward, *back]
+    return any(value.verdict == "fail" for value in values)
 
 
-def _channel_failed(result: ChannelFigures) -> bool:
-    """Whether there are no figures, or one is not as configured."""
+def _channel_failed(result: ChannelValues) -> bool:
+    """Whether there are no values, or one is not as configured."""
     if isinstance(result, str):
         return True
-    return any(figure.verdict == "fail" for _, figure in result)
+    return any(value.verdict == "fail" for _, value in result)
 
 
 def _note_repetition(
     run: RunContext,
     what: str,
-    result: list[Figure] | str,
+    result: list[MeasuredValue] | str,
     repetition: int,
 ) -> None:
     """Record and show what a repetition replaces."""
@@ -294,21 +294,21 @@ def _note_repetition(
         reason = f"not measured: {result}"
     else:
         failed = []
-        for figure in result:
-            if figure.verdict == "fail":
-                failed.append(_as_measured(figure))
+        for value in result:
+            if value.verdict == "fail":
+                failed.append(_as_measured(value))
         reason = text.some(failed)
     sentence = f"{what} is measured again ({repetition} of at most {REPETITIONS} repetitions), because {BUSY_MEANWHILE}"
     run.note(f"{sentence}; not counted: {reason}")
     run.view.line(sentence)
 
 
-def _as_measured(figure: Figure) -> str:
-    if figure.measured is None:
-        value = "nothing"
+def _as_measured(value: MeasuredValue) -> str:
+    if value.measured is None:
+        words = "nothing"
     else:
-        value = text.quantity(figure.quantity, figure.measured)
-    return f"{figure.quantity} {value}"
+        words = text.quantity(value.quantity, value.measured)
+    return f"{value.quantity} {words}"
 
 
 def _shared(pair: Iterable[LinkPlan], channels: Channels) -> tuple[object, ...]:
@@ -328,8 +328,8 @@ async def _measure(
     prober: Prober,
     network: float | None,
     sending: ProbePlan,
-) -> PairFigures:
-    """The figures of both directions, or the reason why there are none."""
+) -> PairValues:
+    """The values of both directions, or the reason why there are none."""
     timeout = TIMEOUT + sending.seconds
     try:
         async with asyncio.timeout(timeout):
@@ -340,7 +340,7 @@ async def _measure(
                 arguments = probe_arguments(address, ready, sending)
                 answer = await prober.probe(source, arguments)
             measurement = Measurement.from_mapping(answer)
-            return figures(pair, sending, measurement, network)
+            return measured_values(pair, sending, measurement, network)
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {timeout:.0f} s"
 
@@ -348,43 +348,43 @@ async def _measure(
 def _write_channel(
     run: RunContext,
     channel: str,
-    result: ChannelFigures,
+    result: ChannelValues,
     meanwhile: Meanwhile,
 ) -> None:
-    """Record the figures of a channel, and show those that are not as configured."""
+    """Record the values of a channel, and show those that are not as configured."""
     t = run.clock()
     show = run.view.line
     kind = link_kind(run.plan.driver, real=False)
     if isinstance(result, str):
         show(f"{channel} could not be measured: {result}")
-        unmeasured = Figure.only_measured("rate", None, f"not measured: {result}")
+        unmeasured = MeasuredValue.only_measured("rate", None, f"not measured: {result}")
         result = [("", unmeasured)]
     for target, measured in result:
-        figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
+        value = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
         row = ProbeResult(
             t,
             channel,
             target,
             SHARED,
-            **vars(figure),
+            **vars(value),
             kind=kind,
         )
         run.record.probe(row)
-        if figure.verdict == "fail":
-            show(f"{channel} is not as configured: {figure.quantity}: {figure.detail}")
+        if value.verdict == "fail":
+            show(f"{channel} is not as configured: {value.quantity}: {value.detail}")
 
 
 def _write(
     run: RunContext,
     pair: ProbedPair,
-    result: PairFigures,
+    result: PairValues,
     meanwhile: Meanwhile,
 ) -> None:
-    """Record the figures, and show those of real links and those that are not as configured."""
+    """Record the values, and show those of real links and those that are not as configured."""
     t = run.clock()
     if isinstance(result, str):
         run.view.line(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
-        unmeasured = Figure.only_measured("rtt", None, f"not measured: {result}")
+        unmeasured = MeasuredValue.only_measured("rtt", None, f"not measured: {result}")
         result = ([unmeasured], [])
     forward, back = result
     _write_direction(run, t, pair, pair.forward, forward, meanwhile)
@@ -396,28 +396,28 @@ def _write_direction(
     t: float,
     pair: ProbedPair,
     link: LinkPlan,
-    figures: list[Figure],
+    values: list[MeasuredValue],
     meanwhile: Meanwhile,
 ) -> None:
     show = run.view.line
     real_quantities = []
-    for measured in figures:
-        figure = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
-        real = figure.asked is None and pair.real
+    for measured in values:
+        value = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
+        real = value.asked is None and pair.real
         kind = link_kind(run.plan.driver, real=real)
         row = ProbeResult(
             t,
             link.source,
             link.target,
             link.link_class,
-            **vars(figure),
+            **vars(value),
             kind=kind,
         )
         run.record.probe(row)
-        if figure.verdict == "fail":
-            show(f"the link {link.source} -> {link.target} is not as configured: {figure.quantity}: {figure.detail}")
+        if value.verdict == "fail":
+            show(f"the link {link.source} -> {link.target} is not as configured: {value.quantity}: {value.detail}")
         if measured.verdict == "measured":
-            value = text.quantity(measured.quantity, measured.measured)
-            real_quantities.append(f"{measured.quantity} {value}")
+            words = text.quantity(measured.quantity, measured.measured)
+            real_quantities.append(f"{measured.quantity} {words}")
     if real_quantities:
         show(f"the real link {link.source} -> {link.target}, measured: {', '.join(real_quantities)}")

@@ -12,7 +12,7 @@ from netem.profile import LinkProfile
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.events.overload import BUSY_MEANWHILE
-from orchestrator.run.links.figures import Figure, ProbedPair, figures
+from orchestrator.run.links.measured_values import MeasuredValue, ProbedPair, measured_values
 from orchestrator.run.links.probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse
 from tests.texts import containing
@@ -48,8 +48,10 @@ def pair(forward: LinkProfile, back: LinkProfile) -> ProbedPair:
     )
 
 
-def told(forward: LinkProfile, back: LinkProfile, found: Measurement) -> tuple[list[Figure], list[Figure]]:
-    return figures(pair(forward, back), plan_probe(forward, back), found, NETWORK)
+def told(
+    forward: LinkProfile, back: LinkProfile, found: Measurement
+) -> tuple[list[MeasuredValue], list[MeasuredValue]]:
+    return measured_values(pair(forward, back), plan_probe(forward, back), found, NETWORK)
 
 
 def measured(rtt: float | None, **forward: Any) -> Measurement:
@@ -58,7 +60,7 @@ def measured(rtt: float | None, **forward: Any) -> Measurement:
     return Measurement(rtt_median=rtt, rtt_p99=rtt, rtt_samples=samples, forward=replace(sound, **forward), back=sound)
 
 
-def brief(found: list[Figure]) -> dict[str, Any]:
+def brief(found: list[MeasuredValue]) -> dict[str, Any]:
     return {each.quantity: (each.asked, each.measured, each.verdict) for each in found}
 
 

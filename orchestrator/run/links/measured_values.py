@@ -1,5 +1,5 @@
-"""The figures of the link between two nodes, from a probe: emulated directions are judged against their profiles, real
-ones are only measured. Pure.
+"""The measured values of the link between two nodes, from a probe: emulated directions are judged against their
+profiles, real ones are only measured. Pure.
 
 A round trip is judged if both directions are emulated. If one is real, the delay of the network between the hosts is
 taken from the round trip, and the other direction is judged by the rest.
@@ -64,7 +64,7 @@ class ProbedPair:
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeasuredValue:
     """A quantity of a direction, as a `Judgement` has it; the verdict on a real link is "measured". `expected` is None
     of what was not judged."""
 
@@ -82,7 +82,7 @@ class Figure:
         return cls(**vars(judgement))
 
     def on_host(self, *, saturated: bool, share: float) -> Self:
-        """The figure; one that is not as configured names the load of this host, if there was any. ``share``: of the
+        """The value; one that is not as configured names the load of this host, if there was any. ``share``: of the
         time of its processors."""
         if self.verdict != "fail":
             return self
@@ -101,14 +101,14 @@ class Figure:
         return cls(quantity, None, measured, None, None, verdict, detail)
 
 
-def figures(
+def measured_values(
     pair: ProbedPair,
     plan: ProbePlan,
     measurement: Measurement,
     network: float | None,
-) -> tuple[list[Figure], list[Figure]]:
-    """The figures of the forward direction, including the round trip, and of the backward one. ``network``: seconds one
-    way between the hosts of the nodes, as measured before; None on one host."""
+) -> tuple[list[MeasuredValue], list[MeasuredValue]]:
+    """The values of the forward direction, including the round trip, and of the backward one. ``network``: seconds
+    one way between the hosts of the nodes, as measured before; None on one host."""
     forward = _direction(pair, pair.forward, plan, measurement.forward, plan.forward)
     before = None
     if not pair.forward.profile.real:
@@ -116,12 +116,12 @@ def figures(
     back = _direction(pair, pair.back, plan, measurement.back, plan.back, before)
     if not pair.real:
         judgement = judge_rtt(pair.forward.profile, pair.back.profile, plan, measurement)
-        return [Figure.judged(judgement), *forward], back
+        return [MeasuredValue.judged(judgement), *forward], back
     directions = [(pair.forward, forward), (pair.back, back)]
-    for link, figures in directions:
+    for link, values in directions:
         if not link.profile.real:
             delay = _opposite_to_real(link, plan, measurement, network)
-            figures.insert(0, delay)
+            values.insert(0, delay)
     return [_round_trip(plan, measurement), *forward], back
 
 
@@ -132,25 +132,25 @@ def _direction(
     direction: OneWay,
     saturation: Saturation | None,
     before: LinkProfile | None = None,
-) -> list[Figure]:
+) -> list[MeasuredValue]:
     if link.profile.real:
         return _real(direction, saturation)
     others = pair.others[link is pair.back]
     judgements = judge_direction(link.profile, plan, direction, saturation, others, before)
     one_clock = pair.source.host == pair.target.host  # one-way delays need one
-    figures = []
+    values = []
     for judgement in judgements:
         if one_clock or judgement.quantity != "delay":
-            figures.append(Figure.judged(judgement))
-    return figures
+            values.append(MeasuredValue.judged(judgement))
+    return values
 
 
-def _real(direction: OneWay, saturation: Saturation | None) -> list[Figure]:
+def _real(direction: OneWay, saturation: Saturation | None) -> list[MeasuredValue]:
     lost = None
     if direction.received is not None:
         lost = direction.sent - direction.received
     received = direction.received or 0
-    figures = [
+    values = [
         _share("loss", lost, direction.sent),
         _share("duplicate", direction.duplicated, received),
         _share("reorder", direction.reordered, received),
@@ -159,23 +159,23 @@ def _real(direction: OneWay, saturation: Saturation | None) -> list[Figure]:
         detail = "too little arrived"
         if direction.rate:
             detail = f"what one TCP stream got in {saturation.seconds:.3g} s"
-        figures.append(Figure.only_measured("rate", direction.rate, detail))
-    return figures
+        values.append(MeasuredValue.only_measured("rate", direction.rate, detail))
+    return values
 
 
-def _share(quantity: str, count: int | None, packets: int) -> Figure:
+def _share(quantity: str, count: int | None, packets: int) -> MeasuredValue:
     """The share that ``count`` is of so many packets."""
     if count is None or not packets:
-        return Figure.only_measured(quantity, None, "no packet from the far end arrived")
-    return Figure.only_measured(quantity, count / packets, f"{count} of {packets}")
+        return MeasuredValue.only_measured(quantity, None, "no packet from the far end arrived")
+    return MeasuredValue.only_measured(quantity, count / packets, f"{count} of {packets}")
 
 
-def _round_trip(plan: ProbePlan, measurement: Measurement) -> Figure:
+def _round_trip(plan: ProbePlan, measurement: Measurement) -> MeasuredValue:
     if measurement.rtt_median is None:
-        return Figure.only_measured("rtt", None, f"no echo of {plan.count} probes came back")
+        return MeasuredValue.only_measured("rtt", None, f"no echo of {plan.count} probes came back")
     p99 = 1000 * (measurement.rtt_p99 or 0.0)  # ms
     detail = f"median of {measurement.rtt_samples}, 99th percentile {p99:.3g} ms"
-    return Figure.only_measured("rtt", measurement.rtt_median, detail)
+    return MeasuredValue.only_measured("rtt", measurement.rtt_median, detail)
 
 
 def _opposite_to_real(
@@ -183,12 +183,12 @@ def _opposite_to_real(
     plan: ProbePlan,
     measurement: Measurement,
     network: float | None,
-) -> Figure:
+) -> MeasuredValue:
     """The delay of an emulated direction with a real way back."""
     rest = None
     if measurement.rtt_median is not None and network is not None:
         rest = max(0.0, measurement.rtt_median - network)
     way = replace(measurement.forward, delay=rest, received=measurement.rtt_samples)
     judgement = judge_delay(link.profile, plan, way)
-    figure = Figure.judged(judgement)
-    return replace(figure, detail=f"{figure.detail}; the round trip less the delay between the hosts")
+    value = MeasuredValue.judged(judgement)
+    return replace(value, detail=f"{value.detail}; the round trip less the delay between the hosts")

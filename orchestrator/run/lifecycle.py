@@ -29,7 +29,7 @@ from orchestrator.run.control.manual import Commands
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.display.snapshot import View
 from orchestrator.run.down import clear
-from orchestrator.run.links.probe import probe_links
+from orchestrator.run.links.link_measurement import probe_links
 from orchestrator.run.monitor import watch
 from orchestrator.run.nodes.sensors import sensed
 from orchestrator.run.nodes.session import Session

@@ -23,7 +23,7 @@ from orchestrator.planning.hosts.crossings import HostCrossing
 from orchestrator.planning.hosts.placement import Placement
 from orchestrator.planning.plan import GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.results.courses import courses
-from orchestrator.run.links.probe import seconds_of_probes
+from orchestrator.run.links.link_measurement import seconds_of_probes
 from orchestrator.scenario.language.quantities import Quorum
 from orchestrator.scenario.sections.compute import PROCESSOR
 from orchestrator.scenario.sections.drivers import link_kind

@@ -19,7 +19,7 @@ from orchestrator.record.directory import RunDirectory
 from orchestrator.run.links.media import Media
 from orchestrator.scenario.sections.engines import ENGINES, candidate_engines
 from tests.orchestrator.fabric.tc.test_kernel import WritingHub
-from tests.orchestrator.run.links.test_channel_probe import CELL, plan
+from tests.orchestrator.run.links.test_channel_measurement import CELL, plan
 
 
 def test_auto_is_userspace_where_links_share_media() -> None:

@@ -12,7 +12,7 @@ from orchestrator.planning.faults.manual import faults_by_hand
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
 from orchestrator.record.directory import RunDirectory
-from orchestrator.run.links.probe import one_of_each_kind
+from orchestrator.run.links.link_measurement import one_of_each_kind
 from orchestrator.scenario.reading import parse
 from tests.texts import containing
 

@@ -12,8 +12,8 @@ from netem.profile import LinkProfile
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.record.events.overload import BUSY_MEANWHILE
+from orchestrator.run.links.link_measurement import batches, one_of_each_kind
 from orchestrator.run.links.measured_values import MeasuredValue, ProbedPair, measured_values
-from orchestrator.run.links.probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse
 from tests.texts import containing
 

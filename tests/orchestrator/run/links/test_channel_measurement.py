@@ -17,8 +17,8 @@ from netem.profile import LinkProfile
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan, MediumPlan, Plan
-from orchestrator.run.links import probe as link_probe
-from orchestrator.run.links.channel_probe import ProbedChannel, measure, one_of_each_kind
+from orchestrator.run.links import link_measurement
+from orchestrator.run.links.channel_measurement import ProbedChannel, measure, one_of_each_kind
 from orchestrator.scenario.reading import parse
 from tests.fakes.link_prober import FakeProber
 
@@ -65,10 +65,10 @@ def test_a_channel_of_each_kind_with_few_members() -> None:
 
 def test_links_alone_on_their_channels_are_kinds_of_their_own() -> None:
     made = plan(CELL, SLOW)
-    pairs = link_probe.one_of_each_kind(made, [node.name for node in made.nodes])
+    pairs = link_measurement.one_of_each_kind(made, [node.name for node in made.nodes])
     rates = Counter(pair.forward.profile.rate for pair in pairs)
     assert rates == {None: 1, 10e6: 1, 2e6: 1, 1e6: 1}
-    for batch in link_probe.batches(pairs):
+    for batch in link_measurement.batches(pairs):
         places = [place for pair in batch for place in pair.places]
         assert len(places) == len(set(places))
 

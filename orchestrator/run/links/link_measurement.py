@@ -26,8 +26,8 @@ from orchestrator.record.events.network import pair_of
 from orchestrator.record.events.overload import BUSY_MEANWHILE
 from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
-from orchestrator.run.links import channel_probe
-from orchestrator.run.links.channel_probe import ProbedChannel, measured_alone, others_of
+from orchestrator.run.links import channel_measurement
+from orchestrator.run.links.channel_measurement import ProbedChannel, measured_alone, others_of
 from orchestrator.run.links.measured_values import MeasuredValue, ProbedPair, measured_values
 from orchestrator.run.links.repetition import REPETITIONS, Host, Meanwhile, measure_once, measure_until_valid
 from orchestrator.run.nodes.session import Session
@@ -164,7 +164,7 @@ async def probe_links(
             outcomes = await measure_once(batch, measure, host)
         for pair, (result, meanwhile) in zip(batch, outcomes, strict=True):
             _write(run, pair, result, meanwhile)
-    for probed in channel_probe.one_of_each_kind(run.plan, handles):
+    for probed in channel_measurement.one_of_each_kind(run.plan, handles):
         members = text.count(len(probed.loading), "member")
         run.view.line(f"measuring {probed.name} with {members}")
         alone = network is None
@@ -214,8 +214,8 @@ def seconds_of_probes(plan: Plan) -> float:
     present = [node.name for node in plan.nodes if node.joins is None]
     pairs = one_of_each_kind(plan, present, plan.engine)
     of_channels = []
-    for channel in channel_probe.one_of_each_kind(plan, present):
-        seconds = channel_probe.seconds_of(channel, plan, MTU)
+    for channel in channel_measurement.one_of_each_kind(plan, present):
+        seconds = channel_measurement.seconds_of(channel, plan, MTU)
         of_channels.append(STARTING + seconds)
     return seconds_of_links(plan, pairs) + sum(of_channels)
 
@@ -248,7 +248,7 @@ async def _probe_channel(
     async def measure(channels: Sequence[ProbedChannel]) -> list[ChannelValues]:
         results = []
         for channel in channels:
-            result = await channel_probe.measure(channel, run.plan, handles, prober, engine)
+            result = await channel_measurement.measure(channel, run.plan, handles, prober, engine)
             results.append(result)
         return results
 

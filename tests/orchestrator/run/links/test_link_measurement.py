@@ -15,7 +15,7 @@ from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.making import make_plan
 from orchestrator.record.rows import ProbeResult
 from orchestrator.run.context import RunContext
-from orchestrator.run.links.probe import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
+from orchestrator.run.links.link_measurement import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.reading import parse
 from tests.fakes.link_prober import FakeProber

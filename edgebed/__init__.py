@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.scenario.typed import CrossTraffic, Fault, Link, Medium, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.handle import Handle, start
-    from orchestrator.verbs.runs import Run, compare, load, runs, up
+    from orchestrator.verbs.python_interface import Run, compare, load, runs, up
     from orchestrator.verbs.sources import plan, validate
 
     __version__: str
@@ -54,7 +54,7 @@ _NAMES = {
     "orchestrator.scenario.typed": "CrossTraffic Fault Link Medium Scenario",
     "orchestrator.sweep.python": "SweepRuns sweep",
     "orchestrator.verbs.handle": "Handle start",
-    "orchestrator.verbs.runs": "Run compare load runs up",
+    "orchestrator.verbs.python_interface": "Run compare load runs up",
     "orchestrator.verbs.sources": "plan validate",
 }
 _MODULES: dict[str, str] = {}

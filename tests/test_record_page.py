@@ -25,7 +25,7 @@ from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic import volumes
 from orchestrator.run.nodes.messages import _EVENTS, ORCHESTRATORS
-from orchestrator.verbs.runs import up
+from orchestrator.verbs.python_interface import up
 from tests.orchestrator.example_run import Example
 
 PAGE = (Path(__file__).parents[1] / "docs/reference/record.md").read_text()

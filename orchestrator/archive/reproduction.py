@@ -39,7 +39,7 @@ from orchestrator.run.launch import kept_origin, launch, prepared_plan
 from orchestrator.run.options import RunOptions, check_workers
 from orchestrator.scenario.population.client_files import with_client_files
 from orchestrator.scenario.reading import overridden, placed
-from orchestrator.verbs.runs import RUNS, carried_out
+from orchestrator.verbs.python_interface import RUNS, carried_out
 
 ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
 EXIT_CODES: Mapping[ReproductionState, int] = {

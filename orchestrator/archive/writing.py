@@ -33,8 +33,8 @@ from orchestrator.run.launch import kept_origin
 from orchestrator.run.options import Origin
 from orchestrator.scenario.language.strict import unknown
 from orchestrator.sweep.reading import COPY, Target
+from orchestrator.verbs.python_interface import RUNS
 from orchestrator.verbs.results.export import find_runs, find_table, read_table
-from orchestrator.verbs.runs import RUNS
 
 RUN_FILES = ("scenario.yaml", "effective.json", "plan.json", "summary.json", "report.html")
 SWEEP_FILES = (COPY, "sweep.json", "sweep.md", "sweep.html")

@@ -22,9 +22,9 @@ from orchestrator.sweep.running import carry_out
 from orchestrator.sweep.sweeper import Sweeper
 from orchestrator.sweep.tables import results_of, spread_in_words
 from orchestrator.verbs.examples import chosen
+from orchestrator.verbs.python_interface import RUNS, Run, carried_out, frame
 from orchestrator.verbs.results.cards import badge, link, sparkline, table
 from orchestrator.verbs.results.plots import X, plotted
-from orchestrator.verbs.runs import RUNS, Run, carried_out, frame
 from orchestrator.verbs.sources import UNNAMED, Given, Overrides, as_yaml, written
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from orchestrator.record.rows import Event
 from orchestrator.run.display.events import Listener
 from orchestrator.run.options import RunOptions
 from orchestrator.verbs.live.inject import command, fault_of, require_running
-from orchestrator.verbs.runs import RUNS, Run, destinations, execute
+from orchestrator.verbs.python_interface import RUNS, Run, destinations, execute
 from orchestrator.verbs.sources import Given, Overrides, Source
 
 Begun = Callable[[RunDirectory], object]

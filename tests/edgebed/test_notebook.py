@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.host.process.processes import run_processes
-from orchestrator.verbs.runs import Run, load
+from orchestrator.verbs.python_interface import Run, load
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

@@ -16,9 +16,9 @@ import edgebed
 from edgebed import plugin
 from node.learning import aggregation
 from orchestrator.sweep.python import SweepRuns
-from orchestrator.verbs import runs
+from orchestrator.verbs import python_interface
 from orchestrator.verbs.handle import Handle
-from orchestrator.verbs.runs import Run
+from orchestrator.verbs.python_interface import Run
 from tests.test_readme import ROOT
 
 PUBLIC = [
@@ -111,7 +111,7 @@ def loaded(names: list[str]) -> list[list[str]]:
 
 def test_the_names() -> None:
     assert edgebed.__all__ == dir(edgebed) == PUBLIC
-    assert edgebed.up is runs.up
+    assert edgebed.up is python_interface.up
     with pytest.raises(AttributeError, match="'edgebed' has no attribute 'Cloud'"):
         edgebed.Cloud  # noqa: B018
     with pytest.raises(AttributeError, match=r"'edgebed.plugin' has no attribute 'Cloud'"):

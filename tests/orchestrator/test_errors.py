@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.verbs.runs import load
+from orchestrator.verbs.python_interface import load
 
 
 def user_function() -> None:

@@ -30,7 +30,7 @@ from orchestrator.errors import ArchiveError, HostError, MistakeError, RunError
 from orchestrator.planning.plan import Plan
 from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.schema import Scenario
-from orchestrator.verbs.runs import RUNS
+from orchestrator.verbs.python_interface import RUNS
 
 pytestmark = [pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from orchestrator.exports.files import csv_store, parquet_store
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
 from orchestrator.results.tables import TABLES
-from orchestrator.verbs.runs import Run
+from orchestrator.verbs.python_interface import Run
 from tests.orchestrator.example_run import Example
 
 JSON = {"data", "nodes", "planned"}  # columns with JSON text

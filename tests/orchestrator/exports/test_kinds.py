@@ -74,8 +74,8 @@ def test_a_server_that_does_not_answer() -> None:
 
 def test_nothing_is_imported_before_it_is_requested() -> None:
     """Neither the command line nor the verbs import the libraries of exports."""
-    code = "import sys, json, orchestrator.cli.main, orchestrator.verbs.runs, orchestrator.verbs.results.export"
-    code += ", orchestrator.verbs.results.figures, orchestrator.sweep.page"
+    code = "import sys, json, orchestrator.cli.main, orchestrator.verbs.python_interface"
+    code += ", orchestrator.verbs.results.export, orchestrator.verbs.results.figures, orchestrator.sweep.page"
     code += "; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"matplotlib", "mlflow", "pyarrow", "sqlalchemy", "tensorboard", "torch"} & set(json.loads(done.stdout))

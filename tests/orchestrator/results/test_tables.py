@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.tables import TABLES
-from orchestrator.verbs.runs import Run
+from orchestrator.verbs.python_interface import Run
 from tests.orchestrator.example_run import Example
 
 

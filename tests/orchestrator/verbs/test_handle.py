@@ -13,9 +13,9 @@ import pytest
 from orchestrator.errors import MistakeError, RunError, ScenarioError
 from orchestrator.record.rows import Event
 from orchestrator.verbs.handle import start
-from orchestrator.verbs.runs import load, up
+from orchestrator.verbs.python_interface import load, up
 from orchestrator.verbs.sources import validate
-from tests.orchestrator.verbs.test_runs import ROOT, SCENARIO
+from tests.orchestrator.verbs.test_python_interface import ROOT, SCENARIO
 
 ENDLESS = {"algorithm.rounds": 1_000_000}
 

@@ -16,7 +16,7 @@ from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.report.page import figures_of
 from orchestrator.results.traffic import volumes
-from orchestrator.verbs.runs import Run
+from orchestrator.verbs.python_interface import Run
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 

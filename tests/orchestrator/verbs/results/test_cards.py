@@ -12,9 +12,9 @@ import pytest
 from node.extras import install_command
 from orchestrator.errors import RunError
 from orchestrator.report.marks import axis, figure, line
+from orchestrator.verbs.python_interface import Run
 from orchestrator.verbs.results.cards import sparkline
 from orchestrator.verbs.results.plots import plotted
-from orchestrator.verbs.runs import Run
 from tests.orchestrator.example_run import Example
 
 

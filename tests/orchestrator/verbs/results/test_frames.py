@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.verbs.runs import Run, compare, up
+from orchestrator.verbs.python_interface import Run, compare, up
 from tests.orchestrator.example_run import Example
 
 SCENARIO: dict[str, Any] = {

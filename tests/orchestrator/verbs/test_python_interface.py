@@ -16,7 +16,7 @@ import yaml
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.process.processes import run_processes
 from orchestrator.record.rows import Event, Metric
-from orchestrator.verbs.runs import Run, compare, load, runs, up
+from orchestrator.verbs.python_interface import Run, compare, load, runs, up
 
 ROOT = Path(__file__).parents[3]
 

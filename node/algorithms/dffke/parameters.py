@@ -130,7 +130,8 @@ class DFFKE(LocalTraining):
 
     def longest_training(self, work: ClientWork) -> float:
         """Local training, or the exchange: the client's own pictures, which it teaches, and those of all others, of
-        which the memory has as many. Making a picture takes a third of learning from it (`node.algorithms.dffke.cost`).
+        which the memory has as many. Making a picture takes a third of learning from it
+        (`node.algorithms.dffke.step_samples`).
         """
         alone = super().longest_training(work)
         if not self.exchange_epochs:

@@ -49,12 +49,12 @@ from typing import Any
 import numpy as np
 
 from node.algorithms.common import evaluated, joined, means_over_clients, parted, participants, report_mean, round_of
-from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
 from node.algorithms.dffke.gaussian_mechanism import Release
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
+from node.algorithms.dffke.step_samples import StepSamples
 from node.algorithms.dffke.synthetic import Auxiliary, Lesson, Synthetic, Transfer, fingerprint, lesson
 from node.assignment import derive_seed
 from node.errors import NodeError
@@ -164,7 +164,7 @@ class Coordinator(Role):
         """Equations 11 and 12."""
         params = self.params
         embeddings = knowledge.embeddings
-        cost = Cost(self.learner.outline, pictures, params, self.learner.known)
+        cost = StepSamples(self.learner.outline, pictures, params, self.learner.known)
         docked: Docked = await self.compute(
             dock,
             embeddings,
@@ -561,9 +561,9 @@ class Client(Role):
         await self.send(self.parent, "judged", round=t)
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> StepSamples:
         pictures = pictures_of(self.learner)
-        return Cost(self.learner.outline, pictures, self.params, self.learner.known)
+        return StepSamples(self.learner.outline, pictures, self.params, self.learner.known)
 
     async def accuracy(self, scope: Scope) -> float:
         limit = self.params.evaluate_samples

@@ -11,9 +11,9 @@ import torch
 
 from netem.library import PROFILES
 from netem.profile import LinkProfile
-from node.algorithms.dffke.cost import Cost as CostOfDFFKE
 from node.algorithms.dffke.embedding_decoder import Pictures
 from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.dffke.step_samples import StepSamples
 from node.algorithms.fededs.encryptor import unet
 from node.algorithms.fededs.parameters import VALUE, FedEDS
 from node.algorithms.feelpgen.parameters import FEELPGen
@@ -98,7 +98,7 @@ def test_the_exchange_of_dffke_takes_as_long_as_its_roles_say() -> None:
     """The roles' own cost, counted on the network, of five clients' 100 embeddings and as many of the memory."""
     shape, params = ((1, 28, 28), DFFKE(first_epochs=1, embeddings=100, private_steps=2, dimension=64, width=16))
     model = build("cnn", shape, 10, 0)
-    cost = CostOfDFFKE(model, Pictures(shape, 10, (0.0,), (1.0,)), params)
+    cost = StepSamples(model, Pictures(shape, 10, (0.0,), (1.0,)), params)
     expected = cost.exchange(400, 400) + cost.teaching(200)
     work = ClientWork(300, 5, shape, 10, MODELS["cnn"].size(shape, 10))
     assert params.longest_training(work) == pytest.approx(expected, rel=0.01)

@@ -19,7 +19,7 @@ from node.learning.networks.zoo import forward_work
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepSamples:
     """The cost of each step at a node with ``model`` and pictures like ``pictures``. ``known``: the models of the
     catalogue, by name."""
 

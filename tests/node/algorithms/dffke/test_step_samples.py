@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.embedding_decoder import Decoder, Pictures
 from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.dffke.step_samples import StepSamples
 from node.learning.models import Model
 from node.learning.networks.zoo import forward_work
 
 PICTURES = Pictures((1, 8, 8), 10, (0.0,), (1.0,))
 MODEL = Model(nn.Flatten(), nn.Linear(64, 10, bias=False))  # 640 multiply-adds
 PARAMS = DFFKE(profile="fast", batch_size=32, dimension=16, width=4, exchange_epochs=4, docking_epochs=20)
-COST = Cost(MODEL, PICTURES, PARAMS)
+COST = StepSamples(MODEL, PICTURES, PARAMS)
 DECODER = forward_work(Decoder(16, (1, 8, 8), 4), torch.zeros(1, 16)).operations
 
 
@@ -38,5 +38,5 @@ def test_each_past_picture_goes_with_a_current_one() -> None:
 
 def test_private_steps_are_mini_batches() -> None:
     """100 pictures are four mini-batches of 32; with two steps after each, 4 · 4 · 2 · 32 samples in four passes."""
-    cost = Cost(MODEL, PICTURES, replace(PARAMS, private_steps=2))
+    cost = StepSamples(MODEL, PICTURES, replace(PARAMS, private_steps=2))
     assert cost.exchange(100, 0) - COST.exchange(100, 0) == 1024

@@ -8,8 +8,8 @@ same bytes of each kind and the accuracies are equal in every round (both not re
 medians of the round times differ by at most 10 %. On lossy links the times vary from seed to seed and, in the
 emulation, from run to run: each repetition has a seed of its own, the same for both drivers.
 
-In the emulation, speed 1 is a core of this host. In the simulation it is the reference core. `benchmarks.cost` measures
-the ratio of the two for the scenarios' model, and the simulation gets the hardware's speeds times this ratio.
+In the emulation, speed 1 is a core of this host. In the simulation it is the reference core. `benchmarks.step_seconds`
+measures the ratio of the two for the scenarios' model, and the simulation gets the hardware's speeds times this ratio.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.cost import this_core
+from benchmarks.step_seconds import this_core
 from node.role import RESERVED_KINDS
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary

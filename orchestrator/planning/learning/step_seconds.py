@@ -7,9 +7,10 @@ A simulation takes it for the time of each step, and a plan for the deadlines of
 For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and products of matrices, ``values``
 are the numbers that all layers output. ``layers`` are the modules without submodules. Training does the forward and the
 backward pass, evaluation only the forward pass. The constants were fitted to measurements of the catalogue's models on
-one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. PER_STEP is what a node needs
-to load and return weights, and to read them and the code into caches after it has waited. That core has speed 1 of
-hardware classes in a simulation. For emulated nodes, speed 1 is the host's core, which may be faster or slower.
+one core of a server of 2023 (`python -m benchmarks.step_seconds`), within a fifth for each model. PER_STEP is what a
+node needs to load and return weights, and to read them and the code into caches after it has waited. That core has
+speed 1 of hardware classes in a simulation. For emulated nodes, speed 1 is the host's core, which may be faster or
+slower.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost of training and evaluation on a core of this host, and rates fitted for
 `orchestrator.planning.learning.step_seconds`.
 
-    python -m benchmarks.cost
+    python -m benchmarks.step_seconds
 
 Prints one JSON object. For each model, shape and batch size: the processor seconds of a step, as measured (the lower
 quartile of several steps, since disturbances only slow a core down) and as modelled with the current rates. Over all

@@ -19,8 +19,8 @@ from node.assignment import Assignment
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric, NodeHandle
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.fabric.link_prober import Prober
-from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.kernel.usage import ProcessUsage
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.host.trial import Trial

@@ -13,10 +13,10 @@ from orchestrator.drivers.programs import Programs
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.engines import open_fabric
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.fabric.link_prober import HubProber, Prober
 from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import wires_of
-from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.process import processes
 from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys

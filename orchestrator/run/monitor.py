@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
 from orchestrator.fabric.base import ChannelRow, Counted, Fabric, LinkRow, since
-from orchestrator.fabric.underlay import HostsNetwork
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import LoadReading, Overloads
 from orchestrator.host.kernel.load import HostLoad, read_load

@@ -23,9 +23,9 @@ from orchestrator.drivers.hosts.programs import HostsProgramsDriver
 from orchestrator.drivers.local import with_control
 from orchestrator.drivers.surroundings import addresses
 from orchestrator.errors import HostError
+from orchestrator.fabric.hosts_network import crossed
 from orchestrator.fabric.namespaces.wiring import MTU, wires_of
 from orchestrator.fabric.trunk import PORT, Trunk, id_of, mtu_of
-from orchestrator.fabric.underlay import crossed
 from orchestrator.host.kernel.routes import way_to
 from orchestrator.planning.hosts.inventory import HostFacts
 from orchestrator.planning.keys import keypair

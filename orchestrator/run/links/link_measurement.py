@@ -17,9 +17,9 @@ from netem.measurement.probe_plan import Measurement, ProbePlan, plan_probe
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import NodeHandle
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.fabric.link_prober import Prober
 from orchestrator.fabric.namespaces.wiring import MTU
-from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.planning.media import seen_alone
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.record.events.network import pair_of

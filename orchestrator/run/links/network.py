@@ -7,7 +7,7 @@ judge.
 from __future__ import annotations
 
 from orchestrator import text
-from orchestrator.fabric.underlay import HostsNetwork
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.record.events.network import NetworkReading, Pair
 from orchestrator.results.checks.network import crossing_links
 from orchestrator.results.traffic.hosts_network import Deviation, NetworkFindings

@@ -18,7 +18,7 @@ from orchestrator.drivers.hosts.network.fabric import HostsFabric
 from orchestrator.drivers.hosts.network.link_prober import HostsProber
 from orchestrator.errors import HostError, LostError, PlanError
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.underlay import crossed
+from orchestrator.fabric.hosts_network import crossed
 from orchestrator.planning.hosts.crossings import crossings
 from orchestrator.planning.hosts.inventory import Inventory, Underlay
 from orchestrator.planning.hosts.moving import Between

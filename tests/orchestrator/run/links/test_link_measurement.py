@@ -11,7 +11,7 @@ import pytest
 
 from netem.measurement.probe_plan import Measurement, OneWay
 from orchestrator.fabric.base import NodeHandle
-from orchestrator.fabric.underlay import HostsNetwork
+from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.planning.making import make_plan
 from orchestrator.record.rows import ProbeResult
 from orchestrator.run.context import RunContext

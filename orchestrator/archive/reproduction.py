@@ -42,7 +42,7 @@ from orchestrator.scenario.reading import overridden, placed
 from orchestrator.verbs.python_interface import RUNS, carried_out
 
 ReproductionState = Literal["confirmed", "not confirmed", "not possible here"]
-EXIT_CODES: Mapping[ReproductionState, int] = {
+EXIT_CODE_OF_STATE: Mapping[ReproductionState, int] = {
     "confirmed": 0,
     "not confirmed": 1,
     "not possible here": 4,

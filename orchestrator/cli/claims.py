@@ -120,7 +120,7 @@ def _reproduce_archive(
     workers: int | None,
     as_json: bool,
 ) -> NoReturn:
-    from orchestrator.archive.reproduction import EXIT_CODES, print_reproduction, repeat
+    from orchestrator.archive.reproduction import EXIT_CODE_OF_STATE, print_reproduction, repeat
 
     tell = printer(err=as_json)
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
@@ -129,4 +129,4 @@ def _reproduce_archive(
         print_json(result.to_json())
     else:
         print_reproduction(result, open_console())
-    sys.exit(EXIT_CODES[result.state])
+    sys.exit(EXIT_CODE_OF_STATE[result.state])

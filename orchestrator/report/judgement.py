@@ -16,7 +16,7 @@ from orchestrator.results.checks.registry import Check, overall
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
-EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
+EXIT_CODE_OF_VERDICT = {"pass": 0, "unknown": 0, "fail": 3}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def exit_code(reason: str, checks: Sequence[Check]) -> int:
         return INTERRUPTED
     if reason == "failed":
         return 1
-    return EXIT_CODES[overall(checks)]
+    return EXIT_CODE_OF_VERDICT[overall(checks)]
 
 
 def judge(directory: RunDirectory) -> dict[str, Any]:

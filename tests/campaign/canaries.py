@@ -34,7 +34,7 @@ def _wrong_code() -> None:
     """A run that passes ends with the exit code of a failed check."""
     import orchestrator.report.judgement
 
-    orchestrator.report.judgement.EXIT_CODES["pass"] = 3
+    orchestrator.report.judgement.EXIT_CODE_OF_VERDICT["pass"] = 3
 
 
 def _time_goes_back() -> None:

@@ -205,7 +205,13 @@ class Reader:
         present = {name for _, name, *_ in self.rows("PRAGMA table_info(probe)")}
         columns = ", ".join(name for name in ProbeResult._fields if name in present)
         rows = self.rows(f"SELECT {columns} FROM probe")
-        return [ProbeResult(*row) for row in rows]
+        results = []
+        for row in rows:
+            result = ProbeResult(*row)
+            if result.saturated is not None:  # a number in SQLite
+                result = result._replace(saturated=bool(result.saturated))
+            results.append(result)
+        return results
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""

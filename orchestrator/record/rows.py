@@ -81,7 +81,9 @@ class ProbeResult(NamedTuple):
     ``kind``: "emulated" or "real". A real link has no configured values, and its verdict is "measured". For a shared
     medium ``link_class`` is `SHARED`, ``source`` the channel, ``target`` the link that it was measured with, if any.
     ``expected``: what a link with the configured values shows in this measurement, with jitter and the time that a
-    packet takes at the rate; None of a real link, and in records without it.
+    packet takes at the rate; None of a real link, and in records without it. ``busy``: the share of the processors'
+    time of this host that was used meanwhile, None if not known. ``saturated``: whether the host had too much work
+    meanwhile. Both are None in records without them.
     """
 
     t: float
@@ -97,6 +99,8 @@ class ProbeResult(NamedTuple):
     detail: str = ""
     kind: str = "emulated"
     expected: float | None = None
+    busy: float | None = None
+    saturated: bool | None = None
 
     @property
     def link(self) -> str:

@@ -21,6 +21,23 @@ BUSY_MEANWHILE = f"{LOAD}saturated at that time"
 """The remark on a link that differs from its settings, if the host had too much work when the link was measured."""
 
 
+def load_remark(*, saturated: bool, busy: float | None) -> str:
+    """The remark on a link that differs from its settings: the load of the host when the link was measured. ``busy``:
+    the share of the processors' time. Empty if it is not known."""
+    if saturated:
+        return BUSY_MEANWHILE
+    if busy is None:
+        return ""
+    return f"{LOAD}{busy:.0%} busy at that time"
+
+
+def remark_in(detail: str) -> str:
+    """The remark at the end of the detail of a probe, empty without one: of records that have no column for the
+    load."""
+    _, start, rest = detail.partition(LOAD)
+    return start + rest
+
+
 @dataclass(frozen=True)
 class Overload(RecordedEvent):
     """An interval of overload.

@@ -11,7 +11,15 @@ from netem.profile import FULL_FRAME, LinkProfile
 from netem.userspace.segments import segments_together
 from orchestrator import text
 from orchestrator.record.events.links import LossAudit, ScheduleEnded, ScheduleFailed
-from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, FULL_HOST, LOAD, Overload, merged
+from orchestrator.record.events.overload import (
+    BUSY_MEANWHILE,
+    FULL_BACKLOG,
+    FULL_HOST,
+    Overload,
+    load_remark,
+    merged,
+    remark_in,
+)
 from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.results.checks.verdicts import MEASURED, Assessment, Verdict, missing
 from orchestrator.results.facts import Facts
@@ -295,12 +303,19 @@ def _worst(failed: list[ProbeResult]) -> str:
     if expected != configured:
         words += f", expected {expected}"
     words += f", configured {configured}"
-    if any(BUSY_MEANWHILE in probe.detail for probe in failed):
-        words += f"; {BUSY_MEANWHILE}"
-    elif LOAD in probe.detail:
-        _, _, load = probe.detail.partition(LOAD)
-        words += f"; {LOAD}{load}"
+    remark = _load_remark(probe)
+    if any(_load_remark(other) == BUSY_MEANWHILE for other in failed):
+        remark = BUSY_MEANWHILE
+    if remark:
+        words += f"; {remark}"
     return words
+
+
+def _load_remark(probe: ProbeResult) -> str:
+    """How busy this host was during a probe, in words; empty if it is not known."""
+    if probe.saturated is None:  # an older record
+        return remark_in(probe.detail)
+    return load_remark(saturated=probe.saturated, busy=probe.busy)
 
 
 def _relative_error(probe: ProbeResult) -> float:

@@ -15,7 +15,7 @@ from netem.measurement.judge import Judgement, judge_delay, judge_direction, jud
 from netem.measurement.probe_plan import Measurement, OneWay, ProbePlan, Saturation
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
-from orchestrator.record.events.overload import BUSY_MEANWHILE, LOAD
+from orchestrator.record.events.overload import load_remark
 from orchestrator.results.checks.verdicts import Verdict
 
 Queues = Sequence[tuple[float, float]]
@@ -66,7 +66,7 @@ class ProbedPair:
 @dataclass(frozen=True)
 class MeasuredValue:
     """A quantity of a direction, as a `Judgement` has it; the verdict on a real link is "measured". `expected` is None
-    of what was not judged."""
+    of what was not judged. ``busy``, ``saturated``: see `orchestrator.record.rows.ProbeResult`."""
 
     quantity: str
     asked: float | None
@@ -76,23 +76,22 @@ class MeasuredValue:
     verdict: Verdict
     detail: str
     expected: float | None = None
+    busy: float | None = None
+    saturated: bool | None = None
 
     @classmethod
     def judged(cls, judgement: Judgement) -> Self:
         return cls(**vars(judgement))
 
     def on_host(self, *, saturated: bool, share: float) -> Self:
-        """The value; one that is not as configured names the load of this host, if there was any. ``share``: of the
-        time of its processors."""
-        if self.verdict != "fail":
-            return self
-        if saturated:
-            load = BUSY_MEANWHILE
-        elif share:
-            load = f"{LOAD}{share:.0%} busy at that time"
-        else:
-            return self
-        return replace(self, detail=f"{self.detail}; {load}")
+        """The value with the load of this host. One that is not as configured also names it. ``share``: of the time
+        of its processors; 0 if not known."""
+        busy = share or None
+        detail = self.detail
+        remark = load_remark(saturated=saturated, busy=busy)
+        if self.verdict == "fail" and remark:
+            detail = f"{detail}; {remark}"
+        return replace(self, detail=detail, busy=busy, saturated=saturated)
 
     @classmethod
     def only_measured(cls, quantity: str, measured: float | None, detail: str) -> Self:

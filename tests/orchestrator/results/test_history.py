@@ -68,20 +68,22 @@ def test_a_record_of_another_version(schema: int, message: str, tmp_path: Path) 
         History.open(tmp_path)
 
 
-def test_probes_of_a_record_without_what_is_expected(tmp_path: Path) -> None:
-    """The column came later, at the end of the table. A resumed run adds it."""
+def test_probes_of_a_record_without_the_later_columns(tmp_path: Path) -> None:
+    """The columns came later, at the end of the table. A resumed run adds them."""
     probe = ProbeResult(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.093, 0.09, 0.1, "pass", "", "emulated")
     record = begin(tmp_path)
     record.probe(probe)
     record.close()
     with closing(sqlite3.connect(tmp_path / "run.db")) as database:
-        database.execute("ALTER TABLE probe DROP COLUMN expected")
+        for column in ("saturated", "busy", "expected"):
+            database.execute(f"ALTER TABLE probe DROP COLUMN {column}")
         database.commit()
     assert History.open(tmp_path).probes() == [probe]
     resumed = Record.resume(tmp_path, 2.0, "failed", 1)
-    resumed.probe(probe._replace(expected=0.092))
+    later = probe._replace(expected=0.092, busy=0.5, saturated=False)
+    resumed.probe(later)
     resumed.close()
-    assert [each.expected for each in History.open(tmp_path).probes()] == [None, 0.092]
+    assert History.open(tmp_path).probes() == [probe, later]
 
 
 @pytest.mark.parametrize(

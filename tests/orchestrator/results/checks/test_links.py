@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netem.profile import FULL_FRAME
-from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
+from orchestrator.record.events.overload import BUSY_MEANWHILE, FULL_BACKLOG, LOAD, Overload, load_remark
 from orchestrator.record.rows import ProbeResult
 from orchestrator.record.schema import COUNTERS
 from orchestrator.results.checks.links import busiest, links_as_configured
@@ -38,6 +38,27 @@ def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
         row = ("edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
         run.record.probe(ProbeResult(t, *row))
     assert run.ended().verdict("links as configured")[1].endswith(f"configured 40 ms; {BUSY_MEANWHILE}")
+
+
+@pytest.mark.parametrize(
+    ("busy", "saturated", "load"),
+    [(0.99, True, BUSY_MEANWHILE), (0.37, False, "37% busy at that time"), (None, False, "configured 40 ms")],
+)
+def test_the_load_of_the_host_is_read_from_its_columns(
+    busy: float | None, saturated: bool, load: str, tmp_path: Path
+) -> None:
+    """Whatever the detail says."""
+    run = Run(tmp_path)
+    row = ("edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", f"too much; {LOAD}elsewhere")
+    run.record.probe(ProbeResult(1.0, *row, busy=busy, saturated=saturated))
+    assert run.ended().verdict("links as configured")[1].endswith(load)
+
+
+def test_the_load_of_the_host_is_read_from_the_detail_of_an_older_record(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    detail = f"too much; {load_remark(saturated=False, busy=0.37)}"
+    run.record.probe(ProbeResult(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail))
+    assert run.ended().verdict("links as configured")[1].endswith("37% busy at that time")
 
 
 @pytest.mark.parametrize(

@@ -119,13 +119,17 @@ def test_a_real_pair_is_measured_alone() -> None:
     assert sorted(sizes) == [(1, False), (1, True), (1, True), (1, True)]
 
 
-def test_figures_that_are_not_as_configured_name_the_load_of_the_host() -> None:
+def test_values_that_are_not_as_configured_name_the_load_of_the_host() -> None:
     late, sound = told(FAR, FAR, measured(0.2))[0], told(FAR, FAR, measured(0.04))[0]
     assert late[0].verdict == "fail"
     busy = [each.on_host(saturated=True, share=0.99) for each in late]
-    assert busy[0] == replace(late[0], detail=f"{late[0].detail}; {BUSY_MEANWHILE}")
+    with_remark = f"{late[0].detail}; {BUSY_MEANWHILE}"
+    assert busy[0] == replace(late[0], detail=with_remark, busy=0.99, saturated=True)
     assert [each.verdict for each in busy] == [each.verdict for each in late]
     half = late[0].on_host(saturated=False, share=0.5)
     assert half.detail == containing(f"{late[0].detail}; this host's processors were 50%")
-    assert [each.on_host(saturated=True, share=0.99) for each in sound] == sound
-    assert late[0].on_host(saturated=False, share=0.0) == late[0]
+    assert (half.busy, half.saturated) == (0.5, False)
+    of_sound = [each.on_host(saturated=True, share=0.99) for each in sound]
+    assert of_sound == [replace(each, busy=0.99, saturated=True) for each in sound]
+    unknown = late[0].on_host(saturated=False, share=0.0)
+    assert unknown == replace(late[0], saturated=False)

@@ -1,4 +1,5 @@
-"""The names for plug-ins: algorithms, models, data sets, partitions, drivers, checks and figures of your own.
+"""The names for plug-ins: algorithms, models, data sets, partitions, drivers, checks, figures and
+exporters of your own.
 
 They are importable from `edgebed` too. Each is imported at its first use, so a plug-in is read without torch.
 """

@@ -58,6 +58,9 @@ class Plugin:
     apply. `rows(kind)` gives rows as `Run.rows`. A figure is a function of the rows too, and returns `Curves` for the
     report. Checks and figures have names that readers see.
 
+    An exporter is a function that writes a finished run for another tool: `write(rows, folder)` fills the new, empty
+    `folder` of the run, a `pathlib.Path`. Its name is the format of `edgebed export --to`.
+
     ``module`` is set when the plug-in is read.
     """
 
@@ -69,6 +72,7 @@ class Plugin:
     drivers: Sequence[Any] = ()
     checks: Mapping[str, Check] = field(default_factory=dict)
     figures: Mapping[str, Draw] = field(default_factory=dict)
+    exporters: Mapping[str, Export] = field(default_factory=dict)
     module: str = ""
 
 
@@ -77,6 +81,7 @@ Rows = Callable[[str], list[dict[str, Any]]]
 
 Check = Callable[[Rows], tuple[str, str] | None]
 Draw = Callable[[Rows], Any]
+Export = Callable[[Rows, Path], object]
 
 
 def find(name: str, folder: Path) -> PluginSource:

@@ -19,10 +19,10 @@ import edgebed.plugin
 from docs.generate import EXAMPLES
 from orchestrator.claims.reading import Claim, ClaimFigure, ClaimFile, Recorded
 from orchestrator.cli.main import cli
-from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.results.tables import TABLES
+from orchestrator.scenario.exporters import EXPORTERS
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.expectations import ExpectSpec
@@ -99,8 +99,8 @@ def test_the_example_of_every_key_is_a_scenario(key: str) -> None:
 
 def test_everything_that_leaves_is_explained() -> None:
     page = (ROOT / "docs/guides/results.md").read_text()
-    assert [name for name in (*KINDS, *TABLES) if f"| `{name}` |" not in page] == []
-    assert {kind for kind, each in KINDS.items() if each.packages} <= EXTRAS.keys()
+    assert [name for name in (*EXPORTERS, *TABLES) if f"| `{name}` |" not in page] == []
+    assert {kind for kind, each in EXPORTERS.items() if each.packages} <= EXTRAS.keys()
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from node.catalogue.datasets import Dataset
 from node.learning.data.datasets import Prepared
 from orchestrator.archive.expected import ExpectedRun
-from orchestrator.exports.kinds import imported
+from orchestrator.exports.destinations import imported
 from orchestrator.host.hashes import hash_of_file
 from orchestrator.record.directory import RunDirectory
 from orchestrator.results.history import History

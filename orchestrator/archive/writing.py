@@ -20,7 +20,7 @@ from orchestrator.archive import crate
 from orchestrator.archive.crate import ArchivedRun, Content
 from orchestrator.archive.expected import FILE, Expected, expected_run
 from orchestrator.errors import MistakeError, RunError
-from orchestrator.exports.kinds import require
+from orchestrator.exports.destinations import require
 from orchestrator.host.places import check_file
 from orchestrator.planning.copies.scenario_folder import entries, refuse_large
 from orchestrator.planning.learning.dataset import looked_up

@@ -15,7 +15,7 @@ import click
 from netem.profile import KEYS
 from node.catalogue.json_text import strict_json
 from orchestrator import progress
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.host.process import streams
 from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,8 +17,27 @@ from orchestrator.cli.options import (
     runs_option,
     waiting,
 )
-from orchestrator.exports.kinds import KINDS, Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.layout import open_console
+from orchestrator.scenario.exporters import EXPORTERS, PDF
+
+
+class _Format(click.Choice):  # type: ignore[type-arg]  # before 8.2 it has no parameter
+    """The formats of edgebed. Others may be of installed plug-ins, which are read only to look one up."""
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        if value in self.choices:
+            return str(value)
+        from orchestrator.verbs.results.export import exporters_with
+
+        names = {*self.choices, *exporters_with(value)}
+        with_plugins = click.Choice(sorted(names))
+        return str(with_plugins.convert(value, param, ctx))
 
 
 @click.command("faults")
@@ -177,7 +197,7 @@ def compare_runs(
 @click.option(
     "--to",
     "kind",
-    type=click.Choice([*KINDS, "pdf"]),
+    type=_Format([*EXPORTERS, PDF]),
     required=True,
     help="The format to write.",
 )
@@ -193,14 +213,14 @@ def export_runs(
 ) -> None:
     """Write the results of runs to DIR, in a format of other tools.
 
-    pdf is the figures of the report, for papers.
+    pdf is the figures of the report, for papers. Installed plug-ins may add formats.
     """
     from orchestrator.verbs.results.export import export, find_runs
     from orchestrator.verbs.results.figures import export_figures
 
     with waiting(f"writing to {place}"):
         directories = find_runs(names, runs)
-        if kind == "pdf":
+        if kind == PDF:
             exported = export_figures(directories, Path(place))
         else:
             exported = export(directories, Destination(kind, place))

@@ -26,7 +26,7 @@ from orchestrator.cli.options import (
     track_option,
     waiting,
 )
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.progress import logging_to

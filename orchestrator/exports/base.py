@@ -1,4 +1,4 @@
-"""What a store of results can do. ``orchestrator.exports.kinds`` lists the stores."""
+"""What a store of results can do. ``orchestrator.exports.destinations`` lists the stores."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 from node.files import read_untrusted
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
-from orchestrator.exports.kinds import imported
+from orchestrator.exports.destinations import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.schema import LONGEST_DOCUMENT

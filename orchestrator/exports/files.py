@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError, remove
-from orchestrator.exports.kinds import imported
+from orchestrator.exports.destinations import imported
 from orchestrator.results.history import History
 from orchestrator.results.tables import TABLES, Table
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.exports.base import AlreadyThereError, Tracker, TrackingStore
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.exports.scalars import Unwritten, scalars
 from orchestrator.results.history import History
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.exports.kinds import imported
+from orchestrator.exports.destinations import imported
 from orchestrator.exports.scalars import Scalar, epoch, scalars, settings
 from orchestrator.record.directory import RunDirectory
 from orchestrator.results.history import History

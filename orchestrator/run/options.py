@@ -9,7 +9,7 @@ from typing import Any
 
 from node.resources import processors
 from orchestrator.errors import MistakeError
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.display.events import Listener

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.exports.destinations import Destination
 from orchestrator.exports.follow import FINISH
-from orchestrator.exports.kinds import Destination
 from orchestrator.host.process.processes import TRACKER, labels
 from orchestrator.host.process.python import module
 from orchestrator.record.directory import RunDirectory

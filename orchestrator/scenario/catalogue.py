@@ -7,7 +7,7 @@ what one scenario names is unknown to every other one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from node.assignment import PluginSource
 from node.errors import PluginError
 from node.plugins import Check, Draw, LearningCatalogue, Plugin, advertised, find, taken, with_plugins
 from orchestrator.errors import Problem, ScenarioError
+from orchestrator.scenario.exporters import EXPORTERS, PDF, ExporterKind
 from orchestrator.scenario.language.document import Document
 from orchestrator.scenario.language.words import describe
 from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
@@ -38,12 +39,14 @@ REAL = "real"
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue(LearningCatalogue):
-    """What a scenario can name, and the ``checks`` and ``figures`` that plug-ins add to a run, see `Plugin`."""
+    """What a scenario can name, the ``checks`` and ``figures`` that plug-ins add to a run, see `Plugin`, and the
+    ``exporters`` of runs."""
 
     profiles: Mapping[str, LinkProfile]
     drivers: Mapping[str, DriverKind]
     checks: Mapping[str, Check]
     figures: Mapping[str, Draw]
+    exporters: Mapping[str, ExporterKind]
 
 
 def _extended(
@@ -52,6 +55,7 @@ def _extended(
     drivers: Mapping[str, DriverKind],
     checks: Mapping[str, Any],
     figures: Mapping[str, Any],
+    exporters: Mapping[str, ExporterKind],
 ) -> Catalogue:
     return Catalogue(
         algorithms=learning.algorithms,
@@ -63,11 +67,19 @@ def _extended(
         drivers=drivers,
         checks=checks,
         figures=figures,
+        exporters=exporters,
     )
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
-EDGEBED = _extended(plugins.EDGEBED, MappingProxyType(PROFILES), DRIVERS, checks=_NONE, figures=_NONE)
+EDGEBED = _extended(
+    plugins.EDGEBED,
+    MappingProxyType(PROFILES),
+    DRIVERS,
+    checks=_NONE,
+    figures=_NONE,
+    exporters=EXPORTERS,
+)
 """The catalogue without any plug-in."""
 
 
@@ -80,12 +92,14 @@ def catalogue_of(sources: Iterable[PluginSource]) -> Catalogue:
     drivers = dict(DRIVERS)
     checks: dict[str, Any] = {}
     figures: dict[str, Any] = {}
+    exporters = dict(EXPORTERS)
     for source, plugin in learning.plugins.items():
         _add_profiles(source, plugin, profiles)
         _add_drivers(source, plugin, drivers)
         _add_functions(source, "check", plugin.checks, checks, own=get_args(CheckName))
         _add_functions(source, "figure", plugin.figures, figures)
-    return _extended(learning, profiles, drivers, checks, figures)
+        _add_exporters(source, plugin, exporters)
+    return _extended(learning, profiles, drivers, checks, figures, exporters)
 
 
 def _add_drivers(source: PluginSource, plugin: Plugin, drivers: dict[str, DriverKind]) -> None:
@@ -107,7 +121,7 @@ def _add_functions(
     known: dict[str, Any],
     own: Container[str] = (),
 ) -> None:
-    """Add the checks or figures of a plug-in. PluginError if one is no function, or if its name is taken."""
+    """Add the checks, figures or exporters of a plug-in. PluginError if one is no function, or if its name is taken."""
     for name, function in functions.items():
         if name in known or name in own:
             raise PluginError(taken(source, what, name))
@@ -116,14 +130,35 @@ def _add_functions(
         known[name] = function
 
 
+def _add_exporters(source: PluginSource, plugin: Plugin, exporters: dict[str, ExporterKind]) -> None:
+    """Add the formats of a plug-in. PluginError if one is no function, or if its name is taken."""
+    functions: dict[str, Any] = {}
+    _add_functions(source, "exporter", plugin.exporters, functions, own={*exporters, PDF})
+    for name, function in functions.items():
+        exporters[name] = ExporterKind("", write=function, source=source)
+
+
 def installed_drivers() -> dict[str, DriverKind]:
-    """The drivers of edgebed and of the plug-ins that installed packages advertise. A plug-in that cannot be used is
-    left out."""
+    """The drivers of edgebed and of the plug-ins that installed packages advertise."""
     drivers = dict(DRIVERS)
+    for catalogue in _installed():
+        drivers |= catalogue.drivers
+    return drivers
+
+
+def installed_exporters() -> dict[str, ExporterKind]:
+    """The export formats of edgebed and of the plug-ins that installed packages advertise."""
+    exporters = dict(EXPORTERS)
+    for catalogue in _installed():
+        exporters |= catalogue.exporters
+    return exporters
+
+
+def _installed() -> Iterator[Catalogue]:
+    """The catalogue with each plug-in that an installed package advertises. One that cannot be used is left out."""
     for name in advertised():
         with contextlib.suppress(PluginError):
-            drivers |= catalogue_of([find(name, Path())]).drivers
-    return drivers
+            yield catalogue_of([find(name, Path())])
 
 
 def _add_profiles(source: PluginSource, plugin: Plugin, profiles: dict[str, LinkProfile]) -> None:
@@ -151,6 +186,7 @@ def added(catalogue: Catalogue) -> list[str]:
         "driver": (catalogue.drivers, EDGEBED.drivers),
         "check": (catalogue.checks, EDGEBED.checks),
         "figure": (catalogue.figures, EDGEBED.figures),
+        "exporter": (catalogue.exporters, EDGEBED.exporters),
     }
     names = []
     for what, (entries, own) in kinds.items():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory, known_runs

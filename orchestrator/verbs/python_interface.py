@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.host.commands import extend_path
 from orchestrator.host.places import check_folder
 from orchestrator.host.process.signals import INTERRUPTED, answered, in_thread

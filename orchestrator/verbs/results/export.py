@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.record.directory import RunDirectory, find_run
 from orchestrator.record.schema import LONGEST_DOCUMENT
 from orchestrator.results.history import History
+from orchestrator.scenario.exporters import EXPORTERS, ExporterKind
 
 
 def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
@@ -76,13 +77,24 @@ def _unreadable(table: Path, error: Exception) -> RecordError:
     return RecordError(f"{table} cannot be read ({error}): write it again with `sweep`")
 
 
+def exporters_with(name: str) -> Mapping[str, ExporterKind]:
+    """The formats of edgebed; with those of installed plug-ins, if ``name`` is none of edgebed's."""
+    if name in EXPORTERS:
+        return EXPORTERS
+    from orchestrator.scenario.catalogue import installed_exporters
+
+    return installed_exporters()
+
+
 def export(directories: Sequence[RunDirectory], destination: Destination) -> dict[str, str]:
     """Write the results of runs to a destination. Returns where those of each run lie. If one of the runs is already
     at the destination, nothing is written.
 
-    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing."""
-    destination.check()
-    store = destination.open()
+    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing or if
+    a plug-in fails."""
+    exporters = exporters_with(destination.kind)
+    destination.check(exporters)
+    store = destination.open(exporters)
     for directory in directories:
         with History.open(directory.path) as history:
             place = store.find(history)

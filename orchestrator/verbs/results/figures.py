@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import PlaceError
 from orchestrator.exports.base import AlreadyThereError
-from orchestrator.exports.kinds import require
+from orchestrator.exports.destinations import require
 from orchestrator.record.directory import RunDirectory
 from orchestrator.report.marks import Figure
 from orchestrator.report.page import figures_of

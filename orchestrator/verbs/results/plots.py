@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.errors import RunError
-from orchestrator.exports.kinds import imported
+from orchestrator.exports.destinations import imported
 from orchestrator.report import figures
 from orchestrator.report.colours import light
 from orchestrator.report.marks import Figure, Mark

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import edgebed
 from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.host.process.processes import run_processes
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.down import clear
@@ -75,7 +75,7 @@ def test_a_destination_that_fails_is_one_warning(tmp_path: Path, capfd: pytest.C
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.exports.kinds import Destination
+from orchestrator.exports.destinations import Destination
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.trackers import tracked
 

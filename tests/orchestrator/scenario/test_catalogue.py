@@ -9,7 +9,7 @@ import pytest
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.scenario.catalogue import EDGEBED
+from orchestrator.scenario.catalogue import EDGEBED, added
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario, effective
 from tests import tutorial
@@ -147,7 +147,7 @@ def test_a_package_advertises_its_plug_in(tmp_path: Path, monkeypatch: pytest.Mo
 
 DRIVER = """\
 import edgebed
-PLUGIN = edgebed.Plugin(drivers=[{driver}], checks={checks})
+PLUGIN = edgebed.Plugin(drivers=[{driver}], checks={checks}, exporters={exporters})
 """
 
 
@@ -162,14 +162,39 @@ PLUGIN = edgebed.Plugin(drivers=[{driver}], checks={checks})
     ],
 )
 def test_mistakes_in_drivers_and_checks(tmp_path: Path, driver: str, checks: str, message: str) -> None:
-    (tmp_path / "mine.py").write_text(DRIVER.format(driver=driver, checks=checks))
+    (tmp_path / "mine.py").write_text(DRIVER.format(driver=driver, checks=checks, exporters="{}"))
     with pytest.raises(ScenarioError, match=f"plugins: mine.py: {message}"):
         parse("plugins: [mine.py]\nalgorithm: fedavg\n", str(tmp_path / "f.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("exporters", "message"),
+    [
+        ("{'csv': print}", "there is already an exporter 'csv'"),
+        ("{'pdf': print}", "there is already an exporter 'pdf'"),
+        ("{'arff': 3}", "exporter arff is a int"),
+    ],
+)
+def test_mistakes_in_exporters(tmp_path: Path, exporters: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(DRIVER.format(driver="", checks="{}", exporters=exporters))
+    with pytest.raises(ScenarioError, match=f"plugins: mine.py: {message}"):
+        parse("plugins: [mine.py]\nalgorithm: fedavg\n", str(tmp_path / "f.yaml"))
+
+
+def test_the_exporters_of_a_plug_in_are_in_the_catalogue(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(DRIVER.format(driver="", checks="{}", exporters="{'arff': print}"))
+    scenario = parse("plugins: [mine.py]\nalgorithm: fedavg\ntopology: {devices: 2}\n", str(tmp_path / "f.yaml"))
+    exporters = scenario.catalogue.exporters
+    assert exporters.keys() - EDGEBED.exporters.keys() == {"arff"}
+    assert exporters["arff"].write is print
+    assert added(scenario.catalogue) == ["exporter arff"]
+
+
 def test_the_driver_of_a_plug_in(tmp_path: Path) -> None:
     """Its module is the plug-in's own, and it has what its kind says."""
-    (tmp_path / "mine.py").write_text(DRIVER.format(driver='edgebed.DriverKind("mine", "", images=True)', checks="{}"))
+    (tmp_path / "mine.py").write_text(
+        DRIVER.format(driver='edgebed.DriverKind("mine", "", images=True)', checks="{}", exporters="{}")
+    )
     text = "plugins: [mine.py]\nalgorithm: fedavg\ntopology: {devices: 2}\ndriver: mine\n"
     plan = make_plan(parse(text, str(tmp_path / "f.yaml")), None)
     assert plan.driver_kind.images

@@ -75,3 +75,61 @@ def test_what_there_is_not(runs: Path, tmp_path: Path) -> None:
         assert told in str(done.exception)
     assert not (tmp_path / "out").exists()
     assert export(tmp_path, "-r", FIRST, "--to", "xlsx", "--runs", runs).exit_code == 2
+
+
+ARFF = """\
+import edgebed
+
+
+def arff(rows, folder):
+    (folder / "rounds.arff").write_text(str(len(rows("rounds"))))
+
+
+def half(rows, folder):
+    (folder / "half.txt").write_text("half")
+    raise ValueError("no more")
+
+
+PLUGIN = edgebed.Plugin(exporters={"arff": arff, "half": half})
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that advertises a plug-in with exporters, and one that cannot be used."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in (("exportlab", ARFF), ("brokenlab", "raise SystemExit(1)")):
+        (tmp_path / f"{name}.py").write_text(code)
+        about = tmp_path / f"{name}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[edgebed]\n{name} = {name}\n")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_the_exporter_of_an_installed_plug_in(runs: Path, tmp_path: Path) -> None:
+    """It fills a folder for each run. The example has a round of four nodes."""
+    place = tmp_path / "out"
+    done = export("--to", "arff", place, "--runs", runs)
+    assert (done.exit_code, done.stdout) == (0, f"{SECOND}: written to {place / SECOND}\n")
+    assert [file.name for file in (place / SECOND).iterdir()] == ["rounds.arff"]
+    assert (place / SECOND / "rounds.arff").read_text() == "4"
+    again = export("--to", "arff", place, "-r", FIRST, "-r", SECOND, "--runs", runs)
+    assert isinstance(again.exception, PlaceError)
+    assert not (place / FIRST).exists()
+
+
+@pytest.mark.usefixtures("plugin")
+def test_an_exporter_that_fails_leaves_no_folder_and_its_line(runs: Path, tmp_path: Path) -> None:
+    done = export("--to", "half", tmp_path / "out", "--runs", runs)
+    assert isinstance(done.exception, RunError)
+    assert str(done.exception) == "exportlab:10: ValueError: no more"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.usefixtures("plugin")
+def test_an_unknown_format_lists_those_of_plug_ins(runs: Path, tmp_path: Path) -> None:
+    done = export("--to", "word", tmp_path, "--runs", runs)
+    assert done.exit_code == 2
+    for name in ("'arff'", "'csv'", "'half'", "'pdf'"):
+        assert name in done.output

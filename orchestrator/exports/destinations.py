@@ -1,5 +1,5 @@
-"""The formats of exports, by name, and the places that take them. The libraries that only exports need are extras of
-edgebed, and are imported only for an export."""
+"""The places that take exports. The libraries that only exports need are extras of edgebed, and are imported only for
+an export."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import pkgutil
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,29 +16,12 @@ from urllib.parse import urlsplit
 from node.extras import install_command
 from orchestrator.errors import PlaceError, RunError
 from orchestrator.host.places import check_folder
+from orchestrator.scenario.exporters import EXPORTERS, ExporterKind
 
 if TYPE_CHECKING:
     from orchestrator.exports.base import Store, TrackingStore
 
 REACHABLE_WITHIN = 10.0  # s
-
-
-@dataclass(frozen=True)
-class ExportKind:
-    """One form: the function that opens a store (module:name), and the packages that it imports, if any. ``tracks``:
-    its stores can follow a run. Packages that are not edgebed's own come with the extra of the same name."""
-
-    opens: str
-    packages: tuple[str, ...] = ()
-    tracks: bool = False
-
-
-KINDS: dict[str, ExportKind] = {
-    "csv": ExportKind("files:csv_store"),
-    "parquet": ExportKind("files:parquet_store", ("pyarrow",)),
-    "tensorboard": ExportKind("event_files:EventFileStore", ("tensorboard",), tracks=True),
-    "mlflow": ExportKind("mlflow_store:MlflowStore", ("mlflow", "sqlalchemy", "alembic"), tracks=True),
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +35,7 @@ class Destination:
     def parse(cls, text: str) -> Destination:
         """Read ``KIND:PLACE``, a destination that follows a run. PlaceError if it is none."""
         kind, _, place = text.partition(":")
-        known = [name for name, form in KINDS.items() if form.tracks]
+        known = [name for name, form in EXPORTERS.items() if form.tracks]
         if kind not in known or not place:
             raise PlaceError(f"track: {text!r} is not KIND:PLACE, where KIND is {' or '.join(known)}")
         return cls(kind, place)
@@ -59,18 +43,24 @@ class Destination:
     def __str__(self) -> str:
         return f"{self.kind}:{self.place}"
 
-    def check(self) -> None:
+    def check(self, exporters: Mapping[str, ExporterKind] = EXPORTERS) -> None:
         """Check that results can be written to the place, without creating anything. RunError if a package is missing.
-        PlaceError if nothing can be written to a folder, or if no server answers."""
-        require(KINDS[self.kind].packages, self.kind)
+        PlaceError if nothing can be written to a folder, or if no server answers. ``exporters``: the formats that are
+        known, by name."""
+        require(exporters[self.kind].packages, self.kind)
         if self.place.startswith(("http://", "https://")):
             _check_server(self.place)
         elif "://" not in self.place:
             check_folder(Path(self.place), "choose another folder for results")
 
-    def open(self) -> Store:
+    def open(self, exporters: Mapping[str, ExporterKind] = EXPORTERS) -> Store:
         """The store there. PlaceError if it cannot be opened."""
-        opens = pkgutil.resolve_name(f"orchestrator.exports.{KINDS[self.kind].opens}")
+        exporter = exporters[self.kind]
+        if exporter.write is not None and exporter.source is not None:
+            from orchestrator.exports.plugin_store import PluginStore
+
+            return PluginStore(Path(self.place), exporter.write, exporter.source)
+        opens = pkgutil.resolve_name(f"orchestrator.exports.{exporter.opens}")
         return cast("Store", opens(self.place))
 
     def open_tracking(self) -> TrackingStore:

@@ -13,7 +13,8 @@ import pytest
 
 from node.extras import install_command
 from orchestrator.errors import PlaceError, RunError
-from orchestrator.exports.kinds import KINDS, Destination, imported
+from orchestrator.exports.destinations import Destination, imported
+from orchestrator.scenario.exporters import EXPORTERS
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_what_is_no_place(text: str) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "tensorboard", "mlflow"])
 def test_a_missing_extra_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    package = KINDS[kind].packages[0]
+    package = EXPORTERS[kind].packages[0]
     told = rf"^{kind} needs the package {package}"
     with pytest.raises(RunError, match=told):
         Destination(kind, str(tmp_path)).check()

@@ -41,7 +41,7 @@ class Case:
     kind: str
     params: Mapping[str, Any] = field(default_factory=dict)
     ends: tuple[str, ...] = ("cloud",)
-    rounds: int = 8
+    rounds: int = 5
     place: int = 2
     scope: str = "global"
     plugin: str = ""

@@ -56,12 +56,12 @@ CASES = {
     "fededs-set": Case(
         *("fededs", star(3, "edge"), "edge-1", "encrypted", ENCRYPTOR), place=1, more={"partition": SKEWED}
     ),
-    "feelpgen-minus": Case("feelpgen-minus", SILOS, "edge-1", "silo", SILO, ends=EDGES, rounds=16),
-    "feelpgen": Case("feelpgen", SILOS, "edge-1", "features", SILO | {"features": 20}, ends=EDGES, rounds=16),
-    "feelpgen-plus": Case("feelpgen-plus", SILOS, "edge-1", "silo", SILO | {"features": 20}, ends=EDGES, rounds=16),
-    "feelpgen-device": Case("feelpgen", SILOS, "device-1-0", "update", SILO | {"features": 20}, ends=EDGES, rounds=16),
-    "dffke": Case("dffke", star(3, "edge"), "edge-1", "knowledge", SMALL_DFFKE, ends=EDGES, rounds=4),
-    "dffke-logits": Case("dffke", star(3, "edge"), "edge-1", "logits", SMALL_DFFKE, ends=EDGES, rounds=4),
+    "feelpgen-minus": Case("feelpgen-minus", SILOS, "edge-1", "silo", SILO, ends=EDGES, rounds=10),
+    "feelpgen": Case("feelpgen", SILOS, "edge-1", "features", SILO | {"features": 20}, ends=EDGES, rounds=10),
+    "feelpgen-plus": Case("feelpgen-plus", SILOS, "edge-1", "silo", SILO | {"features": 20}, ends=EDGES, rounds=10),
+    "feelpgen-device": Case("feelpgen", SILOS, "device-1-0", "update", SILO | {"features": 20}, ends=EDGES, rounds=10),
+    "dffke": Case("dffke", star(3, "edge"), "edge-1", "knowledge", SMALL_DFFKE, ends=EDGES, rounds=3),
+    "dffke-logits": Case("dffke", star(3, "edge"), "edge-1", "logits", SMALL_DFFKE, ends=EDGES, rounds=3),
 }
 ASYNCHRONOUS = ("feelpgen", "feelpgen-plus", "feelpgen-device")
 

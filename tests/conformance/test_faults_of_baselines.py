@@ -35,7 +35,7 @@ INEXACT = (*ASYNCHRONOUS, "top-k-hierfavg-edge", "top-k-hierfavg-device")
 """Without the same end after a restart. Edges begin their round again, and their devices' memories have gone on."""
 SHARED: dict[str, Any] = {"kind": "shared", "more": PERSONAL, "ends": OWN}
 CASES = {
-    "scaffold": of_star("scaffold", rounds=12),
+    "scaffold": of_star("scaffold", rounds=8),
     "fedala": Case(
         *("fedala", star(3, "edge"), "edge-1", "update"),
         ends=EDGES,
@@ -47,13 +47,13 @@ CASES = {
     "fedadam": of_star("fedopt", "fedadam"),
     "fedyogi": of_star("fedopt", "fedyogi"),
     "fedgen": of_star("fedgen", params={"generator_steps": 5, "learning_rate": 0.02}),
-    "top-k-fedavg": of_star("compressed", "top-k-fedavg", params={"kept": 0.05}, rounds=12),
+    "top-k-fedavg": of_star("compressed", "top-k-fedavg", params={"kept": 0.05}, rounds=8),
     "top-k-hierfavg-edge": of_tree("compressed", "top-k-hierfavg", "edge-1", params={"kept": 0.1}),
     "top-k-hierfavg-device": of_tree("compressed", "top-k-hierfavg", "device-1-0", params={"kept": 0.1}),
     "qsgd-fedavg": of_star("compressed", "qsgd-fedavg", params={"levels": 7}),
     "masked-sum-key": of_star("masked_sum", "masked-sum", "key"),
     "masked-sum": of_star("masked_sum", "masked-sum", "masked"),
-    "fedasync": of_star("fedasync", rounds=40),
+    "fedasync": of_star("fedasync", rounds=25),
     "fedbuff": of_star("fedbuff", params={"buffer": 2}, rounds=24),
     "fedproto": of_star("fedproto", **SHARED),
     "lgfedavg": of_star("lgfedavg", **SHARED),

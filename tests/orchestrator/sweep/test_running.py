@@ -217,12 +217,12 @@ def test_tasks_in_any_order_in_three_processes_give_the_table_of_one(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("options", [[], ["--parallel", "2"]])
+@pytest.mark.parametrize(("options", "number"), [([], signal.SIGTERM), (["--parallel", "2"], signal.SIGINT)])
 def test_an_interrupted_sweep_leaves_its_table_and_says_once_how_to_continue(
     tmp_path: Path, options: list[str], number: int
 ) -> None:
-    """Two short runs are complete when the sweep is interrupted in a long one."""
+    """Two short runs are complete when the sweep is interrupted in a long one. The other pairs of options and signal
+    have tests below and in tests/e2e/test_ends.py."""
     (tmp_path / "small.yaml").write_text(SCENARIO)
     cases = "cases: {short: {}, long: {algorithm.rounds: 9999, stop.rounds: 9999}}"
     (tmp_path / "mine.yaml").write_text(f"scenario: small.yaml\nseeds: [1, 2]\n{cases}\n")

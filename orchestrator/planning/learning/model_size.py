@@ -37,14 +37,14 @@ def model_sizes(scenario: Scenario, form: Form) -> list[Size]:
     """The size of each kind of model, for data of this form; with adapters, that of the largest rank. PlanError if one
     cannot take it, or lacks what the algorithm declares to need."""
     _check_form(scenario, form)
+    entry = scenario.catalogue.models.get(scenario.model.name)  # None: a group of models
     rank = max(scenario.ranks.values(), default=None)
-    sizes = _in_closed_form(scenario, form)
-    if not sizes:
-        entry = scenario.catalogue.models[scenario.model.name]
+    sizes = _in_closed_form(scenario, entry, form)
+    if entry is not None and not sizes:
         sizes = [_measured(scenario, entry, form, rank)]
     if scenario.compute.precision != "float32":
         sizes = [replace(size, width=2) for size in sizes]
-    _check_demands(scenario, sizes, form)
+    _check_demands(scenario, entry, sizes, form)
     return sizes
 
 
@@ -70,11 +70,10 @@ def _check_form(scenario: Scenario, form: Form) -> None:
                 raise PlanError((section, "accuracy"), f"a regression has no accuracy: write {remedy}")
 
 
-def _in_closed_form(scenario: Scenario, form: Form) -> list[Size]:
+def _in_closed_form(scenario: Scenario, entry: ModelEntry | None, form: Form) -> list[Size]:
     """Empty if the model has no closed form, or its form does not give the layers. Closed forms are for floats."""
     name = scenario.model.name
     params = scenario.model.params
-    entry = scenario.catalogue.models.get(name)
     of_plugin = entry is not None and _of_plugin(entry, scenario)
     try:
         _check_samples(name, entry, form, of_plugin=of_plugin)
@@ -106,11 +105,15 @@ def _of_plugin(entry: ModelEntry, scenario: Scenario) -> bool:
     return entry.build is not None and is_of_plugin(entry.build.__module__, scenario.plugins)
 
 
-def _check_demands(scenario: Scenario, sizes: list[Size], form: Form) -> None:
+def _check_demands(
+    scenario: Scenario,
+    entry: ModelEntry | None,
+    sizes: list[Size],
+    form: Form,
+) -> None:
     algorithm = scenario.scheme
     name = scenario.model.name
     size = largest(sizes)
-    entry = scenario.catalogue.models.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:
         own = text.size(size.bytes)
         most = text.size(LIMITS.body)

@@ -176,3 +176,47 @@ def test_the_models_that_would_do_are_named_if_the_data_suits_them(monkeypatch: 
             model_sizes(scenario, form)
         assert (": take " in str(raised.value)) == named
         assert ("char-transformer" in str(raised.value)) is False
+
+
+@pytest.fixture
+def of_a_plug_in(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """A scenario with mlp, as if it were of a plug-in: it has a closed form, and takes every kind of sample."""
+    monkeypatch.setattr(model_size, "_of_plugin", lambda *_: True)
+    return parse("algorithm: fedavg\nmodel: mlp\ntopology: {devices: 2}\n", "f.yaml")
+
+
+@pytest.mark.parametrize("form", [replace(TOKENS, labels=()), PARTS], ids=["tokens", "parts"])
+def test_a_closed_form_is_for_floats_alone(
+    of_a_plug_in: Scenario, form: Form, measurements: list[dict[str, Any]]
+) -> None:
+    assert model_sizes(of_a_plug_in, form) == [Size(7)]
+
+
+def test_the_model_of_a_plug_in_is_measured_for_what_its_closed_form_may_not_know(
+    of_a_plug_in: Scenario, measurements: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether messages have all weights. A size that says that they have not needs no measurement."""
+    assert model_sizes(of_a_plug_in, PICTURES) != [Size(7)]
+    assert len(measurements) == 1
+    monkeypatch.setattr(model_size, "_in_closed_form", lambda *_: [Size(9, layers=1, partial=True)])
+    model_sizes(of_a_plug_in, PICTURES)
+    assert len(measurements) == 1
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_model_of_edgebed_is_not_measured_again(
+    partial: bool, measurements: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = Size(9, layers=1, partial=partial)
+    monkeypatch.setattr(model_size, "_in_closed_form", lambda *_: [size])
+    text = "algorithm: fedavg\nmodel: mlp\ntopology: {devices: 2}\n"
+    assert model_sizes(parse(text, "f.yaml"), PICTURES) == [size]
+    assert measurements == []
+
+
+def test_a_model_with_adapters_is_measured_though_it_has_a_closed_form(measurements: list[dict[str, Any]]) -> None:
+    lora = "{rank: 2, alpha: 4, targets: [classifier]}"
+    text = f"algorithm: fedavg\nmodel: {{name: mlp, lora: {lora}}}\ntopology: {{devices: 2}}\n"
+    assert model_sizes(parse(text, "f.yaml"), PICTURES) == [Size(7)]
+    (params,) = measurements
+    assert params["lora"]["rank"] == 2

@@ -189,7 +189,8 @@ class Assignment:
     count the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu,
     cuda or cuda:1. ``precision``: that of floats in messages, "bf16" or "fp16", or "" for their own. With "bf16", the
     node also trains in it. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no
-    checkpoints are written. ``network``: where peers may get other addresses, like 10.77.0.0/16; "": nowhere."""
+    checkpoints are written. ``network``: where peers may get other addresses, like 10.77.0.0/16; "": nowhere.
+    ``start``: the number of this process among those of the node, from 1; 0 if they are not counted."""
 
     run: str
     node: str
@@ -218,6 +219,7 @@ class Assignment:
     precision: str = ""
     plugins: tuple[PluginSource, ...] = ()
     network: str = ""
+    start: int = 0
 
     @property
     def in_place(self) -> Assignment:

@@ -3,7 +3,7 @@
 Messages are msgpack maps with a "type" over ZeroMQ: DEALER at the node, ROUTER at the orchestrator, CURVE both ways.
 
 From a node:
-    register {node, incarnation, pid, protocol}     ready; waits for start
+    register {node, incarnation, start, pid, protocol}      ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      once, and each ``Timeouts.beat`` from the start on
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
@@ -119,6 +119,7 @@ class ControlClient:
             "type": "register",
             "node": self._assignment.node,
             "incarnation": self._incarnation,
+            "start": self._assignment.start,
             "pid": os.getpid(),
             "protocol": PROTOCOL,
         }
@@ -200,6 +201,7 @@ class ControlServer:
         """``address``: the ZeroMQ endpoint to bind; ControlError if that fails. ``nodes``: the public key of each node
         that may connect. ``lease``: that of the nodes, in seconds."""
         self._addresses: dict[str, bytes] = {}
+        self._starts: dict[str, int] = {}  # the number of each node's latest process that has registered
         self._received: asyncio.Queue[tuple[str, _Content]] = asyncio.Queue()
         self._context = zmq.Context()
         names = {key: name for name, key in nodes.items()}
@@ -284,11 +286,18 @@ class ControlServer:
             if claimed != node:
                 raise WireError(f"claims to be {quoted(claimed)}")
             if protocol == PROTOCOL:
-                self._addresses[node] = address
+                self._note_address(node, address, message.get("start"))
             else:
                 error = f"speaks protocol {quoted(protocol)}, the orchestrator {PROTOCOL}: use one version"
                 message = {"type": "failed", "error": error}  # the node receives nothing, so its lease ends it
         self._received.put_nowait((node, message))
+
+    def _note_address(self, node: str, address: bytes, start: Any) -> None:
+        """Note where a process of a node is. That of a later one stays. ``start``: see `Assignment`."""
+        number = start if type(start) is int else 0
+        if number >= self._starts.get(node, 0):
+            self._starts[node] = number
+            self._addresses[node] = address
 
     def _send(self, node: str, data: bytes) -> None:
         address = self._addresses.get(node)

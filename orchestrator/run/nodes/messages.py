@@ -151,7 +151,7 @@ def _or_none(check: Predicate) -> Predicate:
 
 
 _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
-    "register": {},
+    "register": {"start": _or_none(_count)},
     "beat": {
         "cpu": _seconds,
         "rss": _count,

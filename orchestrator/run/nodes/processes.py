@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from node.assignment import Assignment
 from node.resources import processors
@@ -45,6 +46,7 @@ class NodeState:
     plan: NodePlan
     state: str = "planned"
     handle: NodeHandle | None = None  # None: it has no running process
+    starts: int = 0  # processes that were started
     restarts: int = 0
     without_power: bool = False  # a fault ends its process and its network with it
     expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
@@ -63,6 +65,12 @@ class NodeState:
     @property
     def name(self) -> str:
         return self.plan.name
+
+    def precedes(self, message: Mapping[str, Any]) -> bool:
+        """Whether a process before the latest one sent this registration. It is read late if the orchestrator is
+        busy."""
+        start = message.get("start")
+        return message.get("type") == "register" and type(start) is int and 0 < start < self.starts
 
     @property
     def ending(self) -> bool:
@@ -167,8 +175,7 @@ class NodeProcesses:
     async def bring_up(self, node: NodePlan) -> None:
         """Start a node and wait until it has registered. If it ends before, the restart policy decides."""
         state = self.nodes[node.name]
-        assigned = self._assigned(node.name)
-        async with state.busy, self._starting, assigned as assignment:
+        async with state.busy, self._starting, self._assigned(state) as assignment:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
@@ -182,14 +189,27 @@ class NodeProcesses:
             await self._attach(state, node, state.handle)
             has_settled = await within(REGISTER_TIMEOUT, state.settled.wait())
             if not has_settled:
-                raise DriverError(
-                    f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
-                )
+                await self._end_unregistered(state)
             runs = state.handle is not None and not state.expected_end
             if runs and state.state == "starting":
                 self._set(state, "registered")
         if self._training and state.state == "registered":
             await self._start_training(state)
+
+    async def _end_unregistered(self, state: NodeState) -> None:
+        """End the process of a node that has not registered in time. Before the training this is an error of the run.
+        Later it is an end like any other, about which the restart policy decides."""
+        overdue = f"did not register within {REGISTER_TIMEOUT:.0f} s"
+        advice = f"{state.name} {overdue}: see `logs {state.name}`"
+        if not self._training:
+            raise DriverError(advice)
+        state.error = overdue
+        with contextlib.suppress(OrchestratorError):  # it has just ended, or its host does not answer
+            await self._driver.kill(state.name)
+        has_ended = await within(EXIT_NOTICE, state.gone.wait())
+        if not has_ended:
+            self._set(state, "crashed", overdue)
+            self._give_up(state, advice)
 
     async def _attach(
         self,
@@ -220,9 +240,13 @@ class NodeProcesses:
             self._record_event(Note(note))
 
     @contextlib.asynccontextmanager
-    async def _assigned(self, node: str) -> AsyncIterator[Path]:
-        """The file with a node's assignment, which no host keeps after the start."""
+    async def _assigned(self, state: NodeState) -> AsyncIterator[Path]:
+        """The file with the assignment of a node's next process, which no host keeps after the start."""
+        node = state.name
+        state.starts += 1
         assignment = self._assignments.get(node)
+        if assignment is not None:
+            assignment = replace(assignment, start=state.starts)
         path = self._directory.nodes / f"{node}.json"
         with handed_out(assignment, path) as file:
             try:

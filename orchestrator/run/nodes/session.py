@@ -220,7 +220,7 @@ class Session:
 
     async def _handle_messages(self) -> None:
         async for node, message in self._control.messages():
-            if node not in self.nodes:
+            if node not in self.nodes or self.nodes[node].precedes(message):
                 continue
             self.schedules.message_arrived()
             if self._recorder.take(node, message):

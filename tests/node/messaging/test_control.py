@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,24 @@ async def test_no_one_registers_in_anothers_name(tmp_path: Path) -> None:
         node, message = await it.heard()
         assert (node, message["node"]) == ("edge-0", "edge-0")
         client.close()
+
+
+async def test_messages_go_to_the_latest_process_of_a_node(tmp_path: Path) -> None:
+    """Also if the registration of a former one is read after its own."""
+    async with plane(tmp_path / "control") as it:
+        assignment = it.assignment("edge-0")
+        latest = it.client(replace(assignment, start=2))
+        latest.register()
+        _, message = await it.heard()
+        assert message["start"] == 2
+        former = it.client(replace(assignment, start=1))
+        former.register()
+        _, message = await it.heard()
+        assert message["start"] == 1
+        await it.server.send("edge-0", {"type": "start"})
+        assert await receive(latest) == {"type": "start"}
+        latest.close()
+        former.close()
 
 
 async def test_another_protocol_is_a_failure_of_the_node(tmp_path: Path) -> None:

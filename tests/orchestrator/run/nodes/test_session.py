@@ -39,7 +39,7 @@ from orchestrator.run.context import RunContext
 from orchestrator.run.control.manual import Commands
 from orchestrator.run.display.snapshot import View
 from orchestrator.run.nodes.messages import MessageRecorder
-from orchestrator.run.nodes.processes import LAST_WORD, RESTART_DELAY, RESTART_LIMIT
+from orchestrator.run.nodes.processes import EXIT_NOTICE, LAST_WORD, REGISTER_TIMEOUT, RESTART_DELAY, RESTART_LIMIT
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.scenario.reading import parse
@@ -347,6 +347,74 @@ async def test_a_node_that_has_not_registered_is_not_waited_for_at_the_end(stage
     assert asyncio.get_running_loop().time() - start < 1.0
     coming.cancel()
     await asyncio.gather(coming, return_exceptions=True)
+
+
+REVIVAL = "faults:\n  - {at: 5s, node: device-0-1, action: crash, for: 5s}\n"
+
+
+@pytest.mark.parametrize(("restart", "starts"), [("on-failure", 2 + RESTART_LIMIT), ("never", 2)])
+def test_a_revived_node_that_does_not_register_ends_and_the_restart_policy_decides(
+    play: Play, restart: str, starts: int
+) -> None:
+    """It is killed after the time to register, and gets its restarts. Then it stays away, with the reason."""
+
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.driver.silent.add("device-0-1")
+        await asyncio.sleep(10.0 + (starts - 1) * (REGISTER_TIMEOUT + 2 * RESTART_DELAY))
+        assert stage.states("device-0-1")[-1] == "crashed"
+        reason = stage.details("device-0-1", "crashed")[-1]
+        assert reason == containing("SIGKILL", f"did not register within {REGISTER_TIMEOUT:.0f} s")
+        assert stage.driver.started.count("device-0-1") == starts
+        assert "device-0-1" not in stage.driver.running
+        assert not stage.session.ended.done()
+
+    play(act, SCENARIO + REVIVAL + f"restart: {restart}\n")
+
+
+@played(SCENARIO + REVIVAL)
+async def test_a_revived_node_that_cannot_be_killed_stays_away_with_the_reason(stage: Stage) -> None:
+    await stage.train()
+    await asyncio.sleep(6.0)
+    stage.driver.silent.add("device-0-1")
+    stage.driver.unreachable.add("device-0-1")
+    await asyncio.sleep(5.0 + REGISTER_TIMEOUT + EXIT_NOTICE)
+    assert stage.states("device-0-1")[-1] == "crashed"
+    assert stage.details("device-0-1", "crashed")[-1] == containing("did not register")
+    assert not stage.session.ended.done()
+
+
+@played()
+async def test_a_node_that_does_not_register_at_the_start_ends_the_run(stage: Stage) -> None:
+    stage.driver.silent.add("device-0-1")
+    stage.session.listen()
+    with pytest.raises(DriverError, match="device-0-1 did not register"):
+        await stage.session.processes.bring_up_all()
+
+
+@played()
+async def test_the_registration_of_a_former_process_does_not_count_for_the_next_one(stage: Stage) -> None:
+    """It is read when the next process has started and has not registered."""
+    await stage.train()
+    stage.driver.silent.add("device-0-1")
+    stage.driver.end("device-0-1", -9)
+    await asyncio.sleep(2 * RESTART_DELAY)
+    stage.control.say("device-0-1", "register", start=1)
+    await asyncio.sleep(1.0)
+    assert stage.states("device-0-1")[-1] == "starting"
+    stage.control.say("device-0-1", "register", start=2)
+    await asyncio.sleep(1.0)
+    assert stage.states("device-0-1")[-2:] == ["registered", "running"]
+
+
+@played()
+async def test_each_process_of_a_node_gets_its_number(stage: Stage) -> None:
+    await stage.train()
+    first = json.loads(stage.driver.assignments["device-0-1"] or b"")
+    stage.driver.end("device-0-1", -9)
+    await asyncio.sleep(2 * RESTART_DELAY)
+    second = json.loads(stage.driver.assignments["device-0-1"] or b"")
+    assert (first["start"], second["start"]) == (1, 2)
 
 
 @played(SCENARIO + "faults:\n  - {at: 1s, node: device-0-1, action: join}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -21,6 +22,9 @@ from orchestrator.host.commands import extend_path
 from tests import programs
 from tests.e2e.engine import Place, with_image
 from tests.lab import conftest as lab
+
+# What is imported and collected stays. To search it for garbage again and again takes a third of the time.
+gc.disable()
 
 # A shell that starts the tests in the background, or nohup, has them ignore signals that they are about.
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
@@ -87,6 +91,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if ENGINES & fixtures and needs_engines(item.path):
             item.add_marker(pytest.mark.engine)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,5 +1,5 @@
 """The cost of training and evaluation on a core of this host, and rates fitted for
-`orchestrator.planning.learning.step_seconds`.
+`node.learning.step_seconds`.
 
     python -m benchmarks.step_seconds
 
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from node.catalogue.sizes import EVALUATION, TRAINING, Rates
+from node.learning.counted_operations import cost_of
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.models import Model, build
 from node.learning.optimizers import Descent
+from node.learning.step_seconds import PER_STEP, StepCost
 from node.process.main import preload
-from orchestrator.drivers.sim.counted_operations import cost_of
-from orchestrator.planning.learning.step_seconds import PER_STEP, StepCost
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

@@ -58,11 +58,13 @@ class PeerAddress:
 class Hardware:
     """The hardware of the emulated machine. ``speed``: CPU speed relative to the host's, None for the host's own.
 
-    The driver enforces ``cores`` and ``memory`` (bytes). They are here for the record."""
+    The driver enforces ``cores`` and ``memory`` (bytes). They are here for the record. ``modelled``: steps take the
+    time that `node.learning.step_seconds` gives for this speed, since computing takes no time."""
 
     speed: float | None = None
     cores: float | None = None
     memory: int | None = None
+    modelled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

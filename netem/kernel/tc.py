@@ -75,10 +75,12 @@ class Capabilities:
     seed                  accepts a seed (Linux 6.6 with iproute2 6.6)
     duplicate_in_tree     allows duplication while other netems share the device. Linux 6.16 and stable kernels since
                           July 2025 refuse it ("cannot mix duplicating netems with other netems in tree")
+    repeats               draws the same random numbers in each run without a seed of its own
     """
 
     seed: bool = False
     duplicate_in_tree: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +234,7 @@ def not_applied(
     missing = []
     profiles = [link.profile for link in links]
     random = any(profile.needs_packet_truth or profile.jitter for profile in profiles)
-    if random and not capabilities.seed:
+    if random and not capabilities.seed and not capabilities.repeats:
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
     for link in links:
         rate = link.profile.rate

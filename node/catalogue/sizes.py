@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds on the reference core, see `orchestrator.planning.learning.step_seconds`: per layer of a batch, per
+    """Seconds on the reference core, see `node.learning.step_seconds`: per layer of a batch, per
     multiply-add and per value of a sample."""
 
     per_layer: float

@@ -198,6 +198,11 @@ def _make_role(
     algorithm = catalogue.algorithms[assignment.algorithm]
     params = algorithm.params(**assignment.params)
     learner = training.Learner.from_assignment(assignment, models, catalogue.models)
+    if assignment.hardware.modelled:
+        devices = importlib.import_module("node.learning.devices")
+        counted_operations = importlib.import_module("node.learning.counted_operations")
+        sample = devices.inputs_of(learner.data.zeros(1))
+        compute.cost = counted_operations.cost_of(learner.models.sample, sample, params.batch_size)
     restored = None
     folder = assignment.checkpoint_directory
     if folder:

@@ -2,6 +2,8 @@
 
 A step that took c seconds of processor time lasts c / s seconds on a node of speed s. If the host was too busy for
 this, the node reports an *overrun*. A step is never slower without a report.
+
+In virtual time computing takes no time, so a node with the cost of its model takes the time that this gives.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from node.messaging.control import Reporter
 from node.runtime.turns import TURN, Turn, take_long_turns
 
 Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of the classifier only
+Cost = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
 
 OVERRUN_SHARE = 0.1  # fraction of a step's time by which it may be late
 OVERRUN_SECONDS = 0.02  # further seconds by which it may be late, for the host's scheduling
+SLICE = 0.02  # s of modelled time in which the process may be frozen: it then counts once
 
 
 class Compute(Protocol):
@@ -42,11 +46,13 @@ class Compute(Protocol):
 class WorkerCompute:
     """Runs steps one after the other in a thread. With a ``turn``, each step waits for this node's turn.
 
-    ``slow`` is a factor on the speed, which faults may set.
+    ``slow`` is a factor on the speed, which faults may set. ``cost``: the model of a step's time, if it is not
+    measured.
     """
 
     def __init__(self, hardware: Hardware, reporter: Reporter, turn: Turn | None = None) -> None:
         self.slow = 1.0
+        self.cost: Cost | None = None
         self._frozen = 0
         self._speed = hardware.speed
         self._reporter = reporter
@@ -68,6 +74,10 @@ class WorkerCompute:
             result, processor, taken = await loop.run_in_executor(self._pool, _measured, fn, args, turn)
         finally:
             sharing.cancel()
+        if self.cost is not None:
+            speed = (self._speed or 1.0) * self.slow
+            await _pass(self.cost(samples, mode) / speed)
+            return result
         planned = stretched(processor, self._speed, self.slow)
         if planned is None:
             return result
@@ -105,6 +115,14 @@ def stretched(processor: float, speed: float | None, slow: float) -> float | Non
     if speed is None and slow == 1.0:
         return None
     return processor / ((speed or 1.0) * slow)
+
+
+async def _pass(seconds: float) -> None:
+    """Let ``seconds`` pass in which this process is not frozen: a slice that took longer counts as one slice."""
+    while seconds > 0:
+        slice = min(seconds, SLICE)
+        await asyncio.sleep(slice)
+        seconds -= slice
 
 
 def is_overrun(planned: float, taken: float) -> bool:

@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.cli import catalogue, claims, folders, hosts, nodes, results, running, runs, scenarios
+from orchestrator.cli import catalogue, claims, folders, hosts, kernel, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     ArchiveError,
@@ -48,7 +48,7 @@ GROUPS: dict[str, list[click.Command]] = {
         results.archive_runs,
         claims.reproduce_claims,
     ],
-    "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
+    "Hosts": [hosts.list_hosts, kernel.show_kernel, scenarios.write_build_folder],
     "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, catalogue.completion],
 }
 """Every command, by the title of its group in the help."""

@@ -102,6 +102,12 @@ def override_options(command: F) -> F:
         click.option("--engine", type=click.Choice(list(ENGINES)), help="Shape the links with this engine."),
         click.option("--driver", type=DriverChoice(list(DRIVERS)), help="Run the nodes with this driver."),
         click.option(
+            "--virtual",
+            "driver",
+            flag_value="virtual",
+            help="Run the nodes in virtual time, exact on a busy host: --driver virtual.",
+        ),
+        click.option(
             "--set",
             "overrides",
             metavar="PATH=VALUE",

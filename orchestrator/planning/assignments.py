@@ -129,7 +129,7 @@ def _assignment(
         model=node.model,
         model_params=dict(node.model_params),
         data=_data(plan, node, directory),
-        hardware=_hardware(node),
+        hardware=_hardware(plan, node),
         gathering=_gathering(plan, node),
         timeouts=plan.timeouts,
         stop=stop,
@@ -169,9 +169,14 @@ def _data(plan: Plan, node: NodePlan, directory: RunDirectory) -> DataAssignment
     )
 
 
-def _hardware(node: NodePlan) -> Hardware:
+def _hardware(plan: Plan, node: NodePlan) -> Hardware:
     emulated = node.hardware
-    return Hardware(speed=emulated.speed, cores=emulated.cores, memory=emulated.memory)
+    return Hardware(
+        speed=emulated.speed,
+        cores=emulated.cores,
+        memory=emulated.memory,
+        modelled=plan.driver_kind.virtual,
+    )
 
 
 def _gathering(plan: Plan, node: NodePlan) -> Gathering:

@@ -89,6 +89,15 @@ class Record:
         return cls(directory, connection)
 
     @classmethod
+    def reopen(cls, directory: Path) -> Record:
+        """Continue to write the record in ``directory`` as it is."""
+        try:
+            connection = _begun(directory)
+        except sqlite3.Error as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    @classmethod
     def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
         """Reopen the record of a run that ended at ``t`` and continues after ``round``. The outcome is removed and kept
         in an event. All counters of links and nodes restart at 0."""
@@ -229,6 +238,10 @@ class Record:
     def sensors(self, t: float, host: str, readings: Iterable[HostReading]) -> None:
         """Record readings of a host ('' is this one). A value of None could not be read; ``detail`` says why."""
         self._write("sensor", [(t, host, *reading) for reading in readings])
+
+    def add_row(self, table: str, row: Iterable[Any]) -> None:
+        """Record a row as the subscriber of another record of the same run has received it."""
+        self._write(table, [tuple(row)], at_once=table in ("state", "fault"))
 
     def outcome(self, t: float, facts: Row) -> None:
         """Record how the run ended: "ended" (such as "rounds", "accuracy", "after", "bytes", "interrupted" or

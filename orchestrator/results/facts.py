@@ -177,6 +177,11 @@ class Facts(Protocol):
         return kind_of(self.driver).simulated
 
     @property
+    def virtual(self) -> bool:
+        """Whether nodes were real, in virtual time."""
+        return kind_of(self.driver).virtual
+
+    @property
     def calibrated(self) -> bool:
         """Whether the run only measured its links."""
         return self.outcome is not None and self.outcome.ended == "calibrated"

@@ -25,6 +25,7 @@ from orchestrator.report.judgement import Conclusion, judged
 from orchestrator.results.history import History
 from orchestrator.run.display.snapshot import SafeView, View, safely
 from orchestrator.run.down import clear
+from orchestrator.run.in_guest import execute_in_guest
 from orchestrator.run.lifecycle import execute
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.preparation import begin, on_clock, require
@@ -83,7 +84,7 @@ def launch(
             begun = options.begun
             if begun is not None:
                 safely("the page of this run", lambda: begun(directory))
-            start = partial(execute, plan, directory, record, interruption, holding, options)
+            start = partial(execution_of(plan), plan, directory, record, interruption, holding, options)
             try:
                 with tracked(directory, options.track):
                     return _run(plan.driver_kind, directory, open_view, start), directory
@@ -101,7 +102,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
         past = past_of(directory)
-        plan = _plan_of(directory)
+        plan = planned_again(directory)
         require(plan, options.processes)
         clear(directory.run, directory)  # remove what a killed orchestrator left behind
         try:
@@ -112,7 +113,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         first_kept = min(past.kept)
         record = Record.resume(directory.path, past.seconds, past.ended, first_kept)
         start = partial(
-            execute,
+            execution_of(plan),
             plan,
             directory,
             record,
@@ -122,6 +123,13 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             past=past,
         )
         return _run(plan.driver_kind, directory, open_view, start)
+
+
+def execution_of(plan: Plan) -> Callable[..., Coroutine[Any, Any, Ending]]:
+    """What executes a plan: this process, or a guest."""
+    if plan.driver_kind.virtual:
+        return execute_in_guest
+    return execute
 
 
 def kept_origin(
@@ -145,7 +153,7 @@ def kept_origin(
     return Origin(scenario, file, overrides, text, files=files)
 
 
-def _plan_of(directory: RunDirectory) -> Plan:
+def planned_again(directory: RunDirectory) -> Plan:
     """The plan of a run, made again from its scenario. RunError if it differs from the recorded plan."""
     with History.open(directory.path) as history:
         planned = history.plan

@@ -56,8 +56,11 @@ async def watch(
         session.on_message = monitor.glance
     else:
         session.spawn(monitor.sample_forever())
-        session.spawn(monitor.note_gaps_forever())
-        session.spawn(monitor.show_forever())
+        if run.plan.driver_kind.virtual:  # where no gap is possible, and each look costs more
+            session.spawn(monitor.show_forever(SAMPLE_EVERY))
+        else:
+            session.spawn(monitor.note_gaps_forever())
+            session.spawn(monitor.show_forever(SHOW_EVERY))
         if network is not None:
             network_watch = NetworkWatch(run, session.progress, network)
             session.spawn(network_watch.forever())
@@ -176,10 +179,10 @@ class Monitor:
         self.show()
         self._record.flush()
 
-    async def show_forever(self) -> None:
+    async def show_forever(self, pause: float) -> None:
         while True:
             self.show()
-            await asyncio.sleep(SHOW_EVERY)
+            await asyncio.sleep(pause)
 
     async def sample(self, *, last: bool = False) -> None:
         """Record the counters, and whether the engine is late or links lose more or less than they should."""

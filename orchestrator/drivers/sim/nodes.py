@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from node.assignment import Assignment, PluginSource
+from node.learning.counted_operations import cost_of
 from node.learning.data.datasets import Prepared, open_prepared
 from node.learning.devices import inputs_of, make_deterministic
 from node.learning.models import ModelPool, model_pool_of
+from node.learning.step_seconds import StepCost
 from node.learning.together import hindrance
 from node.learning.training import Learner
 from node.messaging.delivery.association import Traffic
@@ -25,14 +27,12 @@ from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
 from orchestrator.drivers.sim.batches import Batches
-from orchestrator.drivers.sim.counted_operations import cost_of
 from orchestrator.drivers.sim.crowd import Crowd
 from orchestrator.drivers.sim.part import CloudReporter, summed
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
-from orchestrator.planning.learning.step_seconds import StepCost
 from orchestrator.planning.plan import Plan
 from orchestrator.population.population import Population, client_number
 from orchestrator.population.shards import ClientShards

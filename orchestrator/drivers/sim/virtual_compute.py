@@ -1,6 +1,6 @@
 """The work of simulated nodes: a few workers really do it, and its time on the virtual clock is computed.
 
-The duration of a step is known in advance (`orchestrator.drivers.sim.counted_operations`). So a worker gets the step
+The duration of a step is known in advance (`node.learning.counted_operations`). So a worker gets the step
 immediately, and the simulation processes events up to the virtual time of its end. Only then it waits for the result:
 conservative parallel simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results
 and their order do not depend on the number of workers.

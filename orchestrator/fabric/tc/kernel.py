@@ -40,6 +40,7 @@ from orchestrator.fabric.tc.kernel_media import KernelMedia
 from orchestrator.fabric.tc.super_packets import SuperPackets
 from orchestrator.fabric.tc.traffic_control import TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
+from orchestrator.host.kernel.virtual_time import in_virtual_time
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
@@ -120,7 +121,11 @@ class KernelFabric(Coalescing):
         environment = dict(labels(run, directory, "tc"))
         environment["TC_LIB_DIR"] = str(tables)
         control = TrafficControl(hub, environment)
-        capabilities = tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree)
+        capabilities = tc.Capabilities(
+            seed=seed,
+            duplicate_in_tree=duplicate_in_tree,
+            repeats=in_virtual_time(),
+        )
         return cls(hub, control, wires, capabilities, trunk, notes, counts=counts)
 
     def notes(self) -> list[str]:

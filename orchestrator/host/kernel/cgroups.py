@@ -78,7 +78,10 @@ def limits(
 
 def may_swap(groups: list[Path], swaps: Path = SWAPS) -> bool:
     """Whether nodes in these groups can exceed their memory: the host has swap, and the kernel cannot limit it."""
-    lines = swaps.read_text().splitlines()
+    try:
+        lines = swaps.read_text().splitlines()
+    except FileNotFoundError:  # the kernel has no swap
+        return False
     swapping = len(lines) > 1  # the first line has the headings
     if not swapping:
         return False

@@ -8,7 +8,7 @@ detected by their silence much sooner. For the node above the clients (the nodes
 down, up: the time of one model over the slowest link, latency + jitter + bytes * 8 / rate. up includes the features or
 embeddings that some algorithms send with the model. across: the time of the data that a client waits for from another
 client, 0 for most algorithms. c: the time of one client's longest round on the reference core by the cost model that
-simulations also use (`orchestrator.planning.learning.step_seconds`): training, evaluation on its test sets, and one
+simulations also use (`node.learning.step_seconds`): training, evaluation on its test sets, and one
 pass over its samples. s: the speed of the slowest client's hardware. n: the number of clients, since all of them may
 have to share one core of this host. e, r, m: the same of edges above the clients, for their work between two rounds,
 since other nodes wait for them too.
@@ -38,7 +38,7 @@ from node.catalogue.datasets import Shape
 from node.catalogue.models import largest
 from node.catalogue.sizes import Size
 from node.learning.local_training import ClientWork, LocalTraining
-from orchestrator.planning.learning.step_seconds import StepCost
+from node.learning.step_seconds import StepCost
 
 ALLOWANCE = 10.0
 MARGIN = 4.0

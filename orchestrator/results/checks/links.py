@@ -35,6 +35,7 @@ LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late
 LEAST_HELD_UP = 0.1  # s for which packets may be held up in a run of any length
 LINKS_REAL: Assessment = "measured", "every link is real: no values were configured, and edgebed shaped nothing"
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
+LINKS_VIRTUAL: Assessment = "modelled", "virtual time waits for the kernel that shapes the links: no packet can be late"
 
 
 def links_as_configured(history: Facts) -> Assessment:
@@ -121,6 +122,8 @@ def links_on_time(history: Facts) -> Assessment:
     if intervals:
         began = history.training_began or 0.0
         return _judge_overloads(intervals, began, history.training_ended - began, history.packets or 0)
+    if history.virtual:
+        return LINKS_VIRTUAL
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:

@@ -20,6 +20,10 @@ STILL_RAN = (
     " `stop_grace`"
 )
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
+PACE_VIRTUAL: Assessment = (
+    "modelled",
+    "computing takes no virtual time, so each step takes the time that its model's cost gives",
+)
 
 
 def compute_on_time(history: Facts) -> Assessment | None:
@@ -33,6 +37,8 @@ def compute_on_time(history: Facts) -> Assessment | None:
         return PACE_MODELLED
     if history.plan.get("programs"):
         return None
+    if history.virtual:
+        return PACE_VIRTUAL
     if not overruns:
         return "pass", "every step of every node took the time of its hardware"
     late_seconds = {name: seconds for name, (_, seconds) in overruns.items()}

@@ -16,6 +16,7 @@ class DriverKind:
     """A driver: its module, which is an `orchestrator.drivers.base.DriverEntry`, and its capabilities.
 
     simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
+    virtual: nodes are processes of a guest kernel in virtual time; computing is modelled.
     images: nodes are containers, each created from an image.
     programs: nodes can run programs instead of an algorithm.
     several_hosts: nodes run on the hosts of an inventory, not only on this one.
@@ -29,6 +30,7 @@ class DriverKind:
     name: str
     module: str
     simulated: bool = False
+    virtual: bool = False
     images: bool = False
     programs: bool = False
     several_hosts: bool = False
@@ -77,6 +79,13 @@ _KINDS = (
         several_hosts=True,
         summary="processes on the nodes of a cluster",
         scheduler="orchestrator.drivers.kubernetes.scheduler",
+    ),
+    DriverKind(
+        "virtual",
+        "orchestrator.drivers.virtual.entry",
+        virtual=True,
+        programs=True,
+        summary="processes of a guest kernel in virtual time",
     ),
     DriverKind(
         "sim",

@@ -14,7 +14,7 @@ from orchestrator.planning.hosts.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.writer import Record
-from orchestrator.run.launch import _plan_of, prepared_plan
+from orchestrator.run.launch import planned_again, prepared_plan
 from orchestrator.scenario.reading import parse, placed
 
 SCENARIO = """\
@@ -54,7 +54,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunDirectory
 
 def test_a_run_with_moved_nodes_is_continued_as_planned(begun: tuple[RunDirectory, Plan]) -> None:
     directory, plan = begun
-    assert _plan_of(directory).recorded == plan.recorded
+    assert planned_again(directory).recorded == plan.recorded
 
 
 def test_a_run_is_not_continued_without_a_host_of_its_plan(
@@ -62,7 +62,7 @@ def test_a_run_is_not_continued_without_a_host_of_its_plan(
 ) -> None:
     hosts(monkeypatch, A)
     with pytest.raises(RunError, match=r"continued.*b is not among"):
-        _plan_of(begun[0])
+        planned_again(begun[0])
 
 
 def test_programs_with_a_folder_that_is_too_large_are_refused_with_their_line(

@@ -20,12 +20,12 @@ from node.algorithms.feelpgen.parameters import FEELPGen
 from node.algorithms.parameters import FedAvg, FedFeat, HierFAVG, OnlyEdge
 from node.catalogue.models import MODELS
 from node.catalogue.sizes import Size
+from node.learning.counted_operations import cost_of
 from node.learning.local_training import ClientWork
 from node.learning.models import build
 from node.learning.networks.zoo import layer_outputs
-from orchestrator.drivers.sim.counted_operations import cost_of
+from node.learning.step_seconds import PER_STEP
 from orchestrator.planning.learning.deadlines import RoundWork, TierNodes, deadlines, lost_after, transfer
-from orchestrator.planning.learning.step_seconds import PER_STEP
 from orchestrator.scenario.sections.hardware import HARDWARE
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)

@@ -51,7 +51,7 @@ def test_every_driver_may_be_named_and_has_a_module() -> None:
 def test_the_drivers_that_can_something() -> None:
     assert (listed(simulated=True), listed(images=True)) == ("sim", "docker or swarm")
     assert (listed(programs=True), listed(several_hosts=True)) == (
-        "namespaces or docker or swarm",
+        "namespaces or docker or swarm or virtual",
         "swarm or slurm or kubernetes",
     )
 

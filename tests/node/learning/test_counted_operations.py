@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from node.catalogue.sizes import EVALUATION, TRAINING
+from node.learning.counted_operations import cost_of
 from node.learning.models import build
-from orchestrator.drivers.sim.counted_operations import cost_of
-from orchestrator.planning.learning.step_seconds import PER_NUMBER, PER_STEP, StepCost
+from node.learning.step_seconds import PER_NUMBER, PER_STEP, StepCost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:

@@ -1,4 +1,4 @@
-"""The cost of a model's steps (`orchestrator.planning.learning.step_seconds`), counted on the model itself."""
+"""The cost of a model's steps (`node.learning.step_seconds`), counted on the model itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from node.learning.models import Model
 from node.learning.networks.zoo import forward_work
-from orchestrator.planning.learning.step_seconds import StepCost
+from node.learning.step_seconds import StepCost
 
 
 def cost_of(model: Model, x: Any, batch_size: int) -> StepCost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.planning.learning.step_seconds import StepCost
+from node.learning.step_seconds import StepCost
 
 COST = StepCost(operations=10**6, values=10**4, layers=10, batch_size=32)
 # A sample takes 10^6 · 30 ps + 10^4 · 3.3 ns = 63 µs to train,

@@ -1,0 +1,268 @@
+"""The kernel of the guest: user-mode Linux with time travel, built from the source of the host's distribution.
+
+User-mode Linux is a program of an ordinary user (docs.kernel.org/virt/uml). With UML_TIME_TRAVEL_SUPPORT its clock does
+not follow the host's: while no process can run, it jumps to the next timer. Debian's own package of it,
+user-mode-linux, lacks this option.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import orchestrator
+from node.resources import processors
+from orchestrator.errors import HostError
+from orchestrator.planning.learning.dataset import cache_directory
+
+CONFIGURATION = Path(orchestrator.__file__).parent / "verbs" / "images" / "kernel" / "config"
+SOURCES = Path("/usr/src")
+PACKAGE = "edgebed_kernel"
+"""A package with a built kernel, see `images/kernel`. No registry has it yet."""
+
+TOOLS = {
+    "make": "make",
+    "gcc": "gcc",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "tar": "tar",
+    "xz": "xz-utils",
+}
+"""The commands that build the kernel, and the package of each in Debian and Ubuntu."""
+
+INSTALL = "apt-get install linux-source libc6-dev {}"
+BUILD = "edgebed kernel build"
+ROOM = 3_000_000_000  # bytes that the unpacked source and the built files take
+
+_VERSION = re.compile(r"linux-source-([\d.]+)\.tar\.(xz|bz2|gz|zst)$")
+_CHANGES = (
+    # Timers of 4 ms, as in the kernels of distributions: TCP counts its timeouts in them.
+    ("arch/um/Kconfig", "default 100", "default 250"),
+    # Random numbers that follow from a seed, so that runs can be equal. Without a seed they are the host's.
+    (
+        "arch/um/os-Linux/util.c",
+        "return getrandom(buf, len, flags);",
+        """static unsigned long long state, drawn;
+	const char *seed = getenv("EDGEBED_RANDOM_SEED");
+	size_t place;
+
+	if (!seed)
+		return getrandom(buf, len, flags);
+	if (!drawn)
+		state = strtoull(seed, NULL, 10);
+	for (place = 0; place < len; place++) {
+		if (drawn++ % 8 == 0)
+			state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+		((unsigned char *)buf)[place] = state >> 33;
+		state ^= state >> 29;
+	}
+	return len;""",
+    ),
+    # The processor's counter follows the guest's clock, in nanoseconds: libzmq, for one, reads the time by it.
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "#include <sys/mman.h>",
+        "#include <sys/mman.h>\n#include <sys/prctl.h>",
+    ),
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "ptrace(PTRACE_TRACEME, 0, 0, 0);",
+        "ptrace(PTRACE_TRACEME, 0, 0, 0);\n\tprctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);",
+    ),
+    (
+        "arch/um/kernel/trap.c",
+        "void segv_handler(int sig, struct siginfo *unused_si, struct uml_pt_regs *regs)\n{",
+        """static int reads_counter(struct uml_pt_regs *regs)
+{
+	unsigned char code[3] = { 0 };
+	unsigned long ip = UPT_IP(regs);
+	unsigned long length = 2;
+	u64 now;
+
+	if (copy_from_user(code, (void __user *) ip, 2) || code[0] != 0x0f)
+		return 0;
+	if (code[1] == 0x01) {
+		if (copy_from_user(code, (void __user *) ip, 3) || code[2] != 0xf9)
+			return 0;
+		length = 3;
+		UPT_CX(regs) = 0;
+	} else if (code[1] != 0x31) {
+		return 0;
+	}
+	now = ktime_get_ns();
+	UPT_AX(regs) = now & 0xffffffff;
+	UPT_DX(regs) = now >> 32;
+	UPT_IP(regs) = ip + length;
+	return 1;
+}
+
+void segv_handler(int sig, struct siginfo *unused_si, struct uml_pt_regs *regs)
+{
+	if (UPT_IS_USER(regs) && UPT_FAULTINFO(regs)->trap_no == 13 && reads_counter(regs))
+		return;
+""",
+    ),
+)
+"""What is changed in the source: file, text, its replacement."""
+
+Tell = Callable[[str], object]
+
+
+def fingerprint() -> str:
+    """What a built kernel depends on, besides its source: the configuration, and the changes of the source."""
+    digest = hashlib.sha256(CONFIGURATION.read_bytes())
+    for change in _CHANGES:
+        digest.update("\0".join(change).encode())
+    return digest.hexdigest()[:12]
+
+
+def built_kernel() -> Path | None:
+    """The kernel that guests boot: of the package with a built one, otherwise the newest that `build` has made for this
+    version of edgebed. None if there is neither."""
+    package = importlib.util.find_spec(PACKAGE)
+    if package is not None and package.origin is not None:
+        return Path(package.origin).parent / "linux"
+    ending = f"-{fingerprint()}"
+    kernels = []
+    for folder in _cache().glob(f"*{ending}"):
+        if (folder / "linux").is_file():
+            version = _as_numbers(folder.name.removesuffix(ending))
+            kernels.append((version, folder / "linux"))
+    if not kernels:
+        return None
+    _, newest = max(kernels)
+    return newest
+
+
+def needed_kernel() -> Path:
+    """As `built_kernel`. HostError with the remedy if there is none."""
+    kernel = built_kernel()
+    if kernel is not None:
+        return kernel
+    raise HostError("this host has no kernel for virtual time", "build it, in some minutes", [BUILD])
+
+
+def build(tell: Tell) -> Path:
+    """Build the kernel from the newest source that is installed, unless it is built already. HostError if something is
+    missing for it, or if it fails; the log is then kept."""
+    source, version = _newest_source()
+    folder = _cache() / f"{version}-{fingerprint()}"
+    kernel = folder / "linux"
+    if kernel.is_file():
+        return kernel
+    _require_tools()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(folder.parent).free < ROOM:
+        raise HostError(f"{folder.parent} has too little room for the kernel's source", "make 3 GB free")
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder.parent) as place:
+        work = Path(place)
+        log = folder.parent / "build.log"
+        with log.open("w") as output:
+            tell(f"unpacking {source}")
+            _execute(["tar", "--extract", "--strip-components=1", f"--directory={work}", f"--file={source}"], output)
+            _change(work)
+            tell(f"building Linux {version} for user mode: some minutes of a processor")
+            make = ["make", "ARCH=um", f"--directory={work}", f"--jobs={processors()}"]
+            _execute([*make, f"KCONFIG_ALLCONFIG={CONFIGURATION.resolve()}", "allnoconfig"], output)
+            _require_options(work / ".config")
+            _execute([*make, "linux"], output)
+        folder.mkdir(exist_ok=True)
+        part = folder / f"linux.{os.getpid()}"
+        shutil.copy(work / "linux", part)
+        part.replace(kernel)
+    log.unlink()
+    return kernel
+
+
+def _cache() -> Path:
+    return cache_directory() / "kernel"
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    """A version that sorts: 6.12 is newer than 6.9."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _newest_source() -> tuple[Path, str]:
+    """The newest source of the kernel among the packages of this host, and its version. HostError if there is none."""
+    machine = platform.machine()
+    if machine != "x86_64":
+        raise HostError(f"Linux has no user mode for {machine}", "use a host with x86_64, or `--driver sim`")
+    sources = []
+    for file in SOURCES.glob("linux-source-*.tar.*"):
+        match = _VERSION.search(file.name)
+        if match is not None:
+            sources.append((_as_numbers(match[1]), file, match[1]))
+    if not sources:
+        command = INSTALL.format(" ".join(TOOLS.values()))
+        raise HostError(
+            f"there is no source of the kernel in {SOURCES}", "install it, with what builds it, as root", [command]
+        )
+    _, newest, version = max(sources)
+    return newest, version
+
+
+def _require_tools() -> None:
+    """HostError if this host lacks a command that builds the kernel."""
+    missing = []
+    for command, package in TOOLS.items():
+        if shutil.which(command) is None:
+            missing.append(package)
+    if missing:
+        packages = " ".join(missing)
+        raise HostError(
+            f"to build the kernel, {packages} is missing", "install it as root", [f"apt-get install {packages}"]
+        )
+
+
+def _change(source: Path) -> None:
+    """Make the changes of the source. HostError if it does not have the texts that are replaced."""
+    for name, text, replacement in _CHANGES:
+        file = source / name
+        content = file.read_text()
+        if text not in content:
+            raise HostError(f"{name} of this kernel has no {text!r}", "use the source of Linux 6.1 to 7.2")
+        file.write_text(content.replace(text, replacement, 1))
+
+
+def _require_options(configuration: Path) -> None:
+    """HostError if this kernel has not all that the configuration switches on: it may lack an option, or something that
+    an option depends on."""
+    chosen = configuration.read_text().splitlines()
+    missing = []
+    for line in CONFIGURATION.read_text().splitlines():
+        if line.endswith("=y") and line not in chosen:
+            missing.append(line.removesuffix("=y"))
+    missing = [option for option in missing if option not in _OPTIONAL]
+    if missing:
+        raise HostError(f"this kernel's source lacks {', '.join(missing)}", "use the source of Linux 6.1 to 7.2")
+
+
+_OPTIONAL = {"CONFIG_SLUB_TINY", "CONFIG_CGROUP_CPUACCT"}
+"""Options that not every version has, and without which all works."""
+
+
+def _execute(command: list[str], output: IO[str]) -> None:
+    """Execute a command, with its output in a log. HostError if it fails."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        log = output.name
+        lines = Path(log).read_text(errors="replace").splitlines()
+        last = lines[-1] if lines else "no output"
+        raise HostError(f"`{command[0]}` failed while the kernel was built ({last})", f"see {log}")

@@ -48,6 +48,8 @@ _VERSION = re.compile(r"linux-source-([\d.]+)\.tar\.(xz|bz2|gz|zst)$")
 _CHANGES = (
     # Timers of 4 ms, as in the kernels of distributions: TCP counts its timeouts in them.
     ("arch/um/Kconfig", "default 100", "default 250"),
+    # Room for all registers of processors with AMX, which the guest's kernel hands back as a whole (ptrace(2)).
+    ("arch/x86/um/user-offsets.c", "DEFINE_LONGS(HOST_FP_SIZE, 2696);", "DEFINE_LONGS(HOST_FP_SIZE, 12288);"),
     # Random numbers that follow from a seed, so that runs can be equal. Without a seed they are the host's.
     (
         "arch/um/os-Linux/util.c",
@@ -231,7 +233,7 @@ def _change(source: Path) -> None:
         file = source / name
         content = file.read_text()
         if text not in content:
-            raise HostError(f"{name} of this kernel has no {text!r}", "use the source of Linux 6.1 to 7.2")
+            raise HostError(f"{name} of this kernel has no {text!r}", "use the source of Linux 6.1 to 6.12")
         file.write_text(content.replace(text, replacement, 1))
 
 
@@ -245,7 +247,7 @@ def _require_options(configuration: Path) -> None:
             missing.append(line.removesuffix("=y"))
     missing = [option for option in missing if option not in _OPTIONAL]
     if missing:
-        raise HostError(f"this kernel's source lacks {', '.join(missing)}", "use the source of Linux 6.1 to 7.2")
+        raise HostError(f"this kernel's source lacks {', '.join(missing)}", "use the source of Linux 6.1 to 6.12")
 
 
 _OPTIONAL = {"CONFIG_SLUB_TINY", "CONFIG_CGROUP_CPUACCT"}

@@ -11,6 +11,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+VIRTUAL_PAUSE = 10.0
+"""Virtual seconds between two measurements of memory where computing takes no time."""
+
 OF_JOB = "SLURM_CPUS_ON_NODE"
 OF_POD = "EDGEBED_PROCESSORS"
 """The variables with the number of a job's processors on its node (sbatch(1)), and of a pod's."""
@@ -62,14 +65,17 @@ class Pace:
     """When to repeat a measurement that takes long: so rarely that it takes at most this ``share`` of the time.
 
     The kernel walks all pages of a process for its proportional set size, which takes 10 ms for one with PyTorch.
+    ``least``: the seconds between two measurements at least, for a clock that does not see how long they take.
     """
 
     def __init__(
         self,
         share: float = 0.001,
         clock: Callable[[], float] = time.monotonic,
+        least: float = 0.0,
     ) -> None:
         self._share = share
+        self._least = least
         self._clock = clock
         self._next = clock()
 
@@ -81,7 +87,7 @@ class Pace:
         value = measure()
         end = self._clock()
         took = end - start
-        self._next = end + took / self._share
+        self._next = end + max(self._least, took / self._share)
         return value
 
 

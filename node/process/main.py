@@ -247,7 +247,9 @@ async def _run(
     loop.add_signal_handler(signal.SIGTERM, terminate)
     loop.add_signal_handler(signal.SIGCONT, compute.thaw)
     beat = assignment.timeouts.beat
-    reports = _report(beat, transport, control, orders.started)
+    least = resources.VIRTUAL_PAUSE if assignment.hardware.modelled else 0.0
+    pace = resources.Pace(least=least)
+    reports = _report(beat, transport, control, orders.started, pace)
     tasks: list[asyncio.Future[None]] = [terminated]
     for work in (orders.perform(), obey(), reports):
         tasks.append(asyncio.create_task(work))
@@ -276,14 +278,15 @@ async def _report(
     transport: Transport,
     control: ControlClient,
     started: asyncio.Event,
+    pace: resources.Pace,
 ) -> None:
     """Report to the orchestrator after the start: beats with resource usage, traffic, and standstills. A node that
-    waits for the start sends one beat, and leaves the processors to nodes that have not registered yet."""
+    waits for the start sends one beat, and leaves the processors to nodes that have not registered yet. ``pace``: of
+    the measurements of memory."""
     control.send(_beat())
     await started.wait()
     reported = None
     standstill = Standstill()
-    pace = resources.Pace()
     while True:
         message = _beat()
         message["memory_pss"] = pace.measured(resources.proportional_bytes)

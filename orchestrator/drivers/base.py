@@ -172,6 +172,13 @@ class RunsPrograms(Protocol):
 
 
 @runtime_checkable
+class ReportsOutput(Protocol):
+    """The power to report that a program has printed. ``on_output`` is called with its label when the log has it."""
+
+    on_output: Callable[[str], object]
+
+
+@runtime_checkable
 class Reassigns(Protocol):
     """The power of a driver that has the assignments of nodes itself, instead of files, to change them."""
 

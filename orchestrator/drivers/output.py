@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from orchestrator.drivers.printed import MARK, Lines
@@ -93,13 +93,15 @@ def copy_output(output: Iterable[bytes], log: Path, largest: int = LARGEST) -> N
 class Pipe:
     """A named pipe at ``path`` into which a program prints, and which the event loop copies into a log. One piece is
     read at a time, and other work continues between them. A program that prints faster waits for its reader, as at any
-    pipe. A program opens the pipe as a file, and may open it again (/dev/stdout)."""
+    pipe. A program opens the pipe as a file, and may open it again (/dev/stdout). ``copied`` is called after each
+    piece."""
 
-    def __init__(self, path: Path, log: Path) -> None:
+    def __init__(self, path: Path, log: Path, copied: Callable[[], object] = lambda: None) -> None:
         os.mkfifo(path, 0o600)
         self._pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.path = path
         self._log = OutputLog(log)
+        self._copied = copied
         self._closed = False
 
     def start(self) -> None:
@@ -132,6 +134,7 @@ class Pipe:
             return 0
         if data:
             self._log.write(data)
+            self._copied()
         else:
             self._end()
         return len(data)

@@ -39,6 +39,7 @@ class Program:
     gone: bool = False  # it has ended, although the rest of its output may not have been read yet
     code: int | None = None
     read: int = 0  # bytes of its log
+    printed: asyncio.Event = field(default_factory=asyncio.Event)  # since the latest look at its log
     life: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:

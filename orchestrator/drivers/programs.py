@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.allowance import Allowance
-from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, RunsPrograms
+from orchestrator.drivers.base import OUT_OF_MEMORY, SIGNALLED, ProgramEnd, ReportsOutput, RunsPrograms
 from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.drivers.program_state import PIECE, RUNS, Phase, Program, awaited, piece, shown
 from orchestrator.errors import DriverError, HostError, OrchestratorError
@@ -29,6 +29,7 @@ from orchestrator.record.events.nodes import KilledAtEnd, LinesDropped, ProgramE
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
+VIRTUAL_BEATS = 5  # beats in virtual time between two readings of what programs use
 
 
 Message = dict[str, Any]
@@ -63,7 +64,11 @@ class Programs:
         for program in plan.programs:
             log = directory.logs / f"{program.label}.log"
             self._programs[program.label] = Program(program, log)
+        if isinstance(driver, ReportsOutput):
+            driver.on_output = self._note_output
         self._beat = plan.timeouts.beat
+        if plan.driver_kind.virtual:  # where the programs use no processor time, and each reading costs more
+            self._beat *= VIRTUAL_BEATS
         self._used: dict[str, float] = {}  # processor time of each node, as reported
         self._tasks = Tasks()
         self._tasks.start(self._follow_nodes())
@@ -284,7 +289,22 @@ class Programs:
                 elif passed > ready.within and plan.node in self._nodes:
                     self._give_up(program, f"{awaited(program)} within {text.duration(ready.within)}")
                     return
-            await asyncio.sleep(LOOK_EVERY)
+            await self._wait_for_output(program)
+
+    async def _wait_for_output(self, program: Program) -> None:
+        """Wait until the next look at the output of a program: the program has printed, if the driver reports that and
+        nothing else is awaited of the program, but at most once in ``LOOK_EVERY``."""
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
+        if isinstance(self._driver, ReportsOutput) and program.phase is not Phase.RUNNING:
+            await program.printed.wait()
+            program.printed.clear()
+        passed = loop.time() - looked
+        if passed < LOOK_EVERY:
+            await asyncio.sleep(LOOK_EVERY - passed)
+
+    def _note_output(self, label: str) -> None:
+        self._programs[label].printed.set()
 
     async def _has_come_up(self, program: Program, passed: float) -> bool:
         ready = program.plan.ready

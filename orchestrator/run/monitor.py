@@ -34,6 +34,7 @@ from orchestrator.scenario.sections.drivers import LinkKind, link_kind
 from orchestrator.scenario.sections.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
+LONGEST_REST = 10.0  # s between two samples in virtual time, where links may be quiet for hours
 SHOW_EVERY = 0.25
 LOOK_EVERY = 10.0
 CHECK_SHARE = 0.05  # of a processor that the checks of a running run may take
@@ -104,6 +105,7 @@ class Monitor:
         groups = map(self._group, self._classes)
         self._delivered = dict.fromkeys(groups, 0)  # bytes since then
         self._load = load
+        self._may_rest = run.plan.driver_kind.virtual and run.plan.stop.bytes is None
         self._first: tuple[LoadReading, float] | None = None  # at the start of training; processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training started
         self._on_media: dict[Ends, ChannelRow] = {}  # by channel and member, likewise
@@ -142,9 +144,13 @@ class Monitor:
             self._record.add_event(self._clock(), Probed(positive))
 
     async def sample_forever(self) -> None:
+        pause = SAMPLE_EVERY
         while True:
+            before = dict(self._counted)
             await self.sample()
-            await asyncio.sleep(SAMPLE_EVERY)
+            is_quiet = self._counted == before
+            pause = next_pause(pause, is_quiet=is_quiet and self._may_rest)
+            await asyncio.sleep(pause)
 
     async def note_gaps_forever(self) -> None:
         """Record when this process stood still. Apart from the sampling, which waits for the answers of other hosts."""
@@ -391,6 +397,13 @@ class Monitor:
         if self._load is None and virtual > 0:
             return (time.monotonic() - self._here) / virtual
         return 1.0
+
+
+def next_pause(pause: float, *, is_quiet: bool) -> float:
+    """The seconds until the next sample: more and more while links are quiet."""
+    if not is_quiet:
+        return SAMPLE_EVERY
+    return min(2 * pause, LONGEST_REST)
 
 
 def _to_groups(packets: Mapping[str, int]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,12 @@ from orchestrator.record.directory import RunDirectory
 
 
 class HoldersDriver(NodesHere, NamespacesDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods."""
+    """See `Driver`, `CanPause`, `RunsPrograms` and `ReportsOutput` for the methods."""
 
     def __init__(self, hub: Hub, directory: RunDirectory, plan: Plan) -> None:
         super().__init__(hub, directory, Path())
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self.on_output: Callable[[str], object] = lambda _label: None
         self._programs = {program.label: program for program in plan.programs}
         self._pipes: dict[str, Pipe] = {}  # of each program that was started
         self._folder = plan.folder
@@ -42,7 +45,8 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         environment = {**os.environ, **placed.environment, **of_run}
         if program.label in self._pipes:
             self._pipes[program.label].close()
-        pipe = Pipe(directory.nodes / f"{program.label}.output", log)
+        copied = partial(self._report_output, program.label)
+        pipe = Pipe(directory.nodes / f"{program.label}.output", log, copied)
         self._pipes[program.label] = pipe
         answer = await self._order(
             "run",
@@ -57,6 +61,9 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         if "refused" in answer:
             raise HostError(f"it cannot be started ({answer['refused']})")
         pipe.start()
+
+    def _report_output(self, label: str) -> None:
+        self.on_output(label)
 
     async def signal(self, program: ProgramPlan, number: int) -> None:
         await self._order(

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from node.resources import Pace, proportional_bytes
+from node.resources import VIRTUAL_PAUSE, Pace, proportional_bytes
 from orchestrator.host.kernel.small_files import text_of
+from orchestrator.host.kernel.virtual_time import in_virtual_time
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 MEMORY_SHARE = 0.005
@@ -42,7 +43,8 @@ class UsageReader:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._pace = Pace(MEMORY_SHARE)
+        least = VIRTUAL_PAUSE if in_virtual_time() else 0.0
+        self._pace = Pace(MEMORY_SHARE, least=least)
 
     def read(self, members: Mapping[str, int]) -> dict[str, ProcessUsage]:
         """What the PID namespaces of these processes use. A process that has ended uses nothing. The proportional

@@ -34,7 +34,7 @@ async def sensed(
         run.record.sensors(run.clock(), THIS_HOST, readings)
 
     here = None
-    if not virtual and not agent_is_here:
+    if not virtual and not agent_is_here and not run.plan.driver_kind.virtual:
         here = Sensing(record, run.note)
         await here.begin()
         session.spawn(here.forever())

@@ -29,6 +29,7 @@ from orchestrator.run.control.commands import accept_commands
 from orchestrator.run.display.snapshot import Snapshot, View
 from orchestrator.run.down import clear
 from orchestrator.run.options import RunOptions
+from orchestrator.run.preparation import provide
 from orchestrator.run.resume import Past
 from orchestrator.run.tasks import Ending
 
@@ -142,6 +143,7 @@ class HostSide:
         directory = self._directory
         guest.write_start(self._plan, directory, os.environ, words)
         argv = guest.command(needed_kernel(), self._plan)
+        provide(guest.OPEN_FILES)
         self._process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,

@@ -306,8 +306,12 @@ def hand_over(
     checkpoints.mkdir(exist_ok=True)
     if user is None:
         return checkpoints
-    for path in (checkpoints, *checkpoints.iterdir()):
-        os.chown(path, user.uid, user.gid, follow_symlinks=False)
+    if can_give_away(directory.checkpoints, user.gid):
+        for path in (checkpoints, *checkpoints.iterdir()):
+            os.chown(path, user.uid, user.gid, follow_symlinks=False)
+    else:  # a guest of an ordinary user, whose files stay that user's: nobody else comes through the outer folder
+        directory.checkpoints.chmod(0o700)
+        checkpoints.chmod(0o777)
     modes = {directory.control: 0o710, directory.socket: 0o660, directory.shards: 0o640}
     for path, mode in modes.items():
         os.chown(path, -1, user.gid)

@@ -42,6 +42,10 @@ DAY = 86_400  # s
 """The guest's clock starts at the coming midnight (UTC), so that programs that draw numbers by the time of day draw the
 same in all runs of a day, and what was issued today is valid."""
 
+OPEN_FILES = 20_000
+"""The guest has each of the host's files that it knows open, see hostfs in the kernel's source. With PyTorch these are
+some thousands."""
+
 BASE = 900_000_000  # bytes: the guest's kernel, its orchestrator and a fork server that has loaded PyTorch, measured
 OF_NODE = 60_000_000  # bytes of a node's process that it does not share with others, measured
 OF_PROGRAM = 150_000_000  # bytes that a program is expected to take

@@ -18,8 +18,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from netem.units import format_size
 from node.resources import available_bytes
+from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.host.process.processes import labels
 from orchestrator.planning.plan import Plan
@@ -68,8 +68,8 @@ def missing_memory(plan: Plan) -> HostError | None:
     if needed <= free:
         return None
     return HostError(
-        f"the guest of {len(plan.nodes)} nodes takes about {format_size(needed)} of memory, and this host has"
-        f" {format_size(free)} free",
+        f"the guest of {len(plan.nodes)} nodes takes about {text.size(needed)} of memory, and this host has"
+        f" {text.size(free)} free",
         "take fewer nodes, end other programs, or use `--driver sim`",
     )
 

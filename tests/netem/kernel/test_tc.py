@@ -223,6 +223,13 @@ def test_what_the_kernel_cannot_do_is_left_out_and_said() -> None:
     assert tc.not_applied(links, NEW, alone=False) == []
 
 
+def test_a_kernel_that_repeats_its_random_numbers_needs_no_seed() -> None:
+    links = [link(1, WAN)]
+    (note,) = tc.not_applied(links, OLD, alone=True)
+    assert note.startswith("seed:")
+    assert tc.not_applied(links, replace(OLD, repeats=True), alone=True) == []
+
+
 def test_what_is_requested_of_the_kernel_is_what_it_can_do() -> None:
     profile = WAN.merged(duplicate=0.1)
     assert tc.applied(profile, OLD, alone=False) == WAN

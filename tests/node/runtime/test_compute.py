@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from node.assignment import Hardware
-from node.runtime.compute import WorkerCompute, is_overrun, stretched
+from node.runtime.clock import VirtualLoop
+from node.runtime.compute import Mode, WorkerCompute, is_overrun, stretched
 from node.runtime.turns import PATIENCE, TURN, Semaphore, Turn
+from tests.virtual import virtual
 
 
 class Notes:
@@ -96,6 +98,66 @@ async def test_a_host_with_its_own_speed_never_overruns() -> None:
     compute = WorkerCompute(Hardware(), notes)
     await compute.run(threading.Event().wait, (0.05,), 0, "train")
     assert notes.events == []
+    compute.close()
+
+
+def a_second_for_each_sample(samples: int, mode: Mode) -> float:
+    return samples * {"train": 1.0, "classifier": 0.5, "evaluate": 0.25, "other": 0.0}[mode]
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("speed", "slow", "mode", "seconds"),
+    [
+        (None, 1.0, "train", 3.0),
+        (1.0, 1.0, "evaluate", 0.75),
+        (0.25, 1.0, "train", 12.0),
+        (0.25, 0.5, "train", 24.0),
+        (None, 0.5, "classifier", 3.0),
+        (2.0, 1.0, "other", 0.0),
+    ],
+)
+async def test_a_step_with_a_known_cost_takes_its_time(
+    speed: float | None, slow: float, mode: Mode, seconds: float
+) -> None:
+    """Three samples: their seconds, divided by the speed and the factor of a fault."""
+    notes = Notes()
+    compute = WorkerCompute(Hardware(speed=speed), notes)
+    compute.cost = a_second_for_each_sample
+    compute.slow = slow
+    loop = asyncio.get_running_loop()
+    assert await compute.run(divmod, (7, 2), 3, mode) == (3, 1)
+    assert loop.time() == pytest.approx(seconds)
+    assert notes.events == []
+    compute.close()
+
+
+@virtual
+async def test_a_fault_that_slows_a_node_counts_from_the_next_step_with_a_known_cost() -> None:
+    compute = WorkerCompute(Hardware(), Notes())
+    compute.cost = a_second_for_each_sample
+    loop = asyncio.get_running_loop()
+    await compute.run(divmod, (7, 2), 3, "train")
+    compute.slow = 0.5
+    await compute.run(divmod, (7, 2), 3, "train")
+    assert loop.time() == pytest.approx(3.0 + 6.0)
+    compute.close()
+
+
+@virtual
+async def test_the_time_of_a_frozen_process_does_not_count() -> None:
+    """It is frozen from 0.505 s to 10.505 s, in the slice that would end at 0.52 s: 0.48 s are left after it."""
+    compute = WorkerCompute(Hardware(), Notes())
+    compute.cost = a_second_for_each_sample
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+
+    def freeze() -> None:
+        loop._jumping.now += 10.0
+
+    loop.call_at(0.505, freeze)
+    await compute.run(divmod, (7, 2), 1, "train")
+    assert loop.time() == pytest.approx(10.505 + 0.48)
     compute.close()
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.record.schema import DATABASE
+from orchestrator.record.schema import DATABASE, TABLES
 from orchestrator.record.writer import Record, environment
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
@@ -61,6 +62,58 @@ def test_environment_names_versions_and_host(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_directory_holds_one_run(record: Record) -> None:
     with pytest.raises(RecordError, match="already holds a run"):
         Record.create(record.directory, PLAN, {})
+
+
+def test_a_record_of_another_process_gets_the_same_rows(tmp_path: Path) -> None:
+    """One writes on where the other has created the record, and passes its rows on."""
+    with contextlib.closing(Record.create(tmp_path / "run", PLAN, {})) as first:
+        first.event(1.0, "cloud", "joined", None, {"peer": "edge-0"})
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    with (
+        contextlib.closing(Record.reopen(tmp_path / "run")) as record,
+        contextlib.closing(Record.reopen(tmp_path / "copy")) as copy,
+    ):
+        received: list[tuple[str, tuple[object, ...]]] = []
+        copy.subscribers.append(lambda table, row: received.append((table, row)))
+
+        def pass_on(table: str, row: tuple[object, ...]) -> None:
+            copy.add_row(table, json.loads(json.dumps(row)))
+
+        record.subscribers.append(pass_on)
+        record.event(2.0, None, "note", 3, {"text": "grüße", "edge_round": 2})
+        record.metric(2.5, "cloud", 1, "global", "accuracy", 0.5)
+        record.resources(3.0, "cloud", 0.25, 1000)
+        row = {"source": "edge-0", "target": "cloud", "link_class": "edge-cloud", "offered": 3}
+        record.counters(3.0, [row])
+        record.counters(4.0, [row | {"offered": 7}])
+        record.traffic(4.0, "cloud", [TRAFFIC])
+        record.state(5.0, "cloud", "running")
+        record.note("engine", "kernel")
+    assert [table for table, _ in received].count("link") == 1
+    rows = contents(tmp_path / "run")
+    assert len(rows["event"]) == 2
+    assert [growth[3] for growth in rows["link_growth"]] == [3, 4]
+    assert contents(tmp_path / "copy") == rows
+
+
+TRAFFIC = {"peer": "edge-0", "kind": "model", "direction": "sent", "messages": 2, "bytes": 300}
+
+
+def contents(directory: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of a record, by table."""
+    with contextlib.closing(sqlite3.connect(directory / DATABASE)) as connection:
+        return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
+
+
+def test_states_from_another_record_are_durable_at_once(record: Record) -> None:
+    record.add_row("state", [1.0, "cloud", "running", ""])
+    with History.open(record.directory) as history:
+        assert [state.state for state in history.states()] == ["running"]
+
+
+def test_only_an_existing_record_is_reopened(tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        Record.reopen(tmp_path / "none")
 
 
 def test_others_read_what_is_flushed_while_the_run_continues(record: Record) -> None:

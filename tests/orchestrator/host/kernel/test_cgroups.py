@@ -66,6 +66,10 @@ def test_nodes_swap_only_where_the_host_does_and_the_kernel_cannot_limit_it(tmp_
     assert not may_swap([group], one)
 
 
+def test_nodes_do_not_swap_on_a_kernel_without_swap(tmp_path: Path) -> None:
+    assert not may_swap([tmp_path], tmp_path / "swaps")
+
+
 @pytest.mark.parametrize(
     ("version", "name", "events", "kills"),
     [

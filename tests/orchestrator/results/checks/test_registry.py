@@ -197,6 +197,16 @@ def test_what_a_simulation_computes_is_modelled_and_not_passed(tmp_path: Path, n
     assert "nothing was measured" in detail
 
 
+@pytest.mark.parametrize("name", ["compute on time", "links on time"])
+def test_what_cannot_be_late_in_virtual_time_is_modelled_and_not_passed(tmp_path: Path, name: str) -> None:
+    run = Run(tmp_path, meta={"driver": "virtual"}).rounds()
+    run.record.engine("kernel", {})
+    run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 1.0, "taken": 9.0, "mode": "train"})
+    verdict, detail = run.ended().verdict(name)
+    assert verdict == "modelled"
+    assert "virtual time" in detail
+
+
 def test_nothing_is_said_of_the_end_of_a_run_that_continues(tmp_path: Path) -> None:
     crash = FAULT | {"action": "crash", "node": "edge-0", "round": 9}
     run = Run(tmp_path, faults=[crash])

@@ -96,7 +96,12 @@ class Pipe:
     pipe. A program opens the pipe as a file, and may open it again (/dev/stdout). ``copied`` is called after each
     piece."""
 
-    def __init__(self, path: Path, log: Path, copied: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        log: Path,
+        copied: Callable[[], object] = lambda: None,
+    ) -> None:
         os.mkfifo(path, 0o600)
         self._pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.path = path

@@ -25,6 +25,8 @@ NOT_RUN = {
 NOT_INSTALLED = {
     "binfmt-support": "changes how the kernel of the host starts programs",
     "linux-modules-extra-raspi": "is for a Raspberry Pi with Ubuntu",
+    "linux-source": "the source of the kernel of virtual time, which takes minutes to build",
+    **dict.fromkeys(["bc", "bison", "flex", "gcc", "libc6-dev", "tar", "xz-utils"], "builds that kernel"),
 }
 """Packages of Debian that CI does not install, and why."""
 

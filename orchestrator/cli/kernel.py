@@ -29,7 +29,7 @@ def build_kernel(as_json: bool) -> None:
     """Build the kernel once, in some minutes, from the distribution's source of Linux.
 
     \b
-    apt-get install linux-source make gcc flex bison bc xz-utils libc6-dev    as root; Debian, Ubuntu
+    apt-get install linux-source libc6-dev make gcc flex bison bc tar xz-utils   # as root; Debian, Ubuntu
     edgebed kernel build
     """
     from orchestrator.drivers.virtual.kernel import build

@@ -9,7 +9,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,13 +37,24 @@ from orchestrator.host.trial import Trial
 from orchestrator.layout import write_entries, write_line
 from orchestrator.record.versions import installed_version
 from orchestrator.scenario.catalogue import added, catalogue_of
-from orchestrator.scenario.sections.drivers import DRIVERS
+from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
 from orchestrator.verbs.versions import LEARNING_PACKAGES, PACKAGES
 
 LOOK = 1.0  # s, at the load of the processors
-LOCAL = [kind.name for kind in DRIVERS.values() if not kind.simulated and not kind.several_hosts]
-SHAPED = f"the drivers {' and '.join(LOCAL)}"
-TRAINING = [kind.name for kind in DRIVERS.values() if not kind.images and not kind.several_hosts]
+
+
+def _drivers(kinds: Iterable[DriverKind]) -> str:
+    """The names of these drivers, as part of a sentence."""
+    *most, last = [kind.name for kind in kinds]
+    return f"the drivers {', '.join(most)} and {last}"
+
+
+HERE = [kind for kind in DRIVERS.values() if not kind.several_hosts]
+WITH_NODES = _drivers(kind for kind in HERE if not kind.simulated)
+SHAPED = _drivers(kind for kind in HERE if not kind.simulated and not kind.virtual)
+"""The drivers with links of this host's kernel. A guest has a kernel of its own."""
+
+TRAINING = _drivers(kind for kind in HERE if not kind.images)
 IFB = ("ifb", "`shared` with the link engine `kernel`")
 MODPROBE = ("modprobe -a ifb act_mirred act_skbedit",)
 MARKS = {
@@ -107,7 +118,7 @@ def _system() -> Trial:
     remedy = "" if linux else "use Linux, or `--driver sim`"
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     detail = f"{platform.system()} {platform.release()}, {processors()} cores, {user}"
-    return Trial("system", SHAPED, linux, detail, remedy)
+    return Trial("system", WITH_NODES, linux, detail, remedy)
 
 
 async def _load() -> Trial:
@@ -118,7 +129,7 @@ async def _load() -> Trial:
     busy = others.busy()
     if not busy:
         return Trial(name, used_by, True, "the processors are free")
-    remedy = "close other programs, or use `--driver sim`, which only computes for longer"
+    remedy = "close other programs, or use `--virtual` or `--driver sim`, which only take longer"
     return Trial(name, used_by, None, busy, remedy)
 
 
@@ -146,7 +157,7 @@ def _installed(
 
 
 def _learning() -> Trial:
-    used_by = f"training, under the drivers {' and '.join(TRAINING)}"
+    used_by = f"training, under {TRAINING}"
     command = install_command(LEARNING)
     return _installed("learning", used_by, LEARNING_PACKAGES, None, "install the extra", command)
 
@@ -155,13 +166,13 @@ def _commands() -> Trial:
     errors = absent()
     if not errors:
         paths = [str(shutil.which(command)) for command in COMMANDS]
-        return Trial("commands", SHAPED, True, ", ".join(paths))
+        return Trial("commands", WITH_NODES, True, ", ".join(paths))
     commands: list[str] = []
     for error in errors:
         commands += error.commands
     distinct = tuple(dict.fromkeys(commands))
     detail = "; ".join(error.what for error in errors)
-    return Trial("commands", SHAPED, False, detail, "install the package, as root", distinct)
+    return Trial("commands", WITH_NODES, False, detail, "install the package, as root", distinct)
 
 
 def _namespaces() -> Trial:

@@ -12,10 +12,12 @@ from contextlib import AsyncExitStack
 from orchestrator.drivers.base import Environment, LeftRun, Removal, Tell, Trace
 from orchestrator.drivers.namespaces import entry as namespaces
 from orchestrator.drivers.virtual.guest import PART, missing_memory, remove_folder
-from orchestrator.drivers.virtual.kernel import BUILD, built_kernel, needed_kernel
+from orchestrator.drivers.virtual.kernel import BUILD, built_kernel, needed_kernel, newest_source
 from orchestrator.errors import HostError, RunError
+from orchestrator.host.commands import absent
 from orchestrator.host.process import python
 from orchestrator.host.process.processes import end, run_processes
+from orchestrator.host.training_devices import missing_here
 from orchestrator.host.trial import Trial
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
@@ -24,12 +26,15 @@ USED_BY = "`--virtual`"
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """An error without a kernel for the guest, and one if it needs more memory than this host has."""
-    errors = []
+    """An error for each missing command, without a kernel for the guest or without PyTorch, and if the guest needs more
+    memory than this host has. The guest runs this host's commands, and its Python."""
+    errors = absent()
     try:
         needed_kernel()
     except HostError as error:
         errors.append(error)
+    if plan is not None and not plan.programs:
+        errors += missing_here(plan.accelerators)
     if plan is not None:
         memory = missing_memory(plan)
         if memory is not None:
@@ -78,8 +83,17 @@ def enter(
 
 def trials() -> list[Trial]:
     """The kernel of guests."""
+    name = "virtual time"
     kernel = built_kernel()
     if kernel is not None:
-        return [Trial("virtual time", USED_BY, True, str(kernel))]
+        return [Trial(name, USED_BY, True, str(kernel))]
     remedy = "build it once, in some minutes"
-    return [Trial("virtual time", USED_BY, None, "no kernel is built for it", remedy, (BUILD,))]
+    commands = [BUILD]
+    try:
+        newest_source()
+    except HostError as error:
+        if not error.commands:  # this host cannot have a kernel
+            return [Trial.missing(name, USED_BY, error, ok=None)]
+        remedy = f"{error.remedy}; then {remedy}"
+        commands = [*error.commands, *commands]
+    return [Trial(name, USED_BY, None, "no kernel is built for it", remedy, tuple(commands))]

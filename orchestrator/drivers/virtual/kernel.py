@@ -40,7 +40,7 @@ TOOLS = {
 }
 """The commands that build the kernel, and the package of each in Debian and Ubuntu."""
 
-INSTALL = "apt-get install linux-source libc6-dev {}"
+INSTALL = f"apt-get install linux-source libc6-dev {' '.join(TOOLS.values())}"
 BUILD = "edgebed kernel build"
 ROOM = 3_000_000_000  # bytes that the unpacked source and the built files take
 
@@ -134,9 +134,11 @@ def built_kernel() -> Path | None:
     package = importlib.util.find_spec(PACKAGE)
     if package is not None and package.origin is not None:
         return Path(package.origin).parent / "linux"
+    if not CONFIGURATION.is_file():  # in an image of edgebed
+        return None
     ending = f"-{fingerprint()}"
     kernels = []
-    for folder in _cache().glob(f"*{ending}"):
+    for folder in cache().glob(f"*{ending}"):
         if (folder / "linux").is_file():
             version = _as_numbers(folder.name.removesuffix(ending))
             kernels.append((version, folder / "linux"))
@@ -157,8 +159,8 @@ def needed_kernel() -> Path:
 def build(tell: Tell) -> Path:
     """Build the kernel from the newest source that is installed, unless it is built already. HostError if something is
     missing for it, or if it fails; the log is then kept."""
-    source, version = _newest_source()
-    folder = _cache() / f"{version}-{fingerprint()}"
+    source, version = newest_source()
+    folder = cache() / f"{version}-{fingerprint()}"
     kernel = folder / "linux"
     if kernel.is_file():
         return kernel
@@ -186,7 +188,8 @@ def build(tell: Tell) -> Path:
     return kernel
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """The folder of built kernels."""
     return cache_directory() / "kernel"
 
 
@@ -195,20 +198,22 @@ def _as_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _newest_source() -> tuple[Path, str]:
-    """The newest source of the kernel among the packages of this host, and its version. HostError if there is none."""
+def newest_source() -> tuple[Path, str]:
+    """The newest source of the kernel among the packages of this host, and its version. HostError if there is none, or
+    if no kernel can be built here; the latter names no commands."""
     machine = platform.machine()
     if machine != "x86_64":
         raise HostError(f"Linux has no user mode for {machine}", "use a host with x86_64, or `--driver sim`")
+    if not CONFIGURATION.is_file():
+        raise HostError(f"{CONFIGURATION} is missing, as in images of edgebed", "run edgebed outside a container")
     sources = []
     for file in SOURCES.glob("linux-source-*.tar.*"):
         match = _VERSION.search(file.name)
         if match is not None:
             sources.append((_as_numbers(match[1]), file, match[1]))
     if not sources:
-        command = INSTALL.format(" ".join(TOOLS.values()))
         raise HostError(
-            f"there is no source of the kernel in {SOURCES}", "install it, with what builds it, as root", [command]
+            f"there is no source of the kernel in {SOURCES}", "install it, with what builds it, as root", [INSTALL]
         )
     _, newest, version = max(sources)
     return newest, version

@@ -15,6 +15,7 @@ import yaml
 from click import Command
 
 from orchestrator.cli.main import cli
+from orchestrator.drivers.virtual.kernel import INSTALL, fingerprint
 from tests.texts import containing
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +23,7 @@ SCRIPT = ROOT / ".github/annotations.py"
 functions = runpy.run_path(str(SCRIPT))
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"] if "name" in step}
+SHELL = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c"]  # GitHub's `shell: bash`
 
 SUMMARY: dict[str, Any] = {
     "run": "/runs/mine-1",
@@ -94,6 +96,47 @@ def test_the_action_names_inputs_that_it_has_and_options_that_up_has() -> None:
     assert {"--driver", "--junit", "--json"} <= {option for each in up.params for option in each.opts}
 
 
+def program(folder: Path, name: str, script: str) -> None:
+    """An executable shell script in the place of a program of the runner."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_the_key_of_the_cached_kernel_names_its_source_and_what_is_built(tmp_path: Path) -> None:
+    """A newer source, another configuration or another change of the source needs another kernel."""
+    program(tmp_path / "bin", "sudo", "true")
+    program(tmp_path / "bin", "apt-cache", "echo 'Package: linux-source'; echo 'Version: 6.8.0-90.91'")
+    program(tmp_path / "edgebed/bin", "python", f'exec {sys.executable} "$@"')
+    env = {
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "EDGEBED_CACHE": f"{tmp_path}/cache",
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": f"{tmp_path}/output",
+    }
+    subprocess.run([*SHELL, STEPS["Find the kernel of virtual time"]["run"]], env=env, cwd=tmp_path, check=True)
+    outputs = dict(line.split("=") for line in (tmp_path / "output").read_text().splitlines())
+    assert outputs == {
+        "folder": f"{tmp_path}/cache/kernel",
+        "key": f"edgebed-kernel-6.8.0-90.91-{fingerprint()}",
+    }
+
+
+def test_a_kernel_is_restored_or_built_only_for_the_driver_virtual() -> None:
+    names = ("Find the kernel of virtual time", "Restore the kernel", "Build the kernel")
+    for name in names:
+        assert "inputs.driver == 'virtual'" in STEPS[name]["if"]
+    restored = STEPS["Restore the kernel"]
+    assert "steps.kernel.outputs.key" in restored["with"]["key"]
+    assert f"steps.{restored['id']}.outputs.cache-hit != 'true'" in STEPS["Build the kernel"]["if"]
+    packages = set(STEPS["Build the kernel"]["run"].split())
+    assert set(INSTALL.split()) <= packages | {"apt-get", "install"}
+    order = [name for name in STEPS if name in (*names, "Run the scenario")]
+    assert order == [*names, "Run the scenario"]
+
+
 @pytest.mark.slow
 def test_the_steps_run_a_scenario(tmp_path: Path) -> None:
     """As GitHub runs them, with an edgebed that is installed already."""
@@ -112,9 +155,8 @@ def test_the_steps_run_a_scenario(tmp_path: Path) -> None:
         "ARGUMENTS": "--set algorithm.rounds=3 --workers 1",
         "JUNIT": "reports/edgebed.xml",
     }
-    shell = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c"]  # GitHub's `shell: bash`
     for name in ("Run the scenario", "Show the result"):
-        subprocess.run([*shell, STEPS[name]["run"]], env=env, cwd=tmp_path, check=True)
+        subprocess.run([*SHELL, STEPS[name]["run"]], env=env, cwd=tmp_path, check=True)
     assert "verdict=pass\n" in (tmp_path / "output").read_text()
     assert ", 3 rounds, " in (tmp_path / "page").read_text()
     assert (tmp_path / "reports/edgebed.xml").is_file()

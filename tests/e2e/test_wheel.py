@@ -63,6 +63,19 @@ def test_a_project_of_its_own_runs(bare: Path, tmp_path: Path) -> None:
     assert "<html" in (run / "report.html").read_text()
 
 
+def test_every_file_of_the_packages_is_installed(bare: Path) -> None:
+    """Also those that are no modules, such as the pages of reports and the script that a guest starts with."""
+    (site,) = bare.parent.glob("lib/python*/site-packages")
+    listed = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [Path(name) for name in listed.stdout.split("\0") if name]
+    missing = []
+    for file in files:
+        is_left_out = (ROOT / file).is_symlink() or file.name.startswith(".")  # settings of linters
+        if not is_left_out and not (site / file).exists():
+            missing.append(str(file))
+    assert missing == []
+
+
 def test_examples_arrive_and_run_from_where_they_are_installed(bare: Path, tmp_path: Path) -> None:
     (installed,) = bare.parent.glob("lib/python*/site-packages/orchestrator/verbs/scenarios")
     found, ours = (

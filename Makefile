@@ -9,7 +9,7 @@ KILLS ?= 20
 INPUTS ?= 500
 FAULTS ?= 50
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs more-runs simulations others alone netns linters tries summary ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile campaign-mutation clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs more-runs kernel virtual simulations others alone netns linters tries summary ordinary as-ordinary-user as-ordinary-user-demo test coverage lint site lab lab-long conformance-long images benchmarks campaign campaign-kills campaign-hostile campaign-mutation clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -33,7 +33,7 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs more-runs simulations others alone netns ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick-orchestrator quick-others quick-drivers computing computing-orchestrator engines hosts runs more-runs virtual simulations others alone netns ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 DRIVERS := $(addprefix tests/orchestrator/,agent drivers serve)
 quick: quick-orchestrator quick-others quick-drivers  # the last takes the place of lint, so that all end together
 quick-orchestrator: setup
@@ -48,7 +48,7 @@ quick-others: setup
 LANES ?= 4
 # CI also follows README on a machine that has nothing else. There an ordinary user runs the tests that depend on the user.
 ORDINARY_USER := $(if $(CI),as-ordinary-user)
-ALL := hosts others engines runs more-runs computing simulations $(ORDINARY_USER) computing-orchestrator netns linters
+ALL := $(if $(CI),kernel) hosts others engines runs more-runs computing simulations $(ORDINARY_USER) computing-orchestrator netns virtual linters
 # Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
 BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
@@ -60,11 +60,17 @@ engines: setup
 	@$(call at-its-end,$(call tests,-m "engine and not (alone or lab)" --ignore tests/swarm))
 hosts: setup
 	@$(call at-its-end,$(call tests,-m "engine and not (alone or lab)" tests/swarm))
-LONG := (e2e or slow) and not (engine or netns or alone or lab or long)
+LONG := (e2e or slow) and not (engine or netns or alone or lab or long or virtual)
 runs: setup
 	@$(call at-its-end,$(call tests,-m "$(LONG)" --ignore-glob "tests/e2e/test_[l-z]*.py" tests/e2e))
 more-runs: setup
 	@$(call at-its-end,$(call tests,-m "$(LONG)" --ignore-glob "tests/e2e/test_[a-k]*.py" tests/e2e))
+# Runs in virtual time need a kernel, which takes minutes of a processor. CI builds it from the start on, by a make that
+# has its own options and jobs.
+kernel: setup
+	@$(call at-its-end,MAKEFLAGS= $(BIN)/python -m orchestrator kernel build || test -z "$$EDGEBED_ALL_PROGRAMS")
+virtual: setup $(if $(CI),kernel)
+	@$(call at-its-end,$(call tests,-m virtual tests/e2e/test_virtual.py))
 SIMULATIONS := tests/orchestrator/drivers/sim tests/campaign
 simulations: setup
 	@$(call at-its-end,$(call tests,-m "$(LONG)" $(SIMULATIONS)))

@@ -98,6 +98,7 @@ class HostSide:
         self._record = record
         self._view = view
         self._process: asyncio.subprocess.Process | None = None
+        self._unsent: list[bytes] | None = []  # orders until the guest listens: it discards what came before
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ending: Ending | None = None
@@ -191,6 +192,8 @@ class HostSide:
                 waiting = self._waiting.pop(number, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(reply)
+            case ["listening"]:
+                self._send_held()
             case ["refused", str(error)]:
                 self._refusal = error
             case ["ended", str(reason), error]:
@@ -218,10 +221,24 @@ class HostSide:
         return await reply
 
     def _send(self, order: Mapping[str, Any]) -> None:
+        line = json.dumps(order).encode() + b"\n"
+        if self._unsent is None:
+            self._write(line)
+        else:
+            self._unsent.append(line)
+
+    def _send_held(self) -> None:
+        """Send the orders that came before the guest was listening."""
+        lines = self._unsent or []
+        self._unsent = None
+        for line in lines:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
         process = self._process
         if process is None or process.stdin is None or process.stdin.is_closing():
             return
-        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.write(line)
 
     async def _end_process(self) -> None:
         """Kill the guest if it still runs."""

@@ -38,6 +38,7 @@ topology: {edges: 1, devices_per_edge: 2}
 driver: virtual
 """
 PATIENCE = 30.0  # s
+LISTEN = f"echo '[\"listening\"]' >>{MESSAGES}"
 EVENT = (1.5, "cloud", "round", 1, None, '{"phase": "start"}')
 SNAPSHOT = Snapshot(
     t=2.5,
@@ -83,8 +84,10 @@ class Hosted:
         self._kernel = tmp_path / "cache" / "kernel" / f"6.12-{kernel.fingerprint()}" / "linux"
         self._kernel.parent.mkdir(parents=True)
 
-    def script(self, *lines: str) -> None:
-        """What the guest does: ``send FILE`` appends its messages."""
+    def script(self, *lines: str, listens: bool = True) -> None:
+        """What the guest does: ``send FILE`` appends its messages. It ``listens`` from its start on, or not yet."""
+        if listens:
+            lines = (LISTEN, *lines)
         send = f'send() {{ cat "$1" >>{MESSAGES}; }}'
         self._kernel.write_text("\n".join(["#!/bin/sh", send, *lines, ""]))
         self._kernel.chmod(0o755)
@@ -221,6 +224,25 @@ def lines_of(file: Path) -> list[Any]:
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+async def test_orders_wait_until_the_guest_listens(hosted: Hosted) -> None:
+    """Ctrl-C while it boots: it discards what came before."""
+    sent = hosted.write(["ended", "interrupted", None])
+    hosted.script(
+        "touch booted",
+        "timeout 0.3 cat >../early",
+        LISTEN,
+        'read -r line; echo "$line" >../orders',
+        f"send {sent}",
+        listens=False,
+    )
+    running = asyncio.create_task(hosted.execute())
+    await hosted.booted()
+    hosted.side.end()
+    assert (await running).reason == "interrupted"
+    assert lines_of(hosted.directory.path / "early") == []
+    assert lines_of(hosted.directory.path / "orders") == [{"do": "end"}]
 
 
 async def test_a_command_that_waits_learns_that_the_run_is_over(hosted: Hosted) -> None:

@@ -34,7 +34,7 @@ from orchestrator.run.resume import Past
 from orchestrator.run.tasks import Ending
 
 LOOK_EVERY = 0.02  # s between two looks at the guest's messages
-END_PATIENCE = 30.0  # s for a guest to end in order
+END_PATIENCE = 15.0  # s for a guest to end in order; less than `down` gives the orchestrator
 LOG = "guest"
 TIMED = ("event", "metric", "state", "fault")
 """The tables with the run's clock in the first column."""
@@ -102,13 +102,16 @@ class HostSide:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ending: Ending | None = None
+        self._patient_until: float | None = None  # on the host's clock, for a guest that was asked to end
         self._failure = ""
         self._refusal = ""
         self._begun = False
         view.keep_time(lambda: self.t)
 
     def end(self) -> None:
-        """Ask the guest to end the run in order."""
+        """Ask the guest to end the run in order. A guest that does not is killed: a program may stop its clock."""
+        if self._patient_until is None:
+            self._patient_until = time.monotonic() + END_PATIENCE
         self._send({"do": "end"})
 
     def fail(self, error: str) -> None:
@@ -132,8 +135,12 @@ class HostSide:
                 await self._follow()
             finally:
                 await self._end_process()
-        if self._refusal and not self._begun and past is None:
-            raise HostError(self._refusal)
+        if not self._begun and past is None:  # nothing was started
+            if self._refusal:
+                raise HostError(self._refusal)
+            unfit = guest.unfit(directory.logs / f"{LOG}.log")
+            if unfit is not None:
+                raise unfit
         if self._failure:
             return Ending("failed", self._failure)
         if self._ending is None:
@@ -170,6 +177,8 @@ class HostSide:
                 self._record.flush()
                 if is_over:
                     return
+                if self._patient_until is not None and time.monotonic() > self._patient_until:
+                    self._kill()
                 await asyncio.wait([ended], timeout=LOOK_EVERY)
 
     def _handle(self, message: list[Any]) -> None:
@@ -244,9 +253,13 @@ class HostSide:
         """Kill the guest if it still runs."""
         process = self._process
         if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            self._kill()
             await process.wait()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     def _how_ended(self) -> str:
         code = None if self._process is None else self._process.returncode

@@ -46,6 +46,9 @@ OPEN_FILES = 20_000
 """The guest has each of the host's files that it knows open, see hostfs in the kernel's source. With PyTorch these are
 some thousands."""
 
+UNFIT = "set fp regs failed"
+"""What the guest's kernel prints if it cannot hand back all registers of a process (ptrace(2), NT_X86_XSTATE)."""
+
 BASE = 900_000_000  # bytes: the guest's kernel, its orchestrator and a fork server that has loaded PyTorch, measured
 OF_NODE = 60_000_000  # bytes of a node's process that it does not share with others, measured
 OF_PROGRAM = 150_000_000  # bytes that a program is expected to take
@@ -137,6 +140,16 @@ def write_start(
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", errors="surrogateescape") as written:
         written.writelines(lines)
+
+
+def unfit(log: Path) -> HostError | None:
+    """An error if the guest has ended because of this processor, by its log."""
+    if UNFIT not in log.read_text(errors="replace"):
+        return None
+    return HostError(
+        "the guest's kernel cannot run on this processor, which has more registers than it hands back",
+        "use another host, or `--driver sim`",
+    )
 
 
 def remove_folder(directory: RunDirectory) -> None:

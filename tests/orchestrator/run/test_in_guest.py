@@ -23,6 +23,7 @@ from orchestrator.planning.making import make_plan
 from orchestrator.record.directory import RunDirectory
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
+from orchestrator.run import in_guest
 from orchestrator.run.display.snapshot import Clock, Snapshot, View
 from orchestrator.run.in_guest import HostSide
 from orchestrator.run.options import RunOptions
@@ -162,6 +163,13 @@ async def test_a_refusal_before_the_run_is_an_error_of_the_host(hosted: Hosted) 
         await hosted.execute()
 
 
+async def test_a_processor_on_which_no_guest_runs_is_an_error_of_the_host(hosted: Hosted) -> None:
+    """The line is that of the kernel of Linux 6.1 on a processor with AMX."""
+    hosted.script("echo 'save_fp_registers - set fp regs failed, errno = 22'", "kill -ABRT $$")
+    with pytest.raises(HostError, match="processor"):
+        await hosted.execute()
+
+
 async def test_a_refusal_after_rows_ends_the_run(hosted: Hosted) -> None:
     sent = hosted.write(["row", "event", EVENT], ["refused", "no room"], ["ended", "failed", "no room"])
     hosted.script(f"send {sent}")
@@ -243,6 +251,17 @@ async def test_orders_wait_until_the_guest_listens(hosted: Hosted) -> None:
     assert (await running).reason == "interrupted"
     assert lines_of(hosted.directory.path / "early") == []
     assert lines_of(hosted.directory.path / "orders") == [{"do": "end"}]
+
+
+async def test_a_guest_that_does_not_end_is_killed(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_guest, "END_PATIENCE", 0.2)
+    hosted.script("touch booted", "while :; do sleep 0.05; done")
+    running = asyncio.create_task(hosted.execute())
+    await hosted.booted()
+    hosted.side.end()
+    ending = await running
+    assert ending.reason == "failed"
+    assert "SIGKILL" in str(ending.error)
 
 
 async def test_a_command_that_waits_learns_that_the_run_is_over(hosted: Hosted) -> None:

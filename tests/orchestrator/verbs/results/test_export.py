@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pandas
@@ -99,6 +100,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that advertises a plug-in with exporters, and one that cannot be used."""
     monkeypatch.syspath_prepend(tmp_path)
     for name, code in (("exportlab", ARFF), ("brokenlab", "raise SystemExit(1)")):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # of an earlier test, from a folder that is gone
         (tmp_path / f"{name}.py").write_text(code)
         about = tmp_path / f"{name}-1.0.dist-info"
         about.mkdir()

@@ -13,13 +13,13 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.virtual import guest
 from orchestrator.drivers.virtual.kernel import needed_kernel
-from orchestrator.errors import HostError, RecordError
+from orchestrator.errors import HostError
 from orchestrator.host.process.signals import Interruption
 from orchestrator.planning.plan import Plan
 from orchestrator.record.directory import RunDirectory
@@ -29,6 +29,7 @@ from orchestrator.run.control.commands import accept_commands
 from orchestrator.run.display.snapshot import Snapshot, View
 from orchestrator.run.down import clear
 from orchestrator.run.options import RunOptions
+from orchestrator.run.outcome import until_outcome
 from orchestrator.run.preparation import provide
 from orchestrator.run.resume import Past
 from orchestrator.run.tasks import Ending
@@ -51,41 +52,22 @@ async def execute_in_guest(
     past: Past | None = None,
 ) -> Ending:
     """As `orchestrator.run.lifecycle.execute`. HostError if the guest refuses a fresh run; then nothing was started."""
-    loop = asyncio.get_running_loop()
-    started = time.monotonic()
-    past_wall = past.wall_seconds if past else 0.0
-    listener = options.listener
     side = HostSide(plan, directory, record, view)
+    listener = options.listener
     if listener is not None:
         record.subscribers.append(listener.receive)
         listener.end = side.fail
 
-    def write_outcome(ending: Ending) -> None:
-        wall = past_wall + time.monotonic() - started
-        record.outcome(side.t, {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
+    def clock() -> float:
+        return side.t
 
-    def end_at_once() -> None:
+    def work() -> Coroutine[Any, Any, Ending]:
+        return side.execute(options, past)
+
+    try:
+        return await until_outcome(directory, record, interruption, holding, past, clock, work, side.end)
+    finally:
         clear(directory.run, directory, trackers=False)
-        with contextlib.suppress(RecordError):
-            write_outcome(Ending("interrupted"))
-            record.close()
-        from orchestrator.report.judgement import judge
-
-        judge(directory)
-
-    with interruption.handled_by(loop, side.end, end_at_once):
-        try:
-            with holding, contextlib.closing(record):
-                ending = await side.execute(options, past)
-                if interruption.asked and ending.reason == "failed":
-                    ending = Ending("interrupted")
-                write_outcome(ending)
-        except RecordError as error:
-            ending = Ending("failed", str(error))
-        finally:
-            clear(directory.run, directory, trackers=False)
-            guest.remove_folder(directory)
-    return ending
 
 
 class HostSide:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from node.runtime.clock import VirtualLoop
 from orchestrator.drivers.base import Environment, entry_of
-from orchestrator.errors import HostError, RecordError
+from orchestrator.errors import HostError
 from orchestrator.fabric.namespaces import tcp
 from orchestrator.host.kernel.load import Others
 from orchestrator.host.process.processes import pids_of
@@ -28,12 +27,12 @@ from orchestrator.run.control.commands import accept_commands
 from orchestrator.run.control.manual import Commands
 from orchestrator.run.control.pace import Pacing
 from orchestrator.run.display.snapshot import View
-from orchestrator.run.down import clear
 from orchestrator.run.links.link_measurement import probe_links
 from orchestrator.run.monitor import watch
 from orchestrator.run.nodes.sensors import sensed
 from orchestrator.run.nodes.session import Session
 from orchestrator.run.options import RunOptions
+from orchestrator.run.outcome import INTERRUPTION, until_outcome
 from orchestrator.run.plugin_results import record_results
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.tasks import Ending, ending_after
@@ -41,7 +40,6 @@ from orchestrator.run.tasks import Ending, ending_after
 STOP_GRACE = 5.0  # s for the nodes to end in order
 STOP_GRACE_EACH = 0.03  # s more for each node: a thousand on two cores need 20 s
 LAST_STEPS = 2.0  # s for a node after its programs were killed at the end of their grace
-INTERRUPTION = Ending("interrupted")
 T = TypeVar("T")
 
 
@@ -64,8 +62,6 @@ async def execute(
     """
     loop = asyncio.get_running_loop()
     clock = RunClock(loop, past)
-    started = time.monotonic()
-    past_wall = past.wall_seconds if past else 0.0
     view.keep_time(clock)
     early: asyncio.Future[Ending] = loop.create_future()
     listener = options.listener
@@ -73,38 +69,31 @@ async def execute(
         record.subscribers.append(listener.receive)
         listener.end = lambda error: _resolve(early, Ending("failed", error))
 
-    def write_outcome(ending: Ending) -> None:
-        wall = past_wall + time.monotonic() - started
-        facts = {"ended": ending.reason, "error": ending.error, "wall_seconds": wall}
-        record.outcome(clock(), facts)
-
-    def end_at_once() -> None:
-        clear(directory.run, directory, trackers=False)  # they continue until this process has ended
-        with contextlib.suppress(RecordError):
-            write_outcome(INTERRUPTION)
-            record.close()
-        from orchestrator.report.judgement import judge
-
-        judge(directory)
+    async def work() -> Ending:
+        # 1. The record exists, so everything that happens next is recorded.
+        run = RunContext(plan, directory, record, clock, view, past or NOTHING)
+        return await _execute_steps(run, clock, early, options)
 
     def end_in_order() -> None:
         _resolve(early, INTERRUPTION)
 
-    with interruption.handled_by(loop, end_in_order, end_at_once):
-        # 1. The record exists, so everything that happens next is recorded.
-        try:
-            with holding, contextlib.closing(record):
-                run = RunContext(plan, directory, record, clock, view, past or NOTHING)
-                ending = await _execute_steps(run, clock, early, options)
-                if interruption.asked and ending.reason == "failed":  # a job's end signals all its processes
-                    ending = INTERRUPTION
-                write_outcome(ending)
-                record_results(plan.catalogue, directory, record, clock())
-        except RecordError as error:
-            ending = Ending("failed", str(error))
-        finally:
-            directory.remove_keys()
-    return ending
+    def after_outcome() -> None:
+        record_results(plan.catalogue, directory, record, clock())
+
+    try:
+        return await until_outcome(
+            directory,
+            record,
+            interruption,
+            holding,
+            past,
+            clock,
+            work,
+            end_in_order,
+            after_outcome,
+        )
+    finally:
+        directory.remove_keys()
 
 
 def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:

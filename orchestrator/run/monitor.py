@@ -105,6 +105,7 @@ class Monitor:
         groups = map(self._group, self._classes)
         self._delivered = dict.fromkeys(groups, 0)  # bytes since then
         self._load = load
+        self._is_quiet = False  # no link has carried anything between the latest two samples
         self._may_rest = run.plan.driver_kind.virtual and run.plan.stop.bytes is None
         self._first: tuple[LoadReading, float] | None = None  # at the start of training; processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training started
@@ -146,10 +147,8 @@ class Monitor:
     async def sample_forever(self) -> None:
         pause = SAMPLE_EVERY
         while True:
-            before = dict(self._counted)
             await self.sample()
-            is_quiet = self._counted == before
-            pause = next_pause(pause, is_quiet=is_quiet and self._may_rest)
+            pause = next_pause(pause, is_quiet=self._is_quiet and self._may_rest)
             await asyncio.sleep(pause)
 
     async def note_gaps_forever(self) -> None:
@@ -254,6 +253,7 @@ class Monitor:
                 if end in self._devices:
                     self._device_bytes += grown
             self._counted[ends] = link
+        self._is_quiet = not rows
         self._record.counters(t, rows)
 
     def _record_overloads(self, reading: LoadReading, *, last: bool) -> None:

@@ -310,7 +310,7 @@ def hand_over(
         for path in (checkpoints, *checkpoints.iterdir()):
             os.chown(path, user.uid, user.gid, follow_symlinks=False)
     except PermissionError:  # in the guest of an ordinary user these files stay that user's
-        directory.checkpoints.chmod(0o700)  # so that no other user of the host comes to what is open to all in it
+        directory.checkpoints.chmod(0o700)  # no other user of the host can open what is in it
         checkpoints.chmod(0o777)
     modes = {directory.control: 0o710, directory.socket: 0o660, directory.shards: 0o640}
     for path, mode in modes.items():

@@ -1,7 +1,8 @@
 """The guest of a run: a process of user-mode Linux that boots into `init.sh`, and from there into `orchestrator.guest`.
 
 All of it is an ordinary process of the run's user. The guest sees the host's files, read-only, under a writable layer
-in its own memory. Of the run's folder it sees a copy, except for the folders that both sides use (`SHARED`).
+in its own memory. Of the run's folder it sees a copy, except for the folders that it writes to on the host: logs,
+checkpoints and `FOLDER` (`init.sh`). They remain after the guest was killed.
 
 The two sides speak JSON lines. The guest writes to a file in the run's folder, which the host reads: writing takes no
 virtual time and causes no interrupt, so it changes nothing in the guest. The host writes to the guest's serial line.
@@ -31,9 +32,6 @@ FOLDER = "guest"
 """The folder, in that of the run, by which guest and host speak: the guest's messages, and how it starts."""
 
 MESSAGES = "messages"
-SHARED = ("logs", "checkpoints", FOLDER)
-"""The folders of a run that the guest writes to on the host. They are there after the guest was killed."""
-
 NOT_PASSED = ("EDGEBED_", "TMPDIR")
 """Prefixes of the environment variables that the guest does not get: the labels of processes, and a folder that its own
 file tree may not have."""

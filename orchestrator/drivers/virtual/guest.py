@@ -78,9 +78,18 @@ def missing_memory(plan: Plan) -> HostError | None:
 def command(kernel: Path, plan: Plan) -> list[str]:
     """The command line that boots a guest in the folder `FOLDER` of its run. It is the same for all runs of a plan: the
     kernel's random numbers depend on it."""
-    memory = 2 * memory_needed(plan) // 1_000_000  # the guest takes from the host only what it uses
+    memory = 2 * memory_needed(plan)  # the guest takes from the host only what it uses
+    return boot_command(kernel, memory)
+
+
+def boot_command(kernel: Path, memory: int, *, virtual: bool = True) -> list[str]:
+    """The command line that boots a guest with ``memory`` bytes. Its working directory is the folder `FOLDER` of
+    another one, which the guest sees as `init.sh` describes. Without ``virtual``, time passes as on the host."""
+    clock = []
+    if virtual:
+        clock = ["time-travel=inf-cpu", "time-travel-start=0"]  # random numbers depend on it; the guest sets it later
     parameters = [
-        f"mem={memory}M",
+        f"mem={memory // 1_000_000}M",
         "root=/dev/root",
         "rootfstype=hostfs",
         "rootflags=/",
@@ -88,8 +97,7 @@ def command(kernel: Path, plan: Plan) -> list[str]:
         "quiet",
         "panic=-1",
         "norandmaps",
-        "time-travel=inf-cpu",
-        "time-travel-start=0",  # random numbers depend on it; the guest sets its clock later
+        *clock,
         "uml_dir=./",
         "umid=kernel",
         "console=tty0",
@@ -119,21 +127,32 @@ def write_start(
     variables: Mapping[str, str],
     words: Sequence[str],
 ) -> None:
-    """Write the script that the guest starts with: the environment, which may hold secrets, the working directory, and
-    the command. Only this user can read it, and the guest removes it. ``words``: arguments of `orchestrator.guest`."""
+    """Write what the guest of a run starts with: `write_script`, and an empty file for its messages. ``words``:
+    arguments of `orchestrator.guest`."""
+    remove_folder(directory)
+    folder = directory.path / FOLDER
+    folder.mkdir(mode=0o700)
+    (folder / MESSAGES).touch()
+    main = [sys.executable, "-m", "orchestrator.guest", str(directory.path), *words]
+    write_script(folder, variables, plan.seed, main)
+
+
+def write_script(
+    folder: Path,
+    variables: Mapping[str, str],
+    seed: int,
+    argv: Sequence[str],
+) -> None:
+    """Write the script that a guest starts with: the environment, which may hold secrets, the working directory, and
+    the command, which must switch the guest off at its end. Only this user can read it, and the guest removes it."""
     date = DAY * math.ceil(time.time() / DAY)
     lines = [f"date --set @{date} >/dev/null\n"]
     for name, value in variables.items():
         if name.isidentifier() and not name.startswith(NOT_PASSED):
             lines.append(f"export {name}={shlex.quote(value)}\n")
-    lines.append(f"export PYTHONHASHSEED={plan.seed % 2**32}\n")
+    lines.append(f"export PYTHONHASHSEED={seed % 2**32}\n")
     lines.append(f"cd {shlex.quote(os.getcwd())}\n")
-    main = [sys.executable, "-m", "orchestrator.guest", str(directory.path), *words]
-    lines.append(f"exec {shlex.join(main)}\n")
-    remove_folder(directory)
-    folder = directory.path / FOLDER
-    folder.mkdir(mode=0o700)
-    (folder / MESSAGES).touch()
+    lines.append(f"exec {shlex.join(argv)}\n")
     file = folder / "start"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", errors="surrogateescape") as written:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.virtual import guest
-from orchestrator.drivers.virtual.guest import command, environment, memory_needed, missing_memory, write_start
+from orchestrator.drivers.virtual.guest import (
+    boot_command,
+    command,
+    environment,
+    memory_needed,
+    missing_memory,
+    write_start,
+)
 from orchestrator.errors import HostError
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
@@ -78,6 +85,12 @@ def test_the_command_line_is_that_of_the_plan() -> None:
     assert "mem=3060M" in words  # twice the estimate
     assert words[-1] == f'"{guest.INIT}"'
     assert "time-travel=inf-cpu" in words
+
+
+def test_a_guest_in_real_time_has_the_hosts_clock() -> None:
+    words = boot_command(KERNEL, 64_000_000, virtual=False)
+    assert "mem=64M" in words
+    assert not [word for word in words if word.startswith("time-travel")]
 
 
 def test_the_guest_ends_with_its_orchestrator_if_the_host_can_do_so(monkeypatch: pytest.MonkeyPatch) -> None:

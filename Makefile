@@ -48,12 +48,10 @@ quick-others: setup
 LANES ?= 4
 # CI also follows README on a machine that has nothing else. There an ordinary user runs the tests that depend on the user.
 ORDINARY_USER := $(if $(CI),as-ordinary-user)
-ALL := $(if $(CI),kernel) hosts others engines runs more-runs computing simulations $(ORDINARY_USER) computing-orchestrator netns virtual linters
-# Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
-BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
-COMPUTING := not (e2e or slow or engine or netns or alone)
+ALL := $(if $(CI),kernel) hosts others engines runs more-runs computing simulations $(ORDINARY_USER) computing-orchestrator netns lab virtual linters
+COMPUTING := not (e2e or slow or engine or netns or alone or lab)
 computing: setup
-	@$(call at-its-end,$(call tests,-m "$(if $(BESIDE),lab or,not lab and) $(COMPUTING)" --ignore tests/orchestrator))
+	@$(call at-its-end,$(call tests,-m "$(COMPUTING)" --ignore tests/orchestrator))
 computing-orchestrator: setup
 	@$(call at-its-end,$(call tests,-m "$(COMPUTING)" tests/orchestrator))
 engines: setup
@@ -71,6 +69,8 @@ kernel: setup
 	@$(call at-its-end,MAKEFLAGS= $(BIN)/python -m orchestrator kernel build || test -z "$$EDGEBED_ALL_PROGRAMS")
 virtual: setup $(if $(CI),kernel)
 	@$(call at-its-end,$(call tests,-m virtual tests/e2e/test_virtual.py))
+lab: setup $(if $(CI),kernel)  ## the kernel engine in a guest in virtual time, which `edgebed kernel build` makes a kernel for
+	@$(call at-its-end,$(call tests,tests/lab))
 SIMULATIONS := tests/orchestrator/drivers/sim tests/campaign
 simulations: setup
 	@$(call at-its-end,$(call tests,-m "$(LONG)" $(SIMULATIONS)))
@@ -95,7 +95,7 @@ ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_l
     tests/e2e/test_working_directory.py tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/copies/test_scenario_folder.py tests/orchestrator/run/control/test_commands.py \
     tests/orchestrator/run/test_down.py tests/orchestrator/verbs/test_doctor.py::test_an_ordinary_users_path
-FOR_ANY_USER := TestByPrograms or TestTime or TestMoves or TestFaults or test_trunk_media or test_streams or test_training or \
+FOR_ANY_USER := TestByPrograms or TestMoves or TestFaults or test_trunk_media or test_streams or test_training or \
     TestSuperPackets or test_more_than_a_pipe_holds
 ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not ($(FOR_ANY_USER))" $(ORDINARY)
@@ -116,7 +116,7 @@ summary: setup
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
 	@mkdir -p $(LOGS); rm -f $(LOGS)/*.times; { date +%s; head -n 1 /proc/stat; } >$(LOGS)/start; \
-	code=0; for step in "$(ALL)" alone $(if $(CI),tries as-ordinary-user-demo) $(if $(BESIDE),,lab) summary; do \
+	code=0; for step in "$(ALL)" alone $(if $(CI),tries as-ordinary-user-demo) summary; do \
 	    $(MAKE) --no-print-directory --keep-going --jobs $(LANES) $$step || code=1; done; \
 	tail -n 1 $(LOGS)/alone; exit $$code  # the last line is pytest's closing line
 coverage: setup  ## how much of the product the quick tests reach, and the files they reach least
@@ -150,9 +150,7 @@ lint: setup
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 site: setup  ## the documentation as a site, in build/site
 	$(BIN)/sphinx-build -W --keep-going -q docs build/site
-lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
-	$(BIN)/python -m pytest tests/lab
-lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/explanation/fidelity.md
+lab-long: setup  ## the same with more packets and for longer, some minutes: the figures of docs/explanation/fidelity.md
 	$(BIN)/python -m pytest tests/lab/inside -m long
 conformance-long: setup  ## every fault that an algorithm may meet, also those that a shorter test covers
 	$(BIN)/python -m pytest tests/conformance -m long

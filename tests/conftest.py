@@ -21,7 +21,6 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
 from tests import programs
 from tests.e2e.engine import Place, with_image
-from tests.lab import conftest as lab
 
 # What is imported and collected stays. To search it for garbage again and again takes a third of the time.
 gc.disable()
@@ -50,8 +49,8 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-COMPUTING = "tests/node/"
-"""The first of the folders whose tests compute, and neither measure nor make runs of many processes."""
+LAB = Path(__file__).with_name("lab")
+"""All tests of this folder have the mark `lab`."""
 
 extend_path()  # the tests start the same commands as the program does
 
@@ -67,14 +66,15 @@ NEEDS_ENGINES = re.compile(
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import only files with tests that -m can select by the marks and fixtures they name: importing all takes half a
     minute of a processor."""
-    if collection_path.suffix != ".py" or not config.option.markexpr or "lab" in collection_path.parts:
+    if collection_path.suffix != ".py" or not config.option.markexpr:
         return None
     marks = set(re.findall(r"\bmark\.(\w+)", collection_path.read_text()))
     if needs_engines(collection_path):
         marks.add("engine")
+    certain = ("lab",) if LAB in collection_path.parents else ()
     some = (subset for size in range(len(marks) + 1) for subset in combinations(marks, size))
     expression = Expression.compile(config.option.markexpr)
-    return None if any(expression.evaluate(partial(_is_in, subset)) for subset in some) else True
+    return None if any(expression.evaluate(partial(_is_in, certain + subset)) for subset in some) else True
 
 
 @cache
@@ -101,14 +101,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose programs are missing. Let the guests of the kernel lab run beside tests that compute."""
+    """Skip a test whose programs are missing."""
     programs.check(item)
-    if item.nodeid.startswith(COMPUTING):
-        lab.begin(item.session)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    lab.end(session)
 
 
 @pytest.fixture(scope="session")

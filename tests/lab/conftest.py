@@ -1,40 +1,35 @@
-"""Runs the tests of `inside/` where there is a kernel with netem: here, or in two guests booted for all of them.
+"""Runs the tests of `inside/` in guests, whose kernel has netem: most in one in virtual time, where what is measured is
+exact on any host, and those marked `real_time` in another one.
 
-One guest measures links; beside it the other, which has a processor of its own too, makes whole runs. In a guest every
-report is written down as JSON; the host hands them on as if they were its own. Where the packages that a guest needs
-are missing, the tests are skipped with the reason, and fail in continuous integration.
-
-Guests take minutes. So the tests in them are the last of a session, and their guests start before that, beside tests
-that only compute: see `begin`.
+In a guest, every report is written down as JSON. The host hands them on as if they were its own. Without a kernel for
+guests the tests are skipped with the reason, and fail in continuous integration.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from tests.lab import uml
+from orchestrator.drivers.virtual.kernel import BUILD, built_kernel
+from tests.lab import guests
+from tests.lab.guests import RESULTS
+from tests.programs import CI
 
-INSIDE = Path(__file__).with_name("inside")
-SECONDS = 600.0
-SECONDS_LONG = 1800.0
-RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
+LAB = Path(__file__).parent
+INSIDE = LAB / "inside"
+SECONDS = 900.0  # of the host; measured: 100
+SECONDS_LONG = 3600.0
 REPORTS = "reports.jsonl"
 
 Reports = dict[str, list[pytest.TestReport]]
 _REPORTS = pytest.StashKey[Reports]()
-_GUESTS = pytest.StashKey["Guests"]()
-_HERE = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,14 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless it is asked for; a guest runs what it is told to. The rest comes last."""
+    """Leave out what takes minutes, unless it is asked for; a guest runs what it is told to."""
     if not wants_long(config) and RESULTS not in os.environ:
         long = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
-    for item in filter(is_inside, items):
-        item.add_marker(pytest.mark.lab)
-    items.sort(key=is_inside)
+    for item in items:
+        if LAB in item.path.parents:
+            item.add_marker(pytest.mark.lab)
 
 
 def is_inside(item: pytest.Item) -> bool:
@@ -63,105 +58,56 @@ def wants_long(config: pytest.Config) -> bool:
 
 
 class Writer:
-    """In the guest: writes each report down as soon as there is one."""
+    """In the guest: writes each report down as soon as there is one. Only what is closed is on the host."""
 
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config = config
-        self._file = path.open("w", buffering=1)
+        self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._file.write(json.dumps(data) + "\n")
+        with self._path.open("a") as file:
+            file.write(json.dumps(data) + "\n")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Hand on what the guest reported of a test, or let it run here."""
-    if not is_inside(item) or netem_here(item.config):
+    """Hand on what the guest reported of a test, or, in the guest, let it run."""
+    if not is_inside(item) or RESULTS in os.environ:
         return None
-    if why := uml.missing():
-        if "CI" in os.environ:
-            why = f"CI must run the kernel lab: {why}"
-        replay(item, [_outcome(item, "failed" if "CI" in os.environ else "skipped", why)])
-        return True
-    if why := uml.unfit():
-        replay(item, [_outcome(item, "skipped", why)])
+    if built_kernel() is None:
+        outcome: Literal["failed", "skipped"] = "failed" if os.environ.get(CI) else "skipped"
+        replay(item, [_outcome(item, outcome, f"needs a kernel for guests: {BUILD}")])
         return True
     replay(item, guest_reports(item.session)[item.nodeid])
     return True
 
 
-def netem_here(config: pytest.Config) -> bool:
-    """Whether this kernel's netem works, by trying it out; inside a guest there is no other place to go."""
-    if _HERE not in config.stash:
-        command = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-n"]
-        tryout = [*command, sys.executable, "-m", "orchestrator.fabric.tc.netem_support"]
-        try:
-            result = subprocess.run(tryout, capture_output=True, text=True, check=True, cwd=config.rootpath)
-            works = json.loads(result.stdout)["netem"]
-        except (OSError, subprocess.CalledProcessError):
-            works = False
-        config.stash[_HERE] = works or RESULTS in os.environ
-    return config.stash[_HERE]
-
-
-class Guests:
-    """The guests of a session, from their start on."""
-
-    def __init__(self, session: pytest.Session) -> None:
-        self._config = session.config
-        self._stack = ExitStack()
-        self._running: list[tuple[list[pytest.Item], uml.Guest, Path]] = []
-        items = [item for item in session.items if is_inside(item)]
-        runs = [item for item in items if item.get_closest_marker("e2e")]
-        links = [item for item in items if item not in runs]
-        seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
-        name = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="edgebed-lab-"))
-        for part, chosen in (("links", links), ("runs", runs)):
-            if chosen:
-                results = Path(name, part)
-                results.mkdir()
-                # As this session, a guest's heeds the options that the environment has for all.
-                arguments = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *(item.nodeid for item in chosen)]
-                # What is measured comes before all else on the host, the other guest among it.
-                guest = uml.booted(results, arguments, seconds, first=chosen is links)
-                self._running.append((chosen, self._stack.enter_context(guest), results))
-
-    def reports(self) -> Reports:
-        """The reports of their tests, once they have ended."""
-        with self._stack:
-            return {
-                nodeid: reports
-                for chosen, guest, results in self._running
-                for nodeid, reports in reports_of(self._config, chosen, guest.console(), results).items()
-            }
-
-    def end(self) -> None:
-        """End them, if nobody has asked for their reports."""
-        self._stack.close()
-
-
-def begin(session: pytest.Session) -> None:
-    """Start the guests that this session needs, unless they have started. Tests that measure, or that need both
-    processors, should be over by then."""
-    if _GUESTS in session.stash or not is_inside(session.items[-1]):  # which come last
-        return
-    if not (netem_here(session.config) or uml.missing() or uml.unfit()):
-        session.stash[_GUESTS] = Guests(session)
-
-
-def end(session: pytest.Session) -> None:
-    """End the guests of a session that did not come to their tests."""
-    if _GUESTS in session.stash:
-        session.stash[_GUESTS].end()
-
-
 def guest_reports(session: pytest.Session) -> Reports:
     """The reports of all selected tests by test, once the guests have ended."""
     if _REPORTS not in session.stash:
-        begin(session)
-        session.stash[_REPORTS] = session.stash[_GUESTS].reports()
+        session.stash[_REPORTS] = dict(run_in_guests(session))
     return session.stash[_REPORTS]
+
+
+def run_in_guests(session: pytest.Session) -> Iterator[tuple[str, list[pytest.TestReport]]]:
+    """Run the tests in two guests at the same time."""
+    of_guest: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in filter(is_inside, session.items):
+        of_guest[item.get_closest_marker("real_time") is None].append(item)
+    seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
+    with ExitStack() as stack:
+        running = []
+        for virtual, items in of_guest.items():
+            if not items:
+                continue
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgebed-lab-")))
+            arguments = [item.nodeid for item in items]
+            guest = stack.enter_context(guests.booted(place, arguments, seconds, virtual=virtual))
+            running.append((items, guest, place))
+        for items, guest, place in running:
+            console = guest.console()
+            yield from reports_of(session.config, items, console, guests.shared(place)).items()
 
 
 def reports_of(config: pytest.Config, items: Sequence[pytest.Item], console: str, results: Path) -> Reports:

@@ -1,25 +1,16 @@
-"""Tests of chance. The kernel of the guest takes no seed, so what is drawn differs from run to run."""
+"""Tests of chance and of time. What is drawn follows from the seed of the guest, and from all that was drawn before."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import ParamSpec
+from netem.measurement.intervals import binomial_range
 
-P = ParamSpec("P")
-TRIES = 3
+CONFIDENCE = 1 - 1e-6
+"""A change of any test before may change what is drawn: one in a million of them makes a test fail that should pass."""
+
+EXACT = 5e-6  # s; each reading of the guest's clock takes 256 ns
+SWITCHED = 20e-6  # s; the same through the userspace engine, which reads it often
 
 
-def by_chance(test: Callable[P, None]) -> Callable[P, None]:
-    """Let a test fail twice: one that holds 99 times in 100 fails three times in a row once in a million runs."""
-
-    @functools.wraps(test)
-    def trying(*arguments: P.args, **named: P.kwargs) -> None:
-        for attempt in range(TRIES):
-            try:
-                return test(*arguments, **named)
-            except AssertionError:
-                if attempt == TRIES - 1:
-                    raise
-
-    return trying
+def likely(number: int, fraction: float) -> tuple[int, int]:
+    """The range (low, high) in which a count surely lies."""
+    return binomial_range(number, fraction, CONFIDENCE)

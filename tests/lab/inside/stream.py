@@ -71,23 +71,19 @@ def stream(
         near.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_SNDBUFFORCE", 32), RECEIVE_BUFFER)
         waiting = select.poll()  # a fraction of the system calls that an arrival would cost through `select`
         waiting.register(far, select.POLLIN)
-
-        def take() -> None:
-            data, ancillary, _, _ = far.recvmsg(2048, 64)
-            seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
-            number, arrived = NUMBER.unpack_from(data)[0], seconds + nanoseconds / 1e9
-            arrivals.append(Arrival(number, arrived - sent[number], arrived))
-
         due = time.time()
         for number in range(count):
-            while (left := due - time.time()) > 0:
-                if left > 0.0005 and waiting.poll(int(left * 1000)):
-                    take()
+            left = due - time.time()
+            if left > 0:
+                time.sleep(left)
             sent.append(time.time())
             near.send(NUMBER.pack(number) + filler)
             due += gaps[number] if gaps else spacing
         while waiting.poll(int(1000 * (settle if len(arrivals) < count else LINGER))):
-            take()
+            data, ancillary, _, _ = far.recvmsg(2048, 64)
+            seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
+            number, arrived = NUMBER.unpack_from(data)[0], seconds + nanoseconds / 1e9
+            arrivals.append(Arrival(number, arrived - sent[number], arrived))
     return Stream(sent, size + UDP_HEADERS, arrivals)
 
 

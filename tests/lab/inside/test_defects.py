@@ -7,17 +7,18 @@ asserted is that the tryout has found out.
 from __future__ import annotations
 
 import socket
-import statistics
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
+from tests.lab.inside.chance import EXACT
 from tests.lab.inside.stage import Stage
-from tests.lab.inside.stream import overhead, stream
-from tests.netem.traffic import goodput
+from tests.lab.inside.stream import stream
+from tests.netem.traffic import goodput, transfer
 
 Note = Callable[[str, object, object], None]
 UP = ("device-0", "cloud")
@@ -41,7 +42,8 @@ def test_a_seed_is_given_and_shown_where_the_kernel_takes_one(stage: Stage) -> N
         assert first != second  # a change restarts the draws; from the same seed they would be the same few
     else:
         assert first is second is None
-        assert any(text.startswith("cloud: seed") for text in _notes(stage, LinkProfile(loss=0.1)))
+    # What is drawn without one follows from the seed of the guest, so it repeats too.
+    assert not any("seed" in text for text in _notes(stage, LinkProfile(loss=0.1)))
 
 
 def test_duplication_next_to_other_netems(stage: Stage, note: Note) -> None:
@@ -64,17 +66,16 @@ def test_latency_above_the_32_bits_of_nanoseconds(stage: Stage, note: Note) -> N
     """tc before 6.9 and older kernels keep 32 bits of a delay, 4.29 s: what is taken must also be held."""
     stage.shape(*UP, LinkProfile(latency=4.5))
     (delay,) = stream(stage, *UP, count=1, settle=5.0).delays
-    assert delay == pytest.approx(4.5, abs=0.01)
+    assert delay == pytest.approx(4.5, abs=EXACT)
     note("one way (s)", 4.5, f"{delay:.4f}")
 
 
 def test_a_fraction_of_a_millisecond_is_kept(stage: Stage, note: Note) -> None:
     """12.05 ms written without padding would be 12.5 ms."""
-    bare = overhead(stage, *UP)
     stage.shape(*UP, LinkProfile(latency=0.01205))
-    got = statistics.median(stream(stage, *UP, count=60, spacing=0.003).delays) - bare
-    assert got == pytest.approx(0.01205, abs=0.0002)
-    note("one way (ms)", 12.05, f"{got * 1000:.3f}")
+    delays = stream(stage, *UP, count=60, spacing=0.003).delays
+    assert delays == pytest.approx([0.01205] * 60, abs=EXACT)
+    note("one way, the longest of 60 (ms)", 12.05, f"{max(delays) * 1000:.4f}")
 
 
 def test_jitter_alone_reorders_in_netem_and_not_here(stage: Stage, note: Note) -> None:
@@ -96,11 +97,10 @@ def test_no_four_second_spikes_under_jitter(stage: Stage, note: Note) -> None:
 
 
 def test_rate_and_latency_do_not_add_up_for_an_idle_link(stage: Stage, note: Note) -> None:
-    bare = overhead(stage, *UP)
     stage.shape(*UP, LinkProfile(latency=0.03, rate=1e6))
-    got = statistics.median(stream(stage, *UP, count=60, spacing=0.01, size=83).delays) - bare
-    assert got == pytest.approx(0.031, abs=0.0003)  # 125 bytes take 1 ms
-    note("one way, 125 bytes at 1 Mbit/s and 30 ms (ms)", 31, f"{got * 1000:.2f}")
+    delays = stream(stage, *UP, count=60, spacing=0.01, size=83).delays
+    assert delays == pytest.approx([0.031] * 60, abs=EXACT)  # 125 bytes take 1 ms
+    note("one way, 125 bytes at 1 Mbit/s and 30 ms, the longest of 60 (ms)", 31, f"{max(delays) * 1000:.4f}")
 
 
 def test_a_change_takes_off_what_it_does_not_name(stage: Stage) -> None:
@@ -119,7 +119,8 @@ def test_a_loss_takes_single_packets_of_tcp(shared: Stage, tmp_path: Path, note:
             stage.attach(node.name)
         assert "gso_max_segs 1 " in stage.nodes["device-0"].run("ip", "-d", "link", "show", "data0")
         before = stage.counters(*UP)
-        goodput(stage, *UP, seconds=0.7, skip=0.2)
+        data = Random(1).randbytes(400_000)
+        assert transfer(stage, *UP, data) == data
         after = stage.counters(*UP)
         packets = after["offered"] - before["offered"]
         size = (after["delivered_bytes"] - before["delivered_bytes"]) / (after["delivered"] - before["delivered"])
@@ -132,7 +133,7 @@ def test_tcp_is_not_held_up_by_the_senders_small_queues(stage: Stage, note: Note
     """netem on the sender's own device would count packets in flight as not yet sent (tc-netem(8), LIMITATIONS)."""
     stage.shape(*UP, LinkProfile(latency=0.02, rate=10e6, buffer=0.5))
     got = goodput(stage, *UP, seconds=1.6, skip=0.6, window=200_000) * 1514 / 1448
-    assert got == pytest.approx(10e6, rel=0.05)
+    assert got == pytest.approx(10e6, rel=0.002)
     note("TCP over 10 Mbit/s and 20 ms, headers added (Mbit/s)", 10, f"{got / 1e6:.2f}")
 
 
@@ -141,7 +142,7 @@ def test_a_long_burst_is_not_let_through_by_htb(stage: Stage, note: Note) -> Non
     stage.shape(*UP, LinkProfile(rate=2e6, buffer=1.0))
     sent = stream(stage, *UP, count=40, spacing=0, size=1472)
     took = sent.arrivals[-1].time - sent.sent[0]
-    assert took == pytest.approx(40 * 1514 * 8 / 2e6, abs=0.005)
+    assert took == pytest.approx(40 * 1514 * 8 / 2e6, abs=EXACT)
     note("the first 40 full frames over 2 Mbit/s (ms)", "242.2", f"{took * 1000:.1f}")
 
 

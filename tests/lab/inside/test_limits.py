@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.host.kernel.cgroups import ROOT, writable_hierarchies
-from tests.lab.conftest import RESULTS
+from tests.lab.guests import RESULTS
 from tests.orchestrator.host.kernel.test_cgroups import (  # noqa: F401
     groups,
     start,
@@ -17,7 +17,7 @@ from tests.orchestrator.host.kernel.test_cgroups import (  # noqa: F401
     test_a_node_that_needs_more_memory_than_it_has_is_killed,
 )
 
-pytestmark = pytest.mark.e2e  # not in the guest that measures links
+pytestmark = pytest.mark.real_time  # in virtual time a program that computes has all that it needs at one moment
 
 
 @pytest.fixture(autouse=True, scope="module")

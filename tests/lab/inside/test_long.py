@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from benchmarks.links import packets_per_second
 from benchmarks.schedules import BASE, CHANGES, follow, send
 from netem.measurement.intervals import binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
+from tests.lab.inside.chance import EXACT, likely
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import stream
 from tests.netem.traffic import PAYLOAD_SHARE, flows, goodput, round_trips
@@ -35,16 +35,10 @@ links: {{edge-edge: {link}}}
 @pytest.mark.parametrize("milliseconds", RTTS)
 def test_round_trip(stage: Stage, note: Note, milliseconds: int) -> None:
     asked = milliseconds / 1000
-    bare = statistics.median(round_trips(stage, *UP, 300))
     stage.shape(*UP, LinkProfile(latency=asked / 2), LinkProfile(latency=asked / 2))
     times = round_trips(stage, *UP, 300)
-    middle, late = statistics.median(times), times[int(0.99 * len(times))]
-    note(
-        "300 echoes (ms): median, 99 %; unimpaired",
-        milliseconds,
-        f"{middle * 1e3:.3f}, {late * 1e3:.3f}; {bare * 1e3:.3f}",
-    )
-    assert middle - bare == pytest.approx(asked, abs=max(0.0003, 0.01 * asked))
+    note("300 echoes (ms): shortest, longest", milliseconds, f"{times[0] * 1e3:.4f}, {times[-1] * 1e3:.4f}")
+    assert times == pytest.approx([asked] * 300, abs=EXACT)
 
 
 @pytest.mark.parametrize("mbit", RATES)
@@ -54,7 +48,7 @@ def test_rate(stage: Stage, note: Note, mbit: float) -> None:
     window = int(min(mbit * 1e6 / 8 / 4, 4e6))
     found = goodput(stage, *UP, 1.5 * SECONDS, SECONDS / 2, window) / PAYLOAD_SHARE / 1e6
     note("TCP over 10 s (Mbit/s)", mbit, f"{found:.4f}")
-    assert found == pytest.approx(mbit, rel=0.05 if mbit == 500 else 0.02)
+    assert found == pytest.approx(mbit, rel=0.005)
 
 
 def test_rate_and_delay(stage: Stage, note: Note) -> None:
@@ -62,7 +56,7 @@ def test_rate_and_delay(stage: Stage, note: Note) -> None:
     stage.shape(*UP, half, half)
     found = goodput(stage, *UP, SECONDS, SECONDS / 2, window=2_000_000) / PAYLOAD_SHARE / 1e6
     note("TCP over 100 Mbit/s and 100 ms (Mbit/s)", 100, f"{found:.2f}")
-    assert found >= 90
+    assert found == pytest.approx(100, rel=0.005)
 
 
 @pytest.mark.parametrize("asked", [*LOSSES, *CHAINS], ids=str)
@@ -71,11 +65,10 @@ def test_loss(stage: Stage, note: Note, asked: float | GilbertElliott) -> None:
     stage.shape(*UP, profile)
     lost = stream(stage, *UP, count=DATAGRAMS, spacing=0).lost
     number = round(DATAGRAMS / design_effect(asked))
-    low, high = (DATAGRAMS * count / number for count in binomial_range(number, profile.mean_loss))
-    note(f"lost of {DATAGRAMS}, {profile.to_mapping()['loss']}", f"{low:.0f}..{high:.0f}", lost)
-    # Eleven such intervals, each missed once in a hundred times; half as wide again is missed once in ten thousand.
-    middle = DATAGRAMS * profile.mean_loss
-    assert middle - 1.5 * (middle - low) <= lost <= middle + 1.5 * (high - middle)
+    low, high = (DATAGRAMS * count / number for count in likely(number, profile.mean_loss))
+    least, most = (DATAGRAMS * count / number for count in binomial_range(number, profile.mean_loss))
+    note(f"lost of {DATAGRAMS}, {profile.to_mapping()['loss']}", f"{least:.0f}..{most:.0f}", lost)
+    assert low <= lost <= high
 
 
 def test_all_to_all(shared: Stage, tmp_path: Path, note: Note) -> None:
@@ -86,7 +79,6 @@ def test_all_to_all(shared: Stage, tmp_path: Path, note: Note) -> None:
         for name in edges:
             stage.attach(name)
         pairs = [(source, target) for source in edges for target in edges if source < target]
-        bare = statistics.median(round_trips(stage, *pairs[0], 100))
         ways = [way for pair in pairs for way in (pair, pair[::-1])]
         profiles = {
             way: LinkProfile(latency=draw.randrange(10, 400) / 1e4, loss=draw.choice((0.0, 0.02, 0.1))) for way in ways
@@ -96,13 +88,13 @@ def test_all_to_all(shared: Stage, tmp_path: Path, note: Note) -> None:
         for pair in pairs:
             times = round_trips(stage, *pair, 100, 0.002)
             asked = sum(profiles[way].latency for way in (pair, pair[::-1]))
-            errors.append(abs(statistics.median(times) - bare - asked) / max(0.0003, 0.01 * asked))
+            errors.append(max(abs(time - asked) for time in times))
         for way in ways:
             low, high = binomial_range(1000, profiles[way].mean_loss)
             outside += not low <= stream(stage, *way, count=1000, spacing=0, settle=0.1).lost <= high
-    note(f"{len(errors)} round trips all to all: worst share of the tolerance", 1, f"{max(errors):.2f}")
+    note(f"{len(errors)} round trips all to all: the most that one differs (us)", 0, f"{max(errors) * 1e6:.1f}")
     note(f"{len(ways)} losses of 1000 all to all: outside their 99 %", round(0.01 * len(ways), 1), outside)
-    assert max(errors) <= 1
+    assert max(errors) < EXACT
     assert outside <= 6  # of 132 once in a hundred: more than 6 is one chance in 700
 
 
@@ -117,14 +109,15 @@ def test_a_thousand_changes(stage: Stage, note: Note) -> None:
     finally:
         stop.set()
         sender.join()
-    late = ", ".join(f"{1e3 * lateness.quantile(share):.1f}" for share in (0.5, 0.99))
+    late = ", ".join(f"{1e3 * lateness.quantile(share):.2f}" for share in (0.5, 0.99))
     note(f"{changes} changes in 10 s: late by (ms), median and 99 %", 0, late)
     note(f"lost of {counted['sent']} meanwhile", 0, counted["sent"] - counted["received"])
     assert changes == CHANGES
     assert counted["sent"] == counted["received"]
-    assert lateness.quantile(0.99) <= 0.02
+    assert lateness.quantile(0.99) <= 0.001  # a bound of what `Lateness` counts
 
 
+@pytest.mark.real_time  # in virtual time a link without a rate carries any number of packets at one moment
 def test_ceiling(stage: Stage, note: Note) -> None:
     one, sixteen = (flows(stage, *UP, number, 3.0) / 1e9 for number in (1, 16))
     note("unimpaired TCP, 1 and 16 flows (Gbit/s)", "", f"{one:.2f}, {sixteen:.2f}")

@@ -6,7 +6,6 @@ import contextlib
 import re
 import selectors
 import socket
-import statistics
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from netem.media.profile import Crossing
 from netem.profile import FULL_FRAME, LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import ChannelRow, LinkChange, since
+from tests.lab.inside.chance import EXACT
 from tests.lab.inside.stage import Stage
 from tests.lab.inside.stream import stream
 
@@ -157,14 +157,17 @@ def test_ipv6_crosses_the_channel(media: Stage) -> None:
 
 def test_another_medium_is_not_disturbed(media: Stage, note: Note) -> None:
     idle = MEMBERS[LINE][0]
-    quiet = statistics.median(stream(media, idle, "cloud", count=100, spacing=0.02).delays)
+    quiet = stream(media, idle, "cloud", count=100, spacing=0.02).delays
     loading = threading.Thread(target=transfer, args=(media, up(NAMES)), kwargs={"seconds": 3})
     loading.start()
     time.sleep(1)
-    loaded = statistics.median(stream(media, idle, "cloud", count=100, spacing=0.02).delays)
+    loaded = stream(media, idle, "cloud", count=100, spacing=0.02).delays
     loading.join()
-    note("one way in another medium, while this one is full (ms)", f"{quiet * 1e3:.2f}", f"{loaded * 1e3:.2f}")
-    assert abs(loaded - quiet) < 0.0005
+    longest = max(loaded)
+    note("one way in another medium, while this one is full, the longest (ms)", 10, f"{longest * 1e3:.3f}")
+    # A packet that finds a medium idle does not wait for its own rate.
+    assert quiet == pytest.approx([0.01] * 100, abs=EXACT)
+    assert loaded == pytest.approx([0.01] * 100, abs=EXACT)
 
 
 def test_a_member_also_has_its_own_link(media: Stage, note: Note) -> None:
@@ -204,8 +207,8 @@ def test_small_packets_fill_the_buffer_by_their_bytes(media: Stage, note: Note) 
     finally:
         media.do(media.fabric.share({LINE: planned}))
     arrived = sent.counts()["received"]
-    note("300 packets of 102 bytes into 15,000 bytes of a medium", "147..200", arrived)
-    assert 147 <= arrived <= 200  # some leave while they are sent
+    note("300 packets of 102 bytes into 15,000 bytes of a medium", "147..150", arrived)
+    assert 147 <= arrived <= 150  # HTB lets the first ones pass at once
     assert int(rows(media, LINE)[name]["overflowed"]) - before == 300 - arrived
 
 

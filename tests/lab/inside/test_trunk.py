@@ -1,10 +1,9 @@
-"""Links between hosts by the kernel engine: the tests of the userspace engine."""
+"""Links between hosts: the tests of `tests.orchestrator.fabric`, with exact times, also by the kernel engine."""
 
 from __future__ import annotations
 
 import json
 import socket
-import statistics
 import struct
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from random import Random
 
 import pytest
 
+from netem.measurement.probe_plan import plan_probe
 from netem.profile import LinkProfile
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.namespaces.hub import Hub
@@ -20,19 +20,19 @@ from orchestrator.fabric.namespaces.wiring import wires_of
 from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.trunk import Trunk, create_trunk
 from orchestrator.planning.plan import Plan
-from tests.netem.measured import settled, wait_until
+from tests.lab.inside.chance import SWITCHED
+from tests.netem.measured import assert_as_asked, measure, wait_until
 from tests.netem.traffic import datagrams, round_trips, transfer
 from tests.orchestrator.fabric import test_trunk
-from tests.orchestrator.fabric.hosts import Hosts, Laying, Opening
+from tests.orchestrator.fabric.hosts import MTU, Hosts, Laying, Opening
 from tests.orchestrator.fabric.test_trunk import (
     TestFaults,
     TestPackets,
-    TestTime,
     hosts,
     userspace,
 )
 
-__all__ = ["TestFaults", "TestPackets", "TestTime", "hosts"]
+__all__ = ["TestFaults", "TestPackets", "hosts"]
 
 
 ABILITIES: dict[str, bool] = {}  # of this kernel's netem
@@ -50,22 +50,41 @@ async def mixed(hub: Hub, run: str, directory: Path, plan: Plan, trunk: Trunk) -
     return await (kernel if directory.name == "0" else userspace)(hub, run, directory, plan, trunk)
 
 
-@pytest.fixture(params=[kernel, mixed])
-def engine(request: pytest.FixtureRequest) -> Opening:
-    return request.param  # type: ignore[no-any-return]
-
-
 @pytest.fixture
 def laying() -> Laying:
     return create_trunk
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+@pytest.fixture(scope="module", params=[kernel, userspace])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """The links from the cloud to 39 devices are told apart by a hash of the target's address."""
     nodes = ("cloud", "device-0", "device-1", "device-2", "device-38")
-    with Hosts(tmp_path_factory.mktemp("hosts"), kernel, devices=40, attached=nodes) as made:
+    with Hosts(tmp_path_factory.mktemp("hosts"), request.param, devices=40, attached=nodes) as made:
         yield made
+
+
+class TestTime:
+    def test_a_link_that_does_not_cross_hosts_has_its_latency(self, hosts: Hosts) -> None:
+        assert round_trips(hosts, "device-0", "cloud", 60) == pytest.approx([0.020] * 60, abs=SWITCHED)
+
+    def test_each_direction_is_shaped_once_at_its_sender(self, hosts: Hosts) -> None:
+        up, down = LinkProfile(latency=0.020, rate=5e6), LinkProfile(latency=0.005)
+        hosts.change("device-1", "cloud", up)
+        hosts.change("cloud", "device-1", down)
+        assert_as_asked(hosts, "device-1", "cloud", up, down, plan_probe(up, down, mtu=MTU))
+        for number, host in enumerate(hosts.hosts):
+            counted = hosts.do(host.fabric.counters())
+            assert {hosts.homes[str(row["source"])] for row in counted.links} == {number}
+            assert counted.from_trunk > 0
+
+    def test_a_real_link_is_not_shaped(self, hosts: Hosts) -> None:
+        """One way here: the other one keeps its 10 ms."""
+        hosts.change("device-1", "cloud", LinkProfile(real=True))
+        assert round_trips(hosts, "device-1", "cloud", 60) == pytest.approx([0.010] * 60, abs=SWITCHED)
+        plan = plan_probe(LinkProfile(real=True), LinkProfile(latency=0.01), mtu=MTU)
+        found = measure(hosts, "device-1", "cloud", plan)
+        assert found.forward.rate is not None
+        assert found.forward.rate > 50e6  # what TCP gets in windows of 2 MB in 10 ms
 
 
 def test_frames_of_strangers_and_of_pairs_without_a_link_are_dropped(hosts: Hosts) -> None:
@@ -97,7 +116,7 @@ def test_links_to_another_host_are_distinguished(hosts: Hosts, device: str, late
     hosts.change("cloud", device, LinkProfile(latency=latency))
     hosts.change(device, "cloud", LinkProfile())
     before = hosts.counters("cloud", device)["offered"]
-    settled(lambda: statistics.median(round_trips(hosts, device, "cloud", 20)), latency, latency + 0.003)
+    assert round_trips(hosts, device, "cloud", 20) == pytest.approx([latency] * 20, abs=SWITCHED)
     assert hosts.counters("cloud", device)["offered"] >= before + 20
 
 
@@ -107,17 +126,14 @@ def test_hosts_with_different_engines(tmp_path: Path) -> None:
         for there, back in ((0.02, 0.0), (0.0, 0.03)):
             hosts.change("device-1", "cloud", LinkProfile(latency=there))
             hosts.change("cloud", "device-1", LinkProfile(latency=back))
-            settled(
-                lambda: statistics.median(round_trips(hosts, "device-1", "cloud", 20)),
-                there + back,
-                there + back + 0.004,
-            )
+            expected = [there + back] * 20
+            assert round_trips(hosts, "device-1", "cloud", 20) == pytest.approx(expected, abs=SWITCHED)
             assert datagrams(hosts, "device-1", "cloud", 20) == list(range(20))
         assert datagrams(hosts, "device-0", "device-1", 5) == datagrams(hosts, "device-1", "device-0", 5) == []
 
 
 class TestMoves(test_trunk.TestMoves):
-    """With the kernel engine only, and one move: three hosts take a guest a third of a minute."""
+    """With the kernel engine."""
 
     @pytest.fixture
     def engine(self) -> Opening:

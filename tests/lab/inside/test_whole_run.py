@@ -14,7 +14,7 @@ import pytest
 from orchestrator.results.history import History
 from orchestrator.results.traffic import volumes
 from tests.e2e.harness import traces_of, up
-from tests.lab.inside.chance import by_chance
+from tests.lab.inside.chance import EXACT, likely
 
 pytestmark = pytest.mark.e2e
 
@@ -37,29 +37,33 @@ def interfaces() -> set[str]:
     return {each["ifname"] for each in json.loads(shown)}
 
 
-@by_chance  # each loss that is probed may be judged wrongly once in a hundred times
 def test_nodes_learn_over_links_of_the_kernel(tmp_path: Path, note: Callable[[str, object, object], None]) -> None:
     before = interfaces()
     result = up(tmp_path, SCENARIO, timeout=240)
     summary = result.summary
     assert summary, result.errors
-    assert [check for check in summary["checks"] if check["verdict"] != "pass"] == [], result.errors
-    assert (result.code, summary["verdict"]) == (0, "pass")
+    beyond = {check["name"] for check in summary["checks"] if check["verdict"] != "pass"}
+    assert beyond <= {"links as configured"}, result.errors
+    assert result.code == (3 if beyond else 0)
     assert (summary["driver"], summary["links"]) == ("namespaces", "kernel")  # as the tryout found
     assert (summary["ended"], summary["rounds"]) == ("rounds", 2)
     assert summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
 
     run = Path(summary["run"])
     with closing(History.open(run)) as history:
-        (rtt,) = [each for each in history.probes() if each.quantity == "rtt"]
+        probes = history.probes()
         counted = {(each.source, each.target): each for each in volumes.link_counters(history)}
-    assert rtt.measured is not None
-    assert rtt.measured == pytest.approx(0.2, abs=0.005)
+    # Each loss that is probed may be judged wrongly once in a hundred times.
+    assert {each.quantity for each in probes if each.verdict != "pass"} <= {"loss"}
+    (rtt,) = [each.measured for each in probes if each.quantity == "rtt"]
+    assert rtt is not None
+    assert rtt == pytest.approx(0.2, abs=EXACT)
     links = list(permutations(("cloud", "device-0"), 2))
     assert sorted(counted) == sorted(links)
     lost, offered = (sum(getattr(each, key) for each in counted.values()) for key in ("lost", "offered"))
-    assert 0 < lost < 0.1 * offered
-    note("a run: round trip (ms)", 200, f"{rtt.measured * 1e3:.3f}")
+    low, high = likely(offered, 0.03)
+    assert max(low, 1) <= lost <= high
+    note("a run: round trip (ms)", 200, f"{rtt * 1e3:.3f}")
     note(f"a run: lost of {offered}", "3 %", f"{lost}, {lost / offered:.1%}")
 
     assert traces_of(run.name) == []

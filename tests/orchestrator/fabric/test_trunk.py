@@ -1,4 +1,5 @@
-"""Links between hosts: the commands that create a trunk, then the userspace engine with real packets over a trunk."""
+"""Links between hosts: the commands that create a trunk, then the userspace engine with real packets over a trunk. How
+exact they are is measured in virtual time: `tests/lab/inside/test_trunk.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ from random import Random
 import pytest
 
 from netem.measurement.intervals import binomial_range
-from netem.measurement.probe_plan import plan_probe
 from netem.profile import LinkProfile
 from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
@@ -33,8 +33,9 @@ from orchestrator.fabric.trunk import (
     mtu_of,
 )
 from orchestrator.fabric.userspace import UserspaceFabric
+from orchestrator.host.kernel.virtual_time import in_virtual_time
 from orchestrator.planning.plan import Plan
-from tests.netem.measured import assert_as_asked, measure, settled, wait_until
+from tests.netem.measured import settled, wait_until
 from tests.netem.tools import Tools, needs_tools
 from tests.netem.traffic import datagrams, goodput, round_trips, transfer
 from tests.netem.wiring import Namespace, NamespacesRefusedError
@@ -43,7 +44,9 @@ from tests.orchestrator.fabric.hosts import MTU, RUN, Hosts, Laying, Opening, vx
 netns = pytest.mark.netns
 
 TRUNK = Trunk("192.0.2.1", 0xED, {"02:ed:00:00:00:02": "192.0.2.2", "02:ed:00:00:00:03": "192.0.2.3"}, 1450)
-BUSY = 0.015  # s; what a round trip may take longer on a busy machine: how exact links are is measured elsewhere
+BUSY = 50e-6 if in_virtual_time() else 0.015
+"""Seconds; what a round trip may take longer on a busy machine. In tests.lab these tests run in virtual time."""
+
 PAYLOAD = (MTU - 52) / (MTU + 14)  # of TCP: less the headers of IP and TCP and its timestamps; plus that of Ethernet
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2  # <linux/in.h>
 
@@ -111,31 +114,6 @@ def hosts(shared: Hosts) -> Hosts:
         shared.change(link.source, link.target, link.profile)
         shared.do(shared.fabric(link.source).restore(link.source, link.target))
     return shared
-
-
-@netns
-class TestTime:
-    def test_a_link_that_does_not_cross_hosts_has_its_latency(self, hosts: Hosts) -> None:
-        settled(lambda: statistics.median(round_trips(hosts, "device-0", "cloud", 60)), 0.020, 0.020 + BUSY)
-
-    def test_each_direction_is_shaped_once_at_its_sender(self, hosts: Hosts) -> None:
-        up, down = LinkProfile(latency=0.020, rate=5e6), LinkProfile(latency=0.005)
-        hosts.change("device-1", "cloud", up)
-        hosts.change("cloud", "device-1", down)
-        assert_as_asked(hosts, "device-1", "cloud", up, down, plan_probe(up, down, mtu=MTU))
-        for number, host in enumerate(hosts.hosts):
-            counted = hosts.do(host.fabric.counters())
-            assert {hosts.homes[str(row["source"])] for row in counted.links} == {number}
-            assert counted.from_trunk > 0
-
-    def test_a_real_link_is_not_shaped(self, hosts: Hosts) -> None:
-        """One way here: the other one keeps its 10 ms."""
-        hosts.change("device-1", "cloud", LinkProfile(real=True))
-        settled(lambda: statistics.median(round_trips(hosts, "device-1", "cloud", 60)), 0.010, 0.0115)
-        plan = plan_probe(LinkProfile(real=True), LinkProfile(latency=0.01), mtu=MTU)
-        found = measure(hosts, "device-1", "cloud", plan)
-        assert found.forward.rate is not None
-        assert found.forward.rate > 50e6  # what TCP gets in windows of 2 MB in 10 ms, on any machine
 
 
 @netns

@@ -2,7 +2,8 @@
 
 Tolerances are those of docs/explanation/fidelity.md: round trips within max(1 ms, 2 %), rates within 3 %,
 losses by exact binomial intervals. Chance and a busy machine are allowed
-some more tries; a link that is wrong is wrong each time.
+some more tries; a link that is wrong is wrong each time. This is how exact links are on a host, whose processor delays
+packets; how exact the engines are is measured in virtual time, in `tests/lab/inside`.
 """
 
 from __future__ import annotations

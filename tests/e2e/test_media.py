@@ -1,4 +1,8 @@
-"""A run over shared cells: measured before training, with cross traffic, faults on a medium and a handover."""
+"""A run over shared cells: measured before training, with cross traffic, faults on a medium and a handover.
+
+It is of this host and in real time: only the userspace engine has cross traffic, and `up --virtual` has the kernel's.
+How exactly both engines share a medium is measured in virtual time, in `tests/lab/inside`.
+"""
 
 from __future__ import annotations
 

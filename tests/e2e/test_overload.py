@@ -1,4 +1,4 @@
-"""A link engine that does not keep up: the run says when, and why, and is not trusted."""
+"""A link engine that does not keep up: the run says when, and why, and is not trusted. In virtual time none is late."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def lives(directory: RunDirectory) -> list[tuple[str | None, int]]:
         return [(event.node, event.data["life"]) for event in history.events("begun")]
 
 
-@pytest.mark.alone
+@pytest.mark.alone  # its programs compute in real time, as planned
 def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
     directory = check(run(tmp_path, SCENARIO.replace("IMAGE", "unused")))
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
@@ -385,7 +385,7 @@ while True:
 """
 
 
-@pytest.mark.alone
+@pytest.mark.alone  # in virtual time the clock would stand still while it prints
 def test_a_program_that_prints_for_ever_delays_nothing(tmp_path: Path) -> None:
     prints_for_ever(tmp_path, "namespaces", "unused", late=1.0)
 

@@ -1,4 +1,8 @@
-"""Whole runs: seven nodes and more, real namespaces, real TCP, shaped links."""
+"""Whole runs: seven nodes and more, real namespaces, real TCP, shaped links.
+
+They are of this host and in real time: what they check is that its processors compute and shape links on time, and that
+nothing is left in its kernel. In virtual time nothing is late.
+"""
 
 from __future__ import annotations
 

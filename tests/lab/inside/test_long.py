@@ -114,7 +114,7 @@ def test_a_thousand_changes(stage: Stage, note: Note) -> None:
     note(f"lost of {counted['sent']} meanwhile", 0, counted["sent"] - counted["received"])
     assert changes == CHANGES
     assert counted["sent"] == counted["received"]
-    assert lateness.quantile(0.99) <= 0.001  # a bound of what `Lateness` counts
+    assert lateness.quantile(0.99) <= 0.003  # asyncio waits for whole milliseconds
 
 
 @pytest.mark.real_time  # in virtual time a link without a rate carries any number of packets at one moment

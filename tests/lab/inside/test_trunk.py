@@ -81,10 +81,17 @@ class TestTime:
         """One way here: the other one keeps its 10 ms."""
         hosts.change("device-1", "cloud", LinkProfile(real=True))
         assert round_trips(hosts, "device-1", "cloud", 60) == pytest.approx([0.010] * 60, abs=SWITCHED)
-        plan = plan_probe(LinkProfile(real=True), LinkProfile(latency=0.01), mtu=MTU)
-        found = measure(hosts, "device-1", "cloud", plan)
+        back = LinkProfile(latency=0.04)  # so that TCP gets no more than 400 Mbit/s with windows of 2 MB
+        hosts.change("cloud", "device-1", back)
+        found = measure(hosts, "device-1", "cloud", plan_probe(LinkProfile(real=True), back, mtu=MTU))
         assert found.forward.rate is not None
-        assert found.forward.rate > 50e6  # what TCP gets in windows of 2 MB in 10 ms
+        assert found.forward.rate > 50e6
+
+
+def test_none_is_lost_unasked(hosts: Hosts) -> None:
+    before = hosts.do(hosts.fabric("cloud").counters()).from_trunk
+    assert datagrams(hosts, "device-1", "cloud", 1000) == list(range(1000))
+    assert hosts.do(hosts.fabric("cloud").counters()).from_trunk == before + 1000
 
 
 def test_frames_of_strangers_and_of_pairs_without_a_link_are_dropped(hosts: Hosts) -> None:

@@ -1,4 +1,7 @@
-"""Nodes of two hosts share a cell whose queue is on the first host, with real packets over the trunk."""
+"""Nodes of two hosts share a cell whose queue is on the first host, with real packets over the trunk.
+
+They are measured on this host: in a guest, 20 Mbit/s through two switches take ten times the processor time.
+"""
 
 from __future__ import annotations
 

@@ -174,9 +174,9 @@ def test_a_node_has_its_cores_and_no_more(start: Callable[[str], subprocess.Pope
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     before, began = used(), time.monotonic()
-    wait_for(lambda: used() - before > 0.5 or None, "half a second of its time")
+    wait_for(lambda: used() - before > 1.0 or None, "a second of its time")
     share = (used() - before) / (time.monotonic() - began)
-    assert share < 0.25 * 1.25  # a first period of 100 ms, and ticks of 10 ms, may be in its favour
+    assert share < 0.25 * 1.25  # a first period of 100 ms, ticks, and a busy host that stops a guest
 
 
 def test_a_node_that_needs_more_memory_than_it_has_is_killed(start: Callable[[str], subprocess.Popen[str]]) -> None:

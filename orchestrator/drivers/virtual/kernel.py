@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -117,13 +117,278 @@ void segv_handler(int sig, struct siginfo *unused_si, struct uml_pt_regs *regs)
 )
 """What is changed in the source: file, text, its replacement."""
 
+STUB = CONFIGURATION.with_name("stub.c")
+_FASTER_SINCE = (6, 11)  # earlier kernels have other stubs, and keep them
+_FASTER = (
+    ("arch/um/os-Linux/skas/Makefile", "obj-y := mem.o process.o", "obj-y := mem.o process.o stub.o"),
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "int start_userspace(unsigned long stub_stack)",
+        "static int __attribute__((unused)) start_traced(unsigned long stub_stack)",
+    ),
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "void userspace(struct uml_pt_regs *regs, unsigned long *aux_fp_regs)",
+        "static void __attribute__((unused)) run_traced(struct uml_pt_regs *regs, unsigned long *aux_fp_regs)",
+    ),
+    (
+        "arch/um/os-Linux/skas/mem.c",
+        "static inline long do_syscall_stub(struct mm_id *mm_idp)",
+        """long do_syscall_stub(struct mm_id *mm_idp);
+
+static inline long __attribute__((unused)) do_syscall_traced(struct mm_id *mm_idp)""",
+    ),
+    ("arch/um/include/shared/as-layout.h", "#define STUB_DATA_PAGES 2", "#define STUB_DATA_PAGES 4"),
+    (
+        "arch/um/include/shared/skas/stub-data.h",
+        "struct stub_data {\n\tunsigned long offset;",
+        """/* um_vdso.c has the same. In nanoseconds, at the time at which the process continued. */
+struct stub_clock {
+	unsigned long long monotonic, real;
+	unsigned long reads;
+};
+
+void set_stub_clock(struct stub_clock *clock);
+void take_stub_reads(struct stub_clock *clock);
+
+struct stub_data {
+	struct stub_clock clock;
+	unsigned long offset;""",
+    ),
+    (
+        "arch/um/include/shared/skas/stub-data.h",
+        "long err, child_err;",
+        """long err, child_err;
+
+	enum { STUB_STOPPED, STUB_RUNS } turn;
+	int signal, stays, sets_bases;
+	unsigned long info, context, key, fs_base, gs_base;""",
+    ),
+    (
+        "arch/um/include/shared/skas/stub-data.h",
+        "UM_KERN_PAGE_SIZE - 128)",
+        "UM_KERN_PAGE_SIZE - 256)",
+    ),
+    (
+        "arch/um/include/shared/skas/stub-data.h",
+        "sigstack[UM_KERN_PAGE_SIZE]",
+        "sigstack[(STUB_DATA_PAGES - 1) * UM_KERN_PAGE_SIZE]",
+    ),
+    (
+        "arch/x86/um/shared/sysdep/stub.h",
+        "extern void stub_syscall_handler(void);",
+        """extern void stub_syscall_handler(void);
+extern void stub_stop(int, siginfo_t *, void *);
+extern void stub_return(void);""",
+    ),
+    (
+        "arch/um/kernel/skas/stub.c",
+        "#include <sysdep/stub.h>",
+        """#include <sysdep/stub.h>
+
+/* The key is in no other register and not on the stack, which the process can read later. */
+static __always_inline long with_key(struct stub_data *d, long number, struct stub_syscall *sc, unsigned long flags)
+{
+	register unsigned long fd asm("r8") = sc->mem.fd;
+	register unsigned long offset asm("r9") = sc->mem.offset;
+	long result;
+
+	asm volatile ("movq %[key], %%r10; orq %[flags], %%r10; syscall; xorl %%r10d, %%r10d"
+		: "=a" (result)
+		: "0" (number), "D" (sc->mem.addr), "S" (sc->mem.length), "d" ((long) sc->mem.prot),
+		"r" (fd), "r" (offset), [key] "m" (d->key), [flags] "r" (flags)
+		: "rcx", "r11", "r10", "memory");
+	return result;
+}""",
+    ),
+    (
+        "arch/um/kernel/skas/stub.c",
+        "res = stub_syscall6(STUB_MMAP_NR,\n"
+        "\t\t\t\t\t    sc->mem.addr, sc->mem.length,\n"
+        "\t\t\t\t\t    sc->mem.prot,\n"
+        "\t\t\t\t\t    MAP_SHARED | MAP_FIXED,\n"
+        "\t\t\t\t\t    sc->mem.fd, sc->mem.offset);",
+        "res = with_key(d, STUB_MMAP_NR, sc, MAP_SHARED | MAP_FIXED |\n"
+        "\t\t\t\t       (sc->mem.length <= 16 * UM_KERN_PAGE_SIZE ? MAP_POPULATE : 0));",
+    ),
+    (
+        "arch/um/kernel/skas/stub.c",
+        "res = stub_syscall3(__NR_mprotect,\n\t\t\t\t\t    sc->mem.addr, sc->mem.length,\n\t\t\t\t\t    sc->mem.prot);",
+        "res = with_key(d, __NR_mprotect, sc, 0);",
+    ),
+    (
+        "arch/um/kernel/skas/stub.c",
+        """void __section(".__syscall_stub")
+stub_syscall_handler(void)""",
+        """void __section(".__syscall_stub")
+stub_stop(int signal, siginfo_t *info, void *context)
+{
+	struct stub_data *d = get_stub_data();
+	volatile int *turn = (volatile int *) &d->turn;
+	int failed;
+
+	d->signal = signal;
+	d->info = (unsigned long) info;
+	d->context = (unsigned long) context;
+	do {
+		__atomic_store_n(turn, STUB_STOPPED, __ATOMIC_SEQ_CST);
+		stub_syscall3(__NR_futex, (unsigned long) turn, 1 /* FUTEX_WAKE */, 1);
+		while (*turn == STUB_STOPPED)
+			stub_syscall4(__NR_futex, (unsigned long) turn, 0 /* FUTEX_WAIT */, STUB_STOPPED, 0);
+		failed = syscall_handler(d);
+		d->key = 0;
+	} while (failed || d->stays);
+	if (d->sets_bases) {
+		stub_syscall2(__NR_arch_prctl, 0x1002 /* ARCH_SET_FS */, d->fs_base);
+		stub_syscall2(__NR_arch_prctl, 0x1001 /* ARCH_SET_GS */, d->gs_base);
+	}
+}
+
+void __section(".__syscall_stub") __attribute__((naked))
+stub_return(void)
+{
+	asm volatile ("movq %0, %%rax; syscall" : : "i" (__NR_rt_sigreturn));
+}
+
+void __section(".__syscall_stub")
+stub_syscall_handler(void)""",
+    ),
+    # A process reads its clocks without a system call. Each reading takes as long as one with a call, and after 64 of
+    # them comes one with a call: the clock of a process that waits in a loop must reach the next timer.
+    (
+        "arch/um/kernel/time.c",
+        "static struct clocksource timer_clocksource = {",
+        """#define STUB_READS 64
+
+void set_stub_clock(struct stub_clock *clock)
+{
+	unsigned long flags;
+
+	local_irq_save(flags); /* so that this takes no time, see timer_read */
+	clock->monotonic = ktime_get_ns();
+	clock->real = ktime_get_real_ns();
+	local_irq_restore(flags);
+	clock->reads = 0;
+}
+
+void take_stub_reads(struct stub_clock *clock)
+{
+	unsigned long reads = min_t(unsigned long, clock->reads, STUB_READS);
+
+	if (reads)
+		time_travel_update_time_rel(reads * TIMER_MULTIPLIER);
+}
+
+static struct clocksource timer_clocksource = {""",
+    ),
+    ("arch/um/kernel/time.c", "#include <shared/init.h>", "#include <shared/init.h>\n#include <stub-data.h>"),
+    (
+        "arch/x86/um/vdso/um_vdso.c",
+        "int __vdso_clock_gettime(clockid_t clock, struct __kernel_old_timespec *ts)\n{\n\tlong ret;\n",
+        """#define STUB_CLOCK ((volatile struct stub_clock *) 0x7fc0000000UL) /* STUB_DATA, see stub.c */
+#define STUB_READS 64
+#define READING 256 /* TIMER_MULTIPLIER */
+
+struct stub_clock {
+	unsigned long long monotonic, real;
+	unsigned long reads;
+};
+
+int __vdso_clock_gettime(clockid_t clock, struct __kernel_old_timespec *ts)
+{
+	long ret;
+
+	if ((clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME) && STUB_CLOCK->reads < STUB_READS) {
+		unsigned long long now = clock == CLOCK_MONOTONIC ? STUB_CLOCK->monotonic : STUB_CLOCK->real;
+
+		STUB_CLOCK->reads++;
+		now += READING * STUB_CLOCK->reads;
+		ts->tv_sec = now / 1000000000;
+		ts->tv_nsec = now % 1000000000;
+		return 0;
+	}
+""",
+    ),
+    # A process that writes to one new page after the other gets some more with each page fault.
+    (
+        "arch/um/kernel/trap.c",
+        """/*
+ * Note this is constrained to return 0, -EFAULT, -EACCES, -ENOMEM by""",
+        """#define FOLLOWING (16 * PAGE_SIZE)
+
+static void map_following(struct vm_area_struct *vma, unsigned long address)
+{
+	unsigned long at = address & PAGE_MASK;
+	unsigned long end = min(vma->vm_end, ALIGN(at + 1, FOLLOWING));
+	pte_t *pte = pte_offset_kernel(pmd_off(vma->vm_mm, at), at);
+
+	if (at == vma->vm_start || !(at & ~PMD_MASK) || !pte_present(pte[-1]))
+		return;
+	for (at += PAGE_SIZE, pte++; at < end && pte_none(*pte); at += PAGE_SIZE, pte++) {
+		if (handle_mm_fault(vma, at, FAULT_FLAG_WRITE | FAULT_FLAG_USER, NULL) & VM_FAULT_ERROR)
+			return;
+	}
+}
+
+/*
+ * Note this is constrained to return 0, -EFAULT, -EACCES, -ENOMEM by""",
+    ),
+    (
+        "arch/um/kernel/trap.c",
+        """	} while (!pte_present(*pte));
+	err = 0;
+""",
+        """	} while (!pte_present(*pte));
+	err = 0;
+	if (is_write && is_user && vma_is_anonymous(vma))
+		map_following(vma, address);
+""",
+    ),
+    # What ptrace(2) in the guest and core dumps see of the floating-point registers.
+    (
+        "arch/x86/um/ptrace_64.c",
+        "err = save_i387_registers(userspace_pid[cpu],\n\t\t\t\t  (unsigned long *) &fpregs);",
+        """err = 0;
+	memcpy(&fpregs, child->thread.regs.regs.fp, sizeof(fpregs));""",
+    ),
+    (
+        "arch/x86/um/ptrace_64.c",
+        "return restore_i387_registers(userspace_pid[cpu],\n\t\t\t\t      (unsigned long *) &fpregs);",
+        """memcpy(child->thread.regs.regs.fp, &fpregs, sizeof(fpregs));
+	return 0;""",
+    ),
+    (
+        "arch/um/kernel/process.c",
+        "return save_i387_registers(userspace_pid[cpu], (unsigned long *) fpu) == 0;",
+        """memcpy(fpu, t->thread.regs.regs.fp, sizeof(*fpu));
+	return 1;""",
+    ),
+    # A page fault in a mapped file maps what is loaded of the file around it, up to 1 MB.
+    ("mm/memory.c", "65536 >> PAGE_SHIFT;", "1048576 >> PAGE_SHIFT;"),
+    # Whether the user may search a directory of the host's, the host finds out when something in it is opened.
+    (
+        "fs/hostfs/hostfs_kern.c",
+        """	if (desired & MAY_NOT_BLOCK)
+		return -ECHILD;
+""",
+        """	if (S_ISDIR(ino->i_mode) && !(desired & (MAY_READ | MAY_WRITE)))
+		return generic_permission(&nop_mnt_idmap, ino, desired);
+
+	if (desired & MAY_NOT_BLOCK)
+		return -ECHILD;
+""",
+    ),
+)
+"""What makes the guest's processes faster. For their system calls and page faults, see `stub.c`."""
+
 Tell = Callable[[str], object]
 
 
 def fingerprint() -> str:
     """What a built kernel depends on, besides its source: the configuration, and the changes of the source."""
     digest = hashlib.sha256(CONFIGURATION.read_bytes())
-    for change in _CHANGES:
+    digest.update(STUB.read_bytes())
+    for change in (*_CHANGES, *_FASTER):
         digest.update("\0".join(change).encode())
     return digest.hexdigest()[:12]
 
@@ -174,7 +439,10 @@ def build(tell: Tell) -> Path:
         with log.open("w") as output:
             tell(f"unpacking {source}")
             _execute(["tar", "--extract", "--strip-components=1", f"--directory={work}", f"--file={source}"], output)
-            _change(work)
+            _change(work, _CHANGES)
+            if _as_numbers(version) >= _FASTER_SINCE:
+                _change(work, _FASTER)
+                shutil.copy(STUB, work / "arch/um/os-Linux/skas")
             tell(f"building Linux {version} for user mode: some minutes of a processor")
             make = ["make", "ARCH=um", f"--directory={work}", f"--jobs={processors()}"]
             _execute([*make, f"KCONFIG_ALLCONFIG={CONFIGURATION.resolve()}", "allnoconfig"], output)
@@ -232,9 +500,9 @@ def _require_tools() -> None:
         )
 
 
-def _change(source: Path) -> None:
-    """Make the changes of the source. HostError if it does not have the texts that are replaced."""
-    for name, text, replacement in _CHANGES:
+def _change(source: Path, changes: Iterable[tuple[str, str, str]]) -> None:
+    """Make changes of the source. HostError if it does not have the texts that are replaced."""
+    for name, text, replacement in changes:
         file = source / name
         content = file.read_text()
         if text not in content:

@@ -15,6 +15,9 @@ from orchestrator.drivers.virtual.kernel import BUILD, TOOLS, build, built_kerne
 from orchestrator.errors import HostError
 from tests.texts import containing
 
+NEW = ("6.11", "6.12")
+"""Versions with the source that `kernel._FASTER` changes."""
+
 MAKE = """\
 #!/bin/sh
 # The target is the last word.
@@ -42,7 +45,10 @@ class Host:
     def add_source(self, version: str, *, damaged: bool = False) -> None:
         """A source with the texts that the build changes, and a file with its version."""
         folder = self.sources / f"linux-source-{version}"
-        for name, text, _ in kernel._CHANGES:
+        changes = list(kernel._CHANGES)
+        if version in NEW:
+            changes += kernel._FASTER
+        for name, text, _ in changes:
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a") as written:
@@ -121,6 +127,14 @@ def test_a_package_with_a_kernel_comes_first(host: Host, tmp_path: Path, monkeyp
     assert built_kernel() == package / "linux"
 
 
+@pytest.mark.parametrize(("version", "built_in"), [("6.9", "no"), ("6.12", "yes")])
+def test_only_a_newer_kernel_runs_its_processes_faster(host: Host, version: str, built_in: str) -> None:
+    host.add_source(version)
+    look = 'test -f "$source/arch/um/os-Linux/skas/stub.c" && echo yes >"$source/linux" || echo no >"$source/linux"'
+    host.set_tool("make", MAKE.replace('cat "$source/version" >"$source/linux"', look))
+    assert build(silent).read_text().strip() == built_in
+
+
 def test_another_configuration_needs_another_kernel(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +151,14 @@ def test_another_configuration_needs_another_kernel(
 def test_other_changes_of_the_source_need_another_kernel(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.add_built("6.12", fingerprint())
     monkeypatch.setattr(kernel, "_CHANGES", kernel._CHANGES[:-1])
+    assert built_kernel() is None
+
+
+def test_another_stub_needs_another_kernel(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.add_built("6.12", fingerprint())
+    other = tmp_path / "stub.c"
+    other.write_text(kernel.STUB.read_text() + "/* more */\n")
+    monkeypatch.setattr(kernel, "STUB", other)
     assert built_kernel() is None
 
 

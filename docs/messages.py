@@ -62,6 +62,8 @@ SHOWN_ELSEWHERE = {
 """Calls with texts of other pages."""
 FOR_COMPUTERS = {"_tc", "compile", "execute", "plain_words", "split"}
 """Calls with texts that no user reads."""
+OF_KERNEL = {"_CHANGES", "_FASTER"}
+"""Names with changes of the kernel's source."""
 CATALOGUE = {"SOURCES"}
 HELP = {"description", "help"}
 """Names and arguments with texts of other pages."""
@@ -117,6 +119,8 @@ def _is_elsewhere(node: ast.AST) -> bool:
         return node.arg in HELP
     if isinstance(node, ast.AnnAssign):
         return _name(node.target) in CATALOGUE
+    if isinstance(node, ast.Assign):
+        return _name(node.targets[0]) in OF_KERNEL
     return isinstance(node, ast.Call) and _name(node.func) in SHOWN_ELSEWHERE | FOR_COMPUTERS
 
 

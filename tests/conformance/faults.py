@@ -24,9 +24,9 @@ DEADLINE = 5.0  # s; no round takes as long without a fault
 RULE = Gathering(quorum=0.5, deadline=DEADLINE)
 SGD: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16}
 
-MESSAGES = {"lost": (), "late": (DEADLINE + 0.05,), "repeated": (0.0, 0.0), "repeated later": (0.0, 0.4)}
-"""The delays of each copy of the message that a fault meets."""
-HARMLESS = ("repeated", "repeated later")
+MESSAGES = {"lost": (), "late": (DEADLINE + 0.05,), "repeated": (0.0, 0.0, 0.4)}
+"""The delays of each copy of the message that a fault meets. It is repeated at once, and again after some rounds."""
+HARMLESS = ("repeated",)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,12 @@ class Case:
         fields: dict[str, Any] = {"gathering": RULE, "catalogue": catalogue} | dict(self.more) | faults
         return Federation(digits, self.tree, self.algorithm, params, folder, self.rounds, **fields).run()
 
+    def undisturbed(self) -> str:
+        """All that the results of its run without a fault depend on: cases of several messages share this run."""
+        return repr(
+            (self.algorithm, self.plugin, self.tree, self.params, self.more, self.rounds, self.ends, self.scope)
+        )
+
     def fate(self, *delays: float) -> Fate:
         """A fate that meets the message."""
         sent = 0
@@ -75,8 +81,17 @@ class Case:
         return sum(values) / len(values)
 
 
+def first_of_each_run(cases: Mapping[str, Case]) -> list[str]:
+    """The name of one case for each run without a fault. A restart meets the others with it in the same way: they name
+    another message only."""
+    firsts: dict[str, str] = {}
+    for name, case in cases.items():
+        firsts.setdefault(case.undisturbed(), name)
+    return list(firsts.values())
+
+
 class CalmRuns:
-    """Each case without a fault. A case runs with a seed when that is first needed."""
+    """Each case without a fault. It runs with a seed when that is first needed."""
 
     def __init__(self, cases: Mapping[str, Case], digits: Prepared, folder: Path) -> None:
         self.cases, self._digits, self._folder = cases, digits, folder
@@ -93,10 +108,12 @@ class CalmRuns:
         return max(accuracies) - min(accuracies)
 
     def _run(self, name: str, seed: int) -> Federation:
-        if (name, seed) not in self._runs:
+        case = self.cases[name]
+        key = (case.undisturbed(), seed)
+        if key not in self._runs:
             folder = self._folder / f"{name}-{seed}"
-            self._runs[name, seed] = self.cases[name].run(self._digits, folder, seed=seed)
-        return self._runs[name, seed]
+            self._runs[key] = case.run(self._digits, folder, seed=seed)
+        return self._runs[key]
 
 
 def assert_close(name: str, run: Federation, calm: CalmRuns) -> None:

@@ -11,7 +11,7 @@ import pytest
 from node.catalogue.partitions import Dirichlet
 from node.learning.data.datasets import Prepared
 from node.testing import hierarchy, star
-from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, assert_close
+from tests.conformance.faults import HARMLESS, MESSAGES, CalmRuns, Case, assert_close, first_of_each_run
 
 SKEWED = {"partition": Dirichlet(alpha=0.5, variant="client", samples_per_client=60)}
 PERSONAL: dict[str, Any] = SKEWED | {"model": "small", "model_params": {"features": 8}}
@@ -90,8 +90,8 @@ def cases_and_faults() -> list[Any]:
     parameters = []
     for name in CASES:
         for fault in (*MESSAGES, *TROUBLES):
-            covered = fault == "repeated" or fault in TROUBLES
-            marks = [pytest.mark.long] if covered and name not in WITH_MEMORY else []
+            covered = fault in TROUBLES and name not in WITH_MEMORY
+            marks = [pytest.mark.long] if covered else []
             parameters.append(pytest.param(name, fault, marks=marks))
     return parameters
 
@@ -119,7 +119,7 @@ def test_one_fault(name: str, fault: str, calm: CalmRuns, digits: Prepared, tmp_
     assert_close(name, run, calm)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", first_of_each_run(CASES))
 def test_all_nodes_restart(name: str, calm: CalmRuns, digits: Prepared, tmp_path: Path) -> None:
     """As `resume` does."""
     case, undisturbed = CASES[name], calm[name]

@@ -117,8 +117,9 @@ def catalogue_page() -> str:
 EXAMPLES = """\
 # Scenarios
 
-Run one with `edgebed up NAME` or `edgebed sweep NAME`. `edgebed new NAME mine.yaml` copies one. The
-[gallery](../docs/gallery.md) shows some of them with results. This page is generated from the first lines
+Run one with `edgebed up NAME`, `edgebed sweep NAME` or `edgebed limits NAME`. `edgebed new NAME mine.yaml`
+copies one. The [gallery](../docs/gallery.md) shows some of them with results. This page is generated from the
+first lines
 of the files; times are for two cores.
 """
 
@@ -126,11 +127,11 @@ of the files; times are for two cores.
 def examples_page() -> str:
     """The list of examples, next to their files."""
     lines = [EXAMPLES]
-    for title, sweep in (("Scenarios", False), ("Sweeps", True)):
+    for title, kind in (("Scenarios", "scenario"), ("Sweeps", "sweep"), ("Studies of limits", "study")):
         rows = [
             (f"[{each.name}]({each.name}.yaml)", each.question, f"{each.time}, {each.driver}", ", ".join(each.requires))
             for each in examples()
-            if each.sweep is sweep
+            if each.kind == kind
         ]
         lines += [f"## {title}\n", *table(("name", "question", "time, driver", "also requires"), rows)]
     return "\n".join(lines)

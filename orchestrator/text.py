@@ -148,11 +148,11 @@ def some(names: Iterable[str], limit: int = 4) -> str:
     return f"{', '.join(shown)} and {left} more"
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: "1 round", "3 rounds"."""
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: "1 round", "3 rounds". ``plural``: by default the noun with an s."""
     if number == 1:
         return f"{number:,} {noun}"
-    return f"{number:,} {noun}s"
+    return f"{number:,} {plural or f'{noun}s'}"
 
 
 def _scaled(value: float | None, units: tuple[str, ...]) -> str:

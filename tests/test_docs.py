@@ -19,6 +19,7 @@ import edgebed.plugin
 from docs.generate import EXAMPLES
 from orchestrator.claims.reading import Claim, ClaimFigure, ClaimFile, Recorded
 from orchestrator.cli.main import cli
+from orchestrator.limits.reading import StudyFile
 from orchestrator.planning.hosts.inventory import Inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.results.tables import TABLES
@@ -130,7 +131,9 @@ def test_every_yaml_example_is_valid(page: str, tmp_path: Path) -> None:
     (tmp_path / "drive.csv").write_text("timestamp,throughput_mbps,rtt_ms\n0,20,80\n1,18,90\n")
     for block in re.findall(r"^```yaml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
         shown = yaml.safe_load(block)
-        if "scenario" in shown:
+        if "axes" in shown:
+            StudyFile.model_validate({"name": "shown", **shown})
+        elif "scenario" in shown:
             SweepFile.model_validate({"name": "shown", **shown})
         elif "claims" in shown:
             ClaimFile.model_validate(shown)

@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.cli import catalogue, claims, folders, hosts, kernel, nodes, results, running, runs, scenarios
+from orchestrator.cli import catalogue, claims, folders, hosts, kernel, limits, nodes, results, running, runs, scenarios
 from orchestrator.cli.options import GroupedCommands
 from orchestrator.errors import (
     ArchiveError,
@@ -45,6 +45,7 @@ GROUPS: dict[str, list[click.Command]] = {
         results.export_runs,
         results.list_faults,
         runs.sweep_runs,
+        limits.find_limits,
         results.archive_runs,
         claims.reproduce_claims,
     ],

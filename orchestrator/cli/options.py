@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,9 @@ from orchestrator.host.process import streams
 from orchestrator.scenario.sections.drivers import DRIVERS
 from orchestrator.scenario.sections.engines import ENGINES
 from orchestrator.text import visible
+
+if TYPE_CHECKING:
+    from orchestrator.verbs.examples import Kind
 
 RUNS = Path("runs")
 RESULT = "orchestrator.cli.options.result"
@@ -119,18 +122,17 @@ def override_options(command: F) -> F:
     return add  # type: ignore[no-any-return]
 
 
-def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
-    """Add the argument that names a scenario, or with ``sweep`` a sweep. The command receives the path of its file."""
+def scenario_argument(name: str, kind: Kind = "scenario") -> Callable[[F], F]:
+    """Add the argument that names a scenario, a sweep or a study. The command receives the path of its file."""
 
     def file_of(context: click.Context, _argument: click.Parameter, given: str | None) -> Path | None:
         from orchestrator.verbs.examples import chosen
 
         if context.resilient_parsing:
             return None
-        return chosen(given, sweep=sweep)
+        return chosen(given, kind)
 
     def add(command: F) -> F:
-        kind = "sweep" if sweep else "scenario"
         what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
         only = f"By default it is the only {kind} in the current folder."
         command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"

@@ -125,7 +125,7 @@ def resume_run(
 
 
 @click.command("sweep")
-@scenario_argument("file", sweep=True)
+@scenario_argument("file", "sweep")
 @override_options
 @runs_option
 @click.option("--on", type=click.Choice(SCHEDULERS), help="Execute the tasks as a job there.")

@@ -18,7 +18,7 @@ from orchestrator.cli.options import (
     waiting,
 )
 from orchestrator.layout import open_console
-from orchestrator.text import visible
+from orchestrator.text import count, visible
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
@@ -47,7 +47,7 @@ def _print_files(files: Sequence[str], as_json: bool) -> None:
 @click.command("examples")
 @json_option
 def list_examples(as_json: bool) -> None:
-    """List the scenarios and sweeps that edgebed ships: their questions, times and requirements."""
+    """List the scenarios, sweeps and studies that edgebed ships: their questions, times and requirements."""
     from orchestrator.verbs.examples import examples, print_examples
 
     listed = examples()
@@ -63,12 +63,12 @@ def list_examples(as_json: bool) -> None:
 @json_option
 def copy_example(name: str, target: Path, as_json: bool) -> None:
     """Copy the example NAME, with the files that it uses, to TARGET: a folder, or a file name that ends in .yaml."""
-    from orchestrator.verbs.examples import copy, is_sweep
+    from orchestrator.verbs.examples import COMMANDS, copy, kind_of_file
 
     files = copy(name, target)
     _print_files([str(file) for file in files], as_json)
     first = files[0]
-    command = "sweep" if is_sweep(first) else "up"
+    command = COMMANDS[kind_of_file(first)]
     report = printer()
     report(f"next: edgebed {command} {first}")
 
@@ -97,7 +97,12 @@ def write_build_folder(folder: Path, as_json: bool) -> None:
 @scenario_options
 @json_option
 def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check SCENARIO, with its data and its partition, without changing anything."""
+    """Check SCENARIO, with its data and its partition, without changing anything; or a study of limits."""
+    from orchestrator.verbs.examples import kind_of_file
+
+    if kind_of_file(scenario) == "study":
+        _validate_study(scenario, overrides, as_json=as_json)
+        return
     plan = _planned(scenario, overrides)
     notes = plan.notes()
     if as_json:
@@ -113,6 +118,18 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
     for note in notes:
         click.echo(f"note: {visible(note)}")
+
+
+def _validate_study(file: Path, overrides: Sequence[str], *, as_json: bool) -> None:
+    from orchestrator.limits.reading import load
+
+    study = load(file, overrides)
+    searches = len(study.cases) * len(study.axes)
+    if as_json:
+        facts = {"study": str(file), "name": study.name, "valid": True, "searches": searches}
+        print_json(facts)
+        return
+    click.echo(f"{file}: valid ({count(searches, 'axis', 'axes')} to search)")
 
 
 @click.command("plan")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.errors import RunError
 from orchestrator.results.checks.verdicts import NEUTRAL, Verdict
 
+CaseOutcome = Literal["passed", "failure", "skipped"]
 SKIPPED: tuple[Verdict, ...] = ("unknown", *NEUTRAL)
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
 
@@ -30,34 +31,55 @@ def write_junit(summary: Mapping[str, Any], file: Path) -> None:
 
 
 def junit(summary: Mapping[str, Any]) -> ET.Element:
-    name = f"edgebed.{summary['name']}"
-    checks = summary["checks"]
-    verdicts = [check["verdict"] for check in checks]
+    """The checks of a run, with its facts as properties."""
     if summary["wall_seconds"] is not None:
         seconds = summary["wall_seconds"]
     else:
         seconds = summary["seconds"]
+    properties = {}
+    for key in ("run", "driver", "links", "ended", "rounds", "seconds"):
+        properties[key] = str(summary[key])
+    cases = []
+    for check in summary["checks"]:
+        outcome: CaseOutcome = "passed"
+        if check["verdict"] == "fail":
+            outcome = "failure"
+        elif check["verdict"] in SKIPPED:
+            outcome = "skipped"
+        cases.append((check["name"], outcome, check["detail"]))
+    return suites_of(f"edgebed.{summary['name']}", cases, seconds, properties)
+
+
+def suites_of(
+    name: str,
+    cases: Sequence[tuple[str, CaseOutcome, str]],
+    seconds: float,
+    properties: Mapping[str, str] | None = None,
+) -> ET.Element:
+    """One suite of test cases, each with its name, its outcome and a sentence."""
+    outcomes = [outcome for _, outcome, _ in cases]
     totals = {
-        "tests": str(len(checks)),
-        "failures": str(verdicts.count("fail")),
+        "tests": str(len(cases)),
+        "failures": str(outcomes.count("failure")),
         "errors": "0",
-        "skipped": str(sum(verdict in SKIPPED for verdict in verdicts)),
+        "skipped": str(outcomes.count("skipped")),
         "time": f"{seconds:.3f}",
     }
     suites = ET.Element("testsuites", totals)
     suite = ET.SubElement(suites, "testsuite", {"name": name, **totals})
-    properties = ET.SubElement(suite, "properties")
-    for key in ("run", "driver", "links", "ended", "rounds", "seconds"):
-        ET.SubElement(properties, "property", name=key, value=_xml(str(summary[key])))
-    for check in checks:
-        testcase = ET.SubElement(suite, "testcase", classname=name, name=check["name"], time="0")
-        detail = _xml(check["detail"])
-        if check["verdict"] == "fail":
-            ET.SubElement(testcase, "failure", message=detail).text = detail
-        elif check["verdict"] in SKIPPED:
-            ET.SubElement(testcase, "skipped", message=detail)
-        else:
-            ET.SubElement(testcase, "system-out").text = detail
+    listed = ET.SubElement(suite, "properties")
+    for key, value in (properties or {}).items():
+        ET.SubElement(listed, "property", name=key, value=_xml(value))
+    for label, outcome, sentence in cases:
+        detail = _xml(sentence)
+        testcase = ET.SubElement(suite, "testcase", classname=name, name=_xml(label), time="0")
+        match outcome:
+            case "failure":
+                ET.SubElement(testcase, "failure", message=detail).text = detail
+            case "skipped":
+                ET.SubElement(testcase, "skipped", message=detail)
+            case "passed":
+                ET.SubElement(testcase, "system-out").text = detail
     return suites
 
 

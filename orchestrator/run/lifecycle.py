@@ -39,6 +39,7 @@ from orchestrator.run.tasks import Ending, ending_after
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 STOP_GRACE_EACH = 0.03  # s more for each node: a thousand on two cores need 20 s
+WITHOUT_RESULT = ("after", "failed")  # ends of runs of programs, of which one wants to know what they waited for
 LAST_STEPS = 2.0  # s for a node after its programs were killed at the end of their grace
 T = TypeVar("T")
 
@@ -233,6 +234,8 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
                 remaining = max(0.0, after - run.past.training)
                 loop.call_later(remaining, session.finish, "after")
         ending = await session.ended
+        if run.plan.programs and ending.reason in WITHOUT_RESULT:
+            session.processes.record_connections()
         # 6. Ask the nodes to end. Their last messages are the final counts.
         graces = [program.stop_grace + LAST_STEPS for program in run.plan.programs]
         grace_of_nodes = STOP_GRACE + STOP_GRACE_EACH * len(run.plan.nodes)

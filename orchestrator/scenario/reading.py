@@ -84,7 +84,10 @@ def parse(
     source = overridden(text, name, overrides)
     nodes_run_something = source.data.keys() & {"algorithm", "programs"}
     if "scenario" in source.data and not nodes_run_something:
-        raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
+        kind = "study of limits, not a scenario: use `limits`"
+        if "axes" not in source.data:
+            kind = "sweep, not a scenario: use `sweep`"
+        raise ScenarioError([Problem(name, "", f"this is the file of a {kind}")])
     if plugins is None:
         catalogue = catalogue_for(source, folder)
     else:

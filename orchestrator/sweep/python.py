@@ -191,7 +191,7 @@ def _sweep(
             text = as_yaml(scenario)
         read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
     else:
-        path = chosen(os.fspath(file), sweep=True)
+        path = chosen(os.fspath(file), "sweep")
         read = load(path, overrides)
     for combination in read.combinations:
         check_workers(workers, combination.scenario.driver_kind)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
@@ -25,22 +22,11 @@ from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
+from orchestrator.sweep.known_runs import KnownRun, digest, read_run, state_in_words
 from orchestrator.sweep.quantities import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
 
 PAUSE = 1.0  # s between two looks at a task that another process executes
-
-
-class KnownRun(NamedTuple):
-    """A run in the folder of a sweep, and how it ended: None if it was killed or still runs."""
-
-    path: Path
-    ended: str | None
-    error: str | None
-
-    @property
-    def complete(self) -> bool:
-        return self.ended in COMPLETE
 
 
 class Sweeper:
@@ -98,7 +84,7 @@ class Sweeper:
         run = self._run_of(plan)
         if run is not None and run.ended == "failed":
             return self._failed(combination, run.error or "failed", run.path)
-        self._print(combination, f"missing: {_state(run)}; `--task {number}` executes it")
+        self._print(combination, f"missing: {state_in_words(run)}; `--task {number}` executes it")
         return None
 
     def forget(self) -> None:
@@ -158,23 +144,23 @@ class Sweeper:
     def _run_of(self, plan: Plan) -> KnownRun | None:
         """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
         time."""
-        digest = _digest(plan.recorded)
-        if digest in self._complete:
-            return self._complete[digest]
+        wanted = digest(plan.recorded)
+        if wanted in self._complete:
+            return self._complete[wanted]
         latest = None
         for listed in known_runs(self.directory):
             if listed.path in self._read:
                 continue
-            known = _read(listed.path)
+            known = read_run(listed.path)
             if known is None:
                 continue
             digest_of_run, run = known
             if run.complete:
                 self._complete[digest_of_run] = run
                 self._read.add(run.path)
-            elif digest_of_run == digest:
+            elif digest_of_run == wanted:
                 latest = run
-        return self._complete.get(digest, latest)
+        return self._complete.get(wanted, latest)
 
     def _failed(
         self,
@@ -258,35 +244,6 @@ def name_of(sweep: Sweep, number: int) -> str:
     """The name of a task for readers."""
     combination = sweep.combinations[number]
     return f"[{number + 1}/{len(sweep.combinations)}] {combination.case}, seed {combination.seed}"
-
-
-def _read(run: Path) -> tuple[bytes, KnownRun] | None:
-    """The digest of a run's plan.json, and the run; None if it cannot be read, so that it is repeated."""
-    try:
-        with History.open(run) as history:
-            outcome = history.outcome
-            digest = _digest(history.plan)
-    except OrchestratorError:
-        return None
-    if outcome is None:
-        return digest, KnownRun(run, None, None)
-    return digest, KnownRun(run, outcome.ended, outcome.error)
-
-
-def _state(run: KnownRun | None) -> str:
-    if run is None:
-        return "no run"
-    if run.ended is None:
-        if RunDirectory(run.path).holder() is None:
-            return "it was killed"
-        return "it is running"
-    return f"it was {run.ended}"
-
-
-def _digest(plan: Mapping[str, Any]) -> bytes:
-    """A plan can have megabytes, and a sweep thousands of runs."""
-    plan_text = json.dumps(plan)
-    return hashlib.sha256(plan_text.encode()).digest()
 
 
 def _in_words(figures: Figures) -> str:

@@ -1,4 +1,4 @@
-"""The scenarios and sweeps that edgebed ships: how they are found, described and copied."""
+"""The scenarios, sweeps and studies that edgebed ships: how they are found, described and copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -24,16 +24,24 @@ PROGRAMS = {"mosquitto": "Mosquitto", "flower-superlink": "Flower (flwr)"}
 _UNITS = {"s": 1, "min": 60, "h": 3600}
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCENARIO = re.compile(r"^(?:algorithm|programs) *:", re.MULTILINE)
-_SWEEP = re.compile(r"^(?:scenario) *:", re.MULTILINE)
+_BASED = re.compile(r"^(?:scenario) *:", re.MULTILINE)  # on a scenario: a sweep or a study
+_AXES = re.compile(r"^(?:axes) *:", re.MULTILINE)
+
+Kind = Literal["scenario", "sweep", "study"]
+COMMANDS: dict[Kind, str] = {"scenario": "up", "sweep": "sweep", "study": "limits"}
+"""The command that runs an example of each kind."""
+_FOLDERS: dict[Kind, str] = {"scenario": "", "sweep": "sweeps", "study": "limits"}
+_SHOWN: dict[Kind, str] = {"scenario": "hello", "sweep": "fedfeat", "study": "limits/tcp"}
 
 
 @dataclass(frozen=True)
 class Example:
-    """A scenario or a sweep. ``time`` of a run or a whole sweep on two cores under ``driver``, in words. ``seconds``:
-    the same, None if not measured. ``requires``: what `edgebed[learning]` does not install."""
+    """A scenario, a sweep or a study. ``time`` of a run, a whole sweep or study on two cores under
+    ``driver``, in words. ``seconds``: the same, None if not measured. ``requires``: what `edgebed[learning]` does not
+    install."""
 
     name: str
-    sweep: bool
+    kind: Kind
     question: str
     time: str
     seconds: float | None
@@ -68,7 +76,7 @@ def _line_of_time(text: str) -> re.Match[str] | None:
 def names() -> list[str]:
     """The names of all examples, scenarios first: their paths below the folder, without ``.yaml``."""
     relative_paths = []
-    for place in (".", "papers", "sweeps", "papers/sweeps"):
+    for place in (".", "papers", "sweeps", "papers/sweeps", "limits"):
         files = FOLDER.glob(f"{place}/*.yaml")
         for file in sorted(files):
             relative = file.relative_to(FOLDER)
@@ -80,31 +88,40 @@ def examples() -> list[Example]:
     return [_read(name) for name in names()]
 
 
-def find(name: str, *, sweep: bool = False) -> Path | None:
-    """The file of an example. Its folders may be left out. Where a scenario and a sweep have the same name, it is the
-    scenario, or with ``sweep`` the sweep."""
+def find(name: str, kind: Kind = "scenario") -> Path | None:
+    """The file of an example. Its folders may be left out. Where a scenario, a sweep and a study have the same name, it
+    is that of this kind."""
     ending = f"/{name}"
     matches = [example for example in names() if f"/{example}".endswith(ending)]
     if not matches or not name:
         return None
     for match in matches:
-        if ("sweeps" in match.split("/")) is sweep:
+        if kind_of_example(match) == kind:
             return FOLDER / f"{match}.yaml"
     return FOLDER / f"{matches[0]}.yaml"
 
 
-def chosen(given: str | None, *, sweep: bool = False) -> Path:
+def kind_of_example(name: str) -> Kind:
+    """The kind of an example, from its folder."""
+    folders = name.split("/")[:-1]
+    for kind in ("sweep", "study"):
+        if _FOLDERS[kind] in folders:
+            return kind
+    return "scenario"
+
+
+def chosen(given: str | None, kind: Kind = "scenario") -> Path:
     """The file that the argument of a command names: a path, else an example, or ``-``. Without an argument it is the
-    only scenario in the current folder, or with ``sweep`` the only sweep. ScenarioError if there is no such file, or if
+    only file of this kind in the current folder. ScenarioError if there is no such file, or if
     there are several."""
     if given is None:
-        return _only(sweep)
+        return _only(kind)
     if _URL.match(given):
         raise ScenarioError([Problem(given, "", "download it first, with the files that it names, then give its path")])
     path = Path(given)
     if path == STANDARD_INPUT or not _is_missing(path):
         return path
-    file = find(given, sweep=sweep)
+    file = find(given, kind)
     if file is None:
         raise ScenarioError([Problem(given, "", f"neither a file nor an example: {_remedies(given)}")])
     return file
@@ -155,17 +172,19 @@ def _copy_files(copies: Mapping[Path, Path]) -> None:
 
 
 def print_examples(shipped: Iterable[Example], console: Console) -> None:
-    """Print the scenarios and then the sweeps, each with its question."""
+    """Print the scenarios, then the sweeps, then the studies, each with its question."""
     headings = ("name", "question", "time on two cores", "requires")
-    for sweep, command in ((False, "up"), (True, "sweep")):
+    listed = list(shipped)
+    for kind, command in COMMANDS.items():
         rows = []
-        for example in shipped:
-            if example.sweep is sweep:
+        for example in listed:
+            if example.kind == kind:
                 time = f"{example.time}, {example.driver}"
                 requires = ", ".join(example.requires)
                 rows.append((example.name, example.question, time, requires))
-        write_table(console, headings, rows, title=f"edgebed {command} NAME")
-        write(console, "")
+        if rows:
+            write_table(console, headings, rows, title=f"edgebed {command} NAME")
+            write(console, "")
     write(console, "Copy one to change it: edgebed new NAME. Times under sim are those with --driver sim.")
 
 
@@ -173,11 +192,10 @@ def _read(name: str) -> Example:
     file = FOLDER / f"{name}.yaml"
     text = file.read_text(encoding="utf-8")
     data = _data(file)
-    sweep = "scenario" in data
-    base = _data(file.parent / data["scenario"]) if sweep else {}
+    base = _data(file.parent / data["scenario"]) if "scenario" in data else {}
     question, time, seconds, driver = described(text)
     required = tuple(_required(data, base))
-    return Example(name, sweep, question, time, seconds, driver, required)
+    return Example(name, kind_of_example(name), question, time, seconds, driver, required)
 
 
 def _data(file: Path) -> dict[str, Any]:
@@ -253,32 +271,30 @@ def _words(value: Any) -> Iterator[str]:
             yield from _words(inner)
 
 
-def is_sweep(file: Path) -> bool:
-    """Whether a readable YAML file has the first key of a sweep."""
-    return bool(_SWEEP.search(_peek(file)))
+def kind_of_file(file: Path) -> Kind:
+    """The kind of a readable YAML file, from its first keys."""
+    written = _peek(file)
+    if not _BASED.search(written):
+        return "scenario"
+    return "study" if _AXES.search(written) else "sweep"
 
 
-def _only(sweep: bool) -> Path:
-    """The only scenario or sweep in the current folder. Other YAML files do not count."""
-    if sweep:
-        kind = "sweep"
-        key = _SWEEP
-        example = "fedfeat"
-    else:
-        kind = "scenario"
-        key = _SCENARIO
-        example = "hello"
+def _only(kind: Kind) -> Path:
+    """The only file of a kind in the current folder. Other YAML files do not count."""
     here = Path()
     files = sorted([*here.glob("*.yaml"), *here.glob("*.yml")])
     candidates = []
     for file in files:
-        if key.search(_peek(file)):
+        of_edgebed = _BASED.search(_peek(file)) or _SCENARIO.search(_peek(file))
+        if of_edgebed and kind_of_file(file) == kind:
             candidates.append(str(file))
     if len(candidates) == 1:
         return Path(candidates[0])
     if candidates:
-        what = f"name one of the {kind}s in this folder: {', '.join(candidates)}"
+        kinds = "studies" if kind == "study" else f"{kind}s"
+        what = f"name one of the {kinds} in this folder: {', '.join(candidates)}"
     else:
+        example = _SHOWN[kind]
         what = f"there is no {kind} in this folder: name a file, or an example like {example} (see `edgebed examples`)"
     raise ScenarioError([Problem("", "", what)])
 

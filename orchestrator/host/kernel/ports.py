@@ -28,7 +28,7 @@ def listening_on(
             state = columns[3]
             address, _, number = local.partition(":")
             if state == LISTENING and int(number, 16) == port:
-                addresses.append(_address(address))
+                addresses.append(address_of(address))
     return addresses
 
 
@@ -40,7 +40,8 @@ def is_loopback(address: str) -> bool:
     return bool(address_itself.is_loopback)
 
 
-def _address(digits: str) -> str:
+def address_of(digits: str) -> str:
+    """An address as people write it, from the digits in the kernel's tables."""
     packed = b""
     for start in range(0, len(digits), WORD):
         end = start + WORD

@@ -261,6 +261,16 @@ class KilledAtEnd(RecordedEvent):
 
 
 @dataclass(frozen=True)
+class Connections(RecordedEvent):
+    """The TCP connections of a node with programs when its run was ended by its time or by a failure, before the node
+    was stopped: see `orchestrator.host.kernel.connections`."""
+
+    NAME = "connections"
+
+    connections: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class LinesDropped(RecordedEvent):
     """Lines of a node's programs that are not in the record: they printed more than `LINES_A_SECOND`."""
 
@@ -287,5 +297,5 @@ class NodeFailed(RecordedEvent):
     error: str
 
 
-RESERVED = (ProgramEnded.NAME, KilledAtEnd.NAME, LinesDropped.NAME)
+RESERVED = (ProgramEnded.NAME, KilledAtEnd.NAME, LinesDropped.NAME, Connections.NAME)
 """Events of nodes with programs that no program can print, since checks trust them."""

@@ -21,9 +21,10 @@ from orchestrator.drivers.programs import Programs
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import KeepsNetworks, NodeHandle
 from orchestrator.host import tail
+from orchestrator.host.kernel.connections import connections_of
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
-from orchestrator.record.events.nodes import OutOfMemory
+from orchestrator.record.events.nodes import Connections, OutOfMemory
 from orchestrator.record.events.run import Note, StackInForce
 from orchestrator.run.context import RunContext
 from orchestrator.run.tasks import Works
@@ -456,6 +457,16 @@ class NodeProcesses:
         if not isinstance(self._control, Programs):
             raise DriverError("the nodes of this run have no programs")
         return self._control
+
+    def record_connections(self) -> None:
+        """Record the TCP connections of the nodes on this host: what the programs of an unfinished run wait for."""
+        for name, state in self.nodes.items():
+            handle = state.handle
+            if handle is None or handle.host:
+                continue
+            connections = connections_of(handle.pid)
+            if connections:
+                self._record.add_event(self._clock(), Connections(connections), node=name)
 
     async def revive(self, node: str) -> None:
         """Restart a node that ``crash`` has ended, after the exit of its former process."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli.main import cli
 from orchestrator.errors import PlaceError, ScenarioError
+from orchestrator.limits.reading import load as load_study
 from orchestrator.scenario.language.files import first_comment
 from orchestrator.scenario.reading import load
 from orchestrator.sweep import reading
-from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, is_sweep, names
+from orchestrator.verbs.examples import FOLDER, chosen, copy, described, examples, find, kind_of_file, names
 from tests.texts import containing
 
 MINE = "algorithm: {name: fedavg, rounds: 1}\ntopology: {devices: 2}\n"
@@ -64,7 +66,7 @@ def test_what_examples_require() -> None:
 def test_the_list() -> None:
     listed = {each["name"]: each for each in json.loads(call("examples", "--json").stdout)["examples"]}
     assert listed["hello"]["question"] == "Does everything work on this host?"
-    assert [name for name, each in listed.items() if each["sweep"] and "/" not in name] == []
+    assert [name for name, each in listed.items() if each["kind"] != "scenario" and "/" not in name] == []
     assert set(listed) == set(names())
     shown = call("examples").stdout
     assert all(f"{name} " in shown and each["question"] in shown for name, each in listed.items())
@@ -72,9 +74,9 @@ def test_the_list() -> None:
 
 def test_names() -> None:
     assert find("asynchrony") == FOLDER / "asynchrony.yaml"
-    assert find("asynchrony", sweep=True) == find("sweeps/asynchrony") == FOLDER / "sweeps/asynchrony.yaml"
+    assert find("asynchrony", "sweep") == find("sweeps/asynchrony") == FOLDER / "sweeps/asynchrony.yaml"
     assert find("phefl-d3") == FOLDER / "papers/phefl-d3.yaml"
-    assert find("phefl-d3", sweep=True) == FOLDER / "papers/sweeps/phefl-d3.yaml"
+    assert find("phefl-d3", "sweep") == FOLDER / "papers/sweeps/phefl-d3.yaml"
     assert find("fedfeat") == FOLDER / "papers/sweeps/fedfeat.yaml"
     assert find("hello.yaml") is find("../hello") is find("traces/lte-up") is find("") is None
 
@@ -116,7 +118,7 @@ def test_the_only_scenario_of_the_folder(folder: Path) -> None:
     (folder / "compose.yml").write_text("services: {}\n")
     (folder / "sweep.yaml").write_text("scenario: mine.yaml\n")
     (folder / "broken.yaml").write_bytes(b"\xff")
-    assert (chosen(None), chosen(None, sweep=True)) == (Path("mine.yaml"), Path("sweep.yaml"))
+    assert (chosen(None), chosen(None, "sweep")) == (Path("mine.yaml"), Path("sweep.yaml"))
     assert call("validate").stdout == "mine.yaml: valid (3 nodes)\n"
     (folder / "other.yml").write_text(MINE)
     with pytest.raises(ScenarioError, match=r"^name.*this folder: mine\.yaml, other\.yml$"):
@@ -142,7 +144,8 @@ def test_standard_input(folder: Path) -> None:
 def test_a_copy_is_complete(folder: Path, name: str) -> None:
     file, *_ = copy(name, folder / "mine")
     assert file == folder / f"mine/{name}.yaml"
-    reading.load(file) if is_sweep(file) else load(file)
+    read: dict[str, Callable[[Path], object]] = {"scenario": load, "sweep": reading.load, "study": load_study}
+    read[kind_of_file(file)](file)
 
 
 def test_the_files_of_copies(folder: Path) -> None:

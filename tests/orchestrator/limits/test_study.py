@@ -1,0 +1,160 @@
+"""Whole studies, under `sim` and with programs, through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from orchestrator.cli.main import cli
+from orchestrator.limits import study
+from orchestrator.record.directory import known_runs
+from tests.e2e.harness import command, wait_for
+
+SCENARIO = """\
+driver: sim
+algorithm: {name: fedavg, rounds: 2, learning_rate: 0.1}
+data: {dataset: digits, samples_per_client: 40, evaluate_samples: 40}
+model: mlp
+topology: {devices: 2}
+links: {device-cloud: {latency: 5ms}}
+"""
+STUDY = """\
+# Which latency do two rounds survive?
+scenario: base.yaml
+survives: {within: 30s}
+axes: {latency: {from: 500ms, to: 5s}}
+require: {latency: 500ms}
+"""
+
+
+pytestmark = pytest.mark.slow
+
+
+def written(folder: Path) -> Path:
+    (folder / "base.yaml").write_text(SCENARIO)
+    (folder / "study.yaml").write_text(STUDY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs of a whole study, from one process for each search."""
+    folder = written(tmp_path_factory.mktemp("whole"))
+    subprocess.run(command("limits", "study.yaml", "--parallel", "2"), cwd=folder, check=True, capture_output=True)
+    shutil.copy(folder / "runs" / "study" / "limits.json", folder / "first.json")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return written(tmp_path)
+
+
+def limits(*words: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli, ["limits", *words, "--json"])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def chosen(facts: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: facts[key] for key in keys}
+
+
+def values(found: Any) -> list[Any]:
+    """What a study found, without the names and times of its runs."""
+    kept = []
+    for limit in found["limits"]:
+        runs = [chosen(run, "value", "survived", "kind", "seconds", "accuracy") for run in limit["runs"]]
+        kept.append({**chosen(limit, "axis", "kind", "low", "high", "met"), "runs": runs})
+    return kept
+
+
+def test_a_study_finds_the_limit_and_continues_from_its_runs(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    runs = whole / "runs" / "study"
+    before = len(known_runs(runs))
+    found = limits("study.yaml", "--junit", "junit.xml")
+    assert len(known_runs(runs)) == before
+    (limit,) = found["limits"]
+    assert limit["kind"] == "between"
+    assert limit["met"] is True
+    assert limit["failure"] == "slow"
+    # A round crosses the links at least four times (task and answer, each acknowledged), so two rounds
+    # within 30 s end below 3.75 s each way.
+    assert 0.5 <= limit["low"] < limit["high"] < 3.75
+    assert limit["high"] / limit["low"] < 1.11
+    assert before == len(limit["runs"]) + 2
+    page = (runs / "limits.html").read_text()
+    assert "Which latency do two rounds survive?" in page
+    assert f"{limit['runs'][0]['run']}/report.html" in page
+    assert len((runs / "limits.csv").read_text().splitlines()) == 1 + len(limit["runs"])
+    assert ET.parse(whole / "junit.xml").getroot().get("failures") == "0"
+
+
+def test_a_missed_requirement_is_exit_code_3(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    harder = whole / "harder.yaml"
+    harder.write_text(f"name: study\n{STUDY.replace('latency: 500ms', 'latency: 4s')}")
+    found = limits("harder.yaml", "--junit", "junit.xml", code=3)
+    assert found["limits"][0]["met"] is False
+    failure = next(ET.parse(whole / "junit.xml").getroot().iter("failure"))
+    assert "4s must survive" in str(failure.text)
+
+
+def test_a_killed_study_gives_the_same_digits(whole: Path, folder: Path) -> None:
+    """SIGKILL after some runs, then repeated: the same table as another study of the same file."""
+    runs = folder / "runs" / "study"
+    words = command("limits", "study.yaml")
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: runs.is_dir() and len(known_runs(runs)) >= 4, "four runs")
+        process.send_signal(signal.SIGKILL)
+    other = json.loads((whole / "first.json").read_text())
+    assert values(limits("study.yaml")) == values(other)
+
+
+def test_a_budget_ends_a_study_within_one_run(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    monkeypatch.setattr(study, "LEAST_BUDGET", 0.0)
+    first = limits("study.yaml")
+    budget = first["wall_seconds"] / 2
+    short = whole / "short.yaml"
+    short.write_text(f"name: study\n{STUDY}budget: {budget:.3f}s\n")
+    found = limits("short.yaml", code=3)
+    assert found["ended"] == "budget"
+    assert found["missing"] == ["default: latency"]
+    assert 0 < len(found["limits"][0]["runs"]) < len(first["limits"][0]["runs"])
+
+
+def test_a_budget_below_three_unimpaired_runs_is_refused(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    (whole / "tiny.yaml").write_text(f"name: study\n{STUDY}budget: 1ms\n")
+    result = CliRunner().invoke(cli, ["limits", "tiny.yaml"], standalone_mode=False)
+    assert "budget" in str(result.exception)
+
+
+def test_an_unimpaired_run_that_fails_ends_the_study(folder: Path) -> None:
+    (folder / "base.yaml").write_text(f"{SCENARIO}expect: {{accuracy: 99.9%}}\n")
+    result = CliRunner().invoke(cli, ["limits", "study.yaml"], standalone_mode=False)
+    assert "without impairment" in str(result.exception)
+    assert "result as expected" in str(result.exception)
+
+
+def test_validate_reads_a_study(folder: Path) -> None:
+    result = CliRunner().invoke(cli, ["validate", "study.yaml"])
+    assert result.output.strip() == "study.yaml: valid (1 axis to search)"
+
+
+def test_shipped_studies_are_listed() -> None:
+    result = CliRunner().invoke(cli, ["limits", "--list"])
+    assert result.exit_code == 0
+    assert "limits/tcp" in result.output
+    assert "edgebed limits NAME" in result.output

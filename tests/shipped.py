@@ -1,4 +1,4 @@
-"""The scenarios and sweeps that edgebed ships. Bases of sweeps are scenarios in a folder of sweeps."""
+"""The scenarios, sweeps and studies that edgebed ships. Bases of sweeps are scenarios in a folder of sweeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.sweep.reading import Sweep, load
 from orchestrator.verbs.examples import FOLDER, names
 
 FILES = [FOLDER / f"{name}.yaml" for name in names()]
-SCENARIOS = [file for file in FILES if file.parent.name != "sweeps"]
+SCENARIOS = [file for file in FILES if file.parent.name not in ("sweeps", "limits")]
 SWEEPS = [file for file in FILES if file.parent.name == "sweeps"]
 
 

@@ -67,7 +67,7 @@ def find_limits(
     from orchestrator.limits.page import write_page
     from orchestrator.limits.reading import load
     from orchestrator.limits.results import to_json, write_files, write_junit
-    from orchestrator.limits.study import carry_out
+    from orchestrator.limits.study import carry_out, how_it_ended
     from orchestrator.limits.tables import print_limits
     from orchestrator.run.options import check_workers
 
@@ -106,8 +106,8 @@ def find_limits(
         else:
             print_limits(result, open_console())
             click.echo(f"written to {directory}: limits.html, limits.json, limits.csv, the runs")
-    if result.ended == "interrupted":
-        tell("interrupted: repeat the command to continue")
+    if result.ended is not None:
+        tell(how_it_ended(result).strip())
     sys.exit(result.exit_code)
 
 

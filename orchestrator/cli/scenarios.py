@@ -129,7 +129,8 @@ def _validate_study(file: Path, overrides: Sequence[str], *, as_json: bool) -> N
         facts = {"study": str(file), "name": study.name, "valid": True, "searches": searches}
         print_json(facts)
         return
-    click.echo(f"{file}: valid ({count(searches, 'axis', 'axes')} to search)")
+    axes = count(len(study.axes), "axis", "axes")
+    click.echo(f"{file}: valid ({axes}, {count(len(study.cases), 'case')}: {count(searches, 'search', 'searches')})")
 
 
 @click.command("plan")

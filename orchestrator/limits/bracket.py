@@ -1,8 +1,9 @@
 """The search for a limit where the same value has always the same outcome: a ladder, then bisection.
 
-The ladder tries a few values from the mildest to the most severe. Between the highest value that survived and the
-lowest one above it that did not, bisection halves the distance. A value that is tried several times has the outcome of
-the majority.
+The ladder tries a few values from the mildest on, until one does not survive. Between this and the highest one that
+survived, bisection halves the distance. Only then come the more severe values of the ladder: they take longest, and
+show only whether anything survives above the limit. A value that is tried several times has the outcome of the
+majority.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ def next_in_bracket(
     ladder = scale.ladder()
     if required is not None and 0 < required < 1:
         ladder = sorted({*ladder, required})
+    later = []
+    failed = False
     for position in ladder:
         outcome = outcomes.get(position)
-        if outcome is None:
+        if outcome is None and failed:
+            later.append(position)
+        elif outcome is None or (outcome.survived is None and outcome.tries):
             return Ask(position)
-        if outcome.survived is None and outcome.tries:  # a tie
-            return Ask(position)
+        elif outcome.survived is False:
+            failed = True
     judged = [outcome for outcome in outcomes.values() if outcome.survived is not None]
     judged.sort(key=lambda outcome: outcome.position)
     unknown = [outcome.position for outcome in outcomes.values() if outcome.tries == 0]
@@ -75,6 +80,8 @@ def next_in_bracket(
         return narrow
     if doubtful is not None:
         return Ask(doubtful)
+    if later:
+        return Ask(later[-1])
     low = survivors[-1].position if survivors else None
     high = failures[0].position if failures else None
     kind: Kind = "between"

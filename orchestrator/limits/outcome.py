@@ -63,7 +63,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Unimpaired:
-    """What the runs without impairment came to: the scale of all others."""
+    """What the runs without impairment came to: the scale of all others. ``accuracy``: the lowest of them, so that none
+    of them is wrong by itself."""
 
     seconds: float
     rounds: int
@@ -123,7 +124,7 @@ def unimpaired(runs: Sequence[Facts]) -> Unimpaired:
     """The scale from the runs without impairment."""
     count = len(runs)
     accuracies = [run.accuracy for run in runs if run.accuracy is not None]
-    accuracy = sum(accuracies) / len(accuracies) if accuracies else None
+    accuracy = min(accuracies, default=None)
     return Unimpaired(
         seconds=sum(run.seconds for run in runs) / count,
         rounds=min(run.rounds for run in runs),
@@ -154,7 +155,7 @@ def judge(
             return Judgement(True, f"survived in {text.duration(run.seconds)}")
         return Judgement(False, wrong, "wrong", first_symptom(history))
     symptom = first_symptom(history)
-    done = text.count(run.rounds, "round")
+    done = text.count(run.rounds, "round") if needed else "its start"
     if run.ended == "failed":
         return Judgement(False, f"failed after {done}: {run.error or 'no reason was recorded'}", "crash", symptom)
     if symptom is not None and symptom.crashed:

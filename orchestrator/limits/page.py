@@ -9,7 +9,7 @@ from urllib.parse import quote
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.limits.results import mildest_failure
-from orchestrator.limits.study import Search, StudyResult, Try, limit_in_words
+from orchestrator.limits.study import Search, StudyResult, Try, how_it_ended, limit_in_words
 from orchestrator.record.directory import write_whole
 from orchestrator.report.template import rendered
 from orchestrator.results.checks.verdicts import MARKS, Verdict
@@ -35,6 +35,8 @@ def content(result: StudyResult) -> dict[str, Any]:
     study = result.study
     axes = []
     for axis in study.axes:
+        if all(search.axis.name != axis.name for search in result.searches):
+            continue
         strips = [_strip(search) for search in result.searches if search.axis.name == axis.name]
         axes.append({"name": axis.name, "where": _where(axis), "strips": strips})
     runs = sum(len(search.tries) for search in result.searches)
@@ -84,10 +86,8 @@ def _saying(result: StudyResult) -> str:
             least = search.axis.written(search.axis.required or 0.0)
             missed.append(f"{search.name} must survive {least}")
         return f"Not met: {text.some(missed)}."
-    if result.ended == "budget":
-        return f"The budget was used up; not finished: {text.some(search.name for search in result.missing)}."
     if result.missing:
-        return f"Not finished: {text.some(search.name for search in result.missing)}."
+        return f"{how_it_ended(result)}Not finished: {text.some(search.name for search in result.missing)}."
     required = [search for search in result.searches if search.required is not None]
     if required:
         return "All requirements are met."

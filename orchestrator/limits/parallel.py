@@ -34,7 +34,7 @@ def carry_out_in_parallel(
         return
 
     if not execute_in_parallel(count, tasks, words, say, ended):
-        return StudyResult(study, directory, ended="interrupted")
+        return carry_out(study, directory, _quiet, workers, ended="interrupted")
     return carry_out(study, directory, _quiet, workers)
 
 

@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from netem.units import parse_duration
+from orchestrator import text as text_of
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.limits.axes import Axis, device_names, first_leader, link_classes
 from orchestrator.limits.chance import RUNS
@@ -237,13 +238,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Study:
-    """A study after reading. ``text``: the scenario as it was read, ``source``: the study's file."""
+    """A study after reading. ``chosen``: the axes to try; of the others, only the runs that are there are read.
+    ``text``: the scenario as it was read, ``source``: the study's file."""
 
     name: str
     file: Path
     scenario: Path
     survives: Survives
     cases: tuple[Case, ...]
+    chosen: tuple[str, ...]
     repeat: int
     runs: int
     budget: float | None
@@ -307,6 +310,7 @@ def parse(
         scenario=scenario_file,
         survives=read.survives,
         cases=cases,
+        chosen=tuple(only) or tuple(axis.name for axis in cases[0].axes),
         repeat=read.repeat,
         runs=read.runs,
         budget=read.budget,
@@ -358,7 +362,11 @@ def _axes(
                 message = unknown("class of links of this scenario", axis.links, classes)
                 problem(("axes", name, "links"), message)
         if axis.scale.mild == axis.scale.severe:
-            problem(ends, f"from and to are the same, {axis.scale.written(axis.scale.mild)}: write two values")
+            if axis.absent:
+                devices = text_of.count(len(device_names(scenario)), "device")
+                problem(ends, f"of {devices}, from and to are the same number: write other shares, or more devices")
+            else:
+                problem(ends, f"from and to are the same, {axis.scale.written(axis.scale.mild)}: write two values")
             continue
         if axis.fault.get("for") is not None:
             problem(("axes", name, "fault"), "leave out `for`, which is the value that is tried")
@@ -366,7 +374,10 @@ def _axes(
             axis = _with_required(axis, required)
             if not 0 <= axis.scale.position(required) <= 1:
                 written = axis.written(required)
-                problem(("require", name), f"{written} is not between from and to of this axis")
+                mild = axis.written(axis.scale.mild)
+                severe = axis.written(axis.scale.severe)
+                message = f"{written} is not between {mild} and {severe}, from and to of this axis: change one of them"
+                problem(("require", name), message)
         axes.append(axis)
     known = [axis.name for axis in axes]
     if not known and not problems:
@@ -377,7 +388,7 @@ def _axes(
     for name in only:
         if name not in known and not problems:
             raise ScenarioError([Problem(f"--axis {name}", "", unknown("axis of this study", name, known))])
-    return tuple(axis for axis in axes if not only or axis.name in only)
+    return tuple(axes)
 
 
 def _with_required(axis: Axis, required: float) -> Axis:

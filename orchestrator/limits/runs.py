@@ -49,19 +49,31 @@ class Made:
     fresh: bool
 
 
-class StudyInterruptedError(Exception):
-    """A signal ended a run of the study."""
+class StudyEndedError(Exception):
+    """No further run is made. ``reason``: "budget", "interrupted", or "left out" of an axis that is not to be tried."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class StudyRuns:
-    """Makes the runs of a study in ``directory``. ``workers`` as for `launch`."""
+    """Makes the runs of a study in ``directory``. ``workers`` as for `launch`. ``ended``: why no further run is made,
+    "interrupted" or "left out"; runs that are there are read even so."""
 
-    def __init__(self, study: Study, directory: Path, workers: int | None) -> None:
+    def __init__(
+        self,
+        study: Study,
+        directory: Path,
+        workers: int | None,
+        ended: str | None = None,
+    ) -> None:
         self._study = study
         self._directory = directory
         self._workers = workers
         self._known = KnownRuns(directory)
         self._wall: dict[Path, float] = {}
+        self.ended = ended
 
     @property
     def wall(self) -> float:
@@ -111,11 +123,29 @@ class StudyRuns:
         return made
 
     def _launched(self, plan: Any, origin: Origin, point: Point) -> Path:
+        reason = self._why_no_more(point)
+        if reason is not None:
+            raise StudyEndedError(reason)
         options = RunOptions(self._workers)
         outcome, directory = launch(plan, origin, self._directory, lambda _: Glimpse(point.name), options)
         if outcome.exit_code == INTERRUPTED or interrupted():
-            raise StudyInterruptedError
+            self.ended = "interrupted"
+            raise StudyEndedError(self.ended)
         return directory.path
+
+    def _why_no_more(self, point: Point) -> str | None:
+        """Why this run is not made; None if it is."""
+        axis = point.axis
+        if self.ended is not None:
+            return self.ended
+        if axis is None:
+            return None
+        if axis.name not in self._study.chosen:
+            return "left out"
+        budget = self._study.budget
+        if budget is not None and self.wall >= budget:
+            return "budget"
+        return None
 
     def _read(
         self,

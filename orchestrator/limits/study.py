@@ -18,7 +18,7 @@ from orchestrator.limits.bracket import next_in_bracket
 from orchestrator.limits.chance import next_by_chance
 from orchestrator.limits.outcome import Unimpaired, unimpaired
 from orchestrator.limits.reading import Case, Study
-from orchestrator.limits.runs import Made, Point, StudyInterruptedError, StudyRuns, Tell
+from orchestrator.limits.runs import Made, Point, StudyEndedError, StudyRuns, Tell
 from orchestrator.limits.verdict import Ask, Limit, Tried
 
 SCALE_RUNS = 2  # without impairment
@@ -133,10 +133,12 @@ def carry_out(
     tell: Tell,
     workers: int | None = None,
     only: int | None = None,
+    ended: str | None = None,
 ) -> StudyResult:
     """Execute a study in ``directory``. ``tell`` prints a line. ``only``: the number of the one search to make.
+    ``ended``: as for `StudyRuns`: only the runs that are there are read.
     RunError if a run without impairment does not pass, MistakeError if the budget is too small."""
-    runs = StudyRuns(study, directory, workers)
+    runs = StudyRuns(study, directory, workers, ended)
     result = StudyResult(study, directory)
     for case in study.cases:
         for axis in case.axes:
@@ -151,8 +153,13 @@ def carry_out(
             if search.case.name not in result.scales:
                 result.scales[search.case.name] = scale_of(study, runs, search.case, tell)
         _search(study, runs, result, tell)
-    except StudyInterruptedError:
-        result.ended = "interrupted"
+    except StudyEndedError as end:
+        result.ended = end.reason
+    shown = []
+    for search in result.searches:
+        if search.axis.name in study.chosen or search.tries:
+            shown.append(search)
+    result.searches = shown
     result.wall = runs.wall
     return result
 
@@ -163,8 +170,8 @@ def scale_of(study: Study, runs: StudyRuns, case: Case, tell: Tell) -> Unimpaire
     for number in range(SCALE_RUNS):
         point = Point(case, case.seed + number)
         run = runs.unimpaired(point)
-        rounds = text.count(run.rounds, "round")
-        tell(f"{point.name}: {rounds} in {text.duration(run.seconds)}")
+        rounds = f"{text.count(run.rounds, 'round')} in " if run.rounds else ""
+        tell(f"{point.name}: {rounds}{text.duration(run.seconds)}")
         made.append(run)
     scale = unimpaired(made)
     if study.budget is not None and study.budget < LEAST_BUDGET * scale.wall:
@@ -176,7 +183,7 @@ def scale_of(study: Study, runs: StudyRuns, case: Case, tell: Tell) -> Unimpaire
 
 
 def _search(study: Study, runs: StudyRuns, result: StudyResult, tell: Tell) -> None:
-    """Make one run of each search in turn, until all have found a limit, or the budget is used up."""
+    """Make one run of each search in turn, until all have found a limit, or no further run is made."""
     going = list(result.searches)
     while going:
         for search in list(going):
@@ -185,10 +192,13 @@ def _search(study: Study, runs: StudyRuns, result: StudyResult, tell: Tell) -> N
                 going.remove(search)
                 tell(f"{search.name}: {limit_in_words(search)}")
                 continue
-            if study.budget is not None and runs.wall >= study.budget:
-                result.ended = "budget"
-                return
-            made = runs.impaired(point, result.scales[search.case.name])
+            try:
+                made = runs.impaired(point, result.scales[search.case.name])
+            except StudyEndedError as end:
+                going.remove(search)
+                if end.reason != "left out":
+                    result.ended = end.reason
+                continue
             search.add(point, made)
             kind = f"{made.judgement.kind}: " if made.judgement.kind else ""
             tell(f"{point.name}: {kind}{made.judgement.why}{_time_left(study, runs, going)}")
@@ -198,6 +208,17 @@ def _time_left(study: Study, runs: StudyRuns, going: Sequence[Search]) -> str:
     if study.budget is None:
         return f" ({text.count(len(going), 'search', 'searches')} to go)"
     return f" ({text.duration(max(0.0, study.budget - runs.wall))} of the budget left)"
+
+
+def how_it_ended(result: StudyResult) -> str:
+    """Why a study has searches without a limit, in a sentence; empty if none is missing."""
+    match result.ended:
+        case "budget":
+            return f"The budget of {text.duration(result.study.budget)} was used up. "
+        case "interrupted":
+            return "The study was interrupted: repeat the command to continue. "
+        case _:
+            return ""
 
 
 def limit_in_words(search: Search) -> str:
@@ -216,7 +237,8 @@ def limit_in_words(search: Search) -> str:
         case "chance":
             words = f"half of the runs survive {at(limit.middle)} (95 %: {at(limit.low)} to {at(limit.high)})"
         case "none":
-            words = f"no limit up to {axis.written(axis.scale.severe)}"
+            way = "down to" if axis.scale.severe < axis.scale.mild else "up to"
+            words = f"no limit {way} {axis.written(axis.scale.severe)}"
         case "all":
             words = f"fails already at {axis.written(axis.scale.mild)}"
         case "not monotone":

@@ -46,6 +46,14 @@ def test_a_limit_is_found_within_5_percent_in_ten_runs(limit: float) -> None:
     assert len(values) <= 10  # and two unimpaired runs: at most twelve
 
 
+def test_the_most_severe_values_come_last() -> None:
+    """A run that fails takes all the time that is allowed, and a link of 30 s a minute to measure."""
+    _, values = searched(LATENCY, lambda value, _: value <= 0.5)
+    assert values[:3] == [0.01, 0.144, 2.08]
+    assert values[-1] == 30.0
+    assert max(values[3:-1]) < 2.08
+
+
 def test_a_rate_falls_from_mild_to_severe() -> None:
     scale = Scale(100e6, 10e3, "rate")
     result, values = searched(scale, lambda value, _: value >= 250e3)

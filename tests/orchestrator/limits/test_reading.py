@@ -90,7 +90,7 @@ def test_a_plain_scenario_is_a_study_of_all_axes(file: Path) -> None:
     study = parse(SCENARIO, file.with_name("base.yaml"))
     assert [axis.name for axis in study.axes] == ["latency", "loss", "rate", "outage", "pause", "absent"]
     chosen = parse(SCENARIO, file.with_name("base.yaml"), only=["rate"])
-    assert [axis.name for axis in chosen.axes] == ["rate"]
+    assert chosen.chosen == ("rate",)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,8 @@ def test_a_plain_scenario_is_a_study_of_all_axes(file: Path) -> None:
         ("axes: {outage: {fault: {node: device-9}}}\n", "study.yaml:2: axes.outage", "device-9"),
         ("axes: {}\n", "study.yaml:2: axes", "at least one"),
         ("axes: {latency: {}}\nrequire: {rate: 1mbit}\n", "study.yaml:3: require.rate", "no axis"),
-        ("axes: {latency: {}}\nrequire: {latency: 1h}\n", "study.yaml:3: require.latency", "between"),
+        ("axes: {latency: {}}\nrequire: {latency: 1h}\n", "study.yaml:3: require.latency", "10ms and 30s"),
+        ("axes: {absent: {clients: {to: 10%}}}\n", "study.yaml:2: axes.absent.clients", "of 4 devices"),
         ("axes: {latency: {}}\nsurvives: {within: 5}\n", "study.yaml:3: survives.within", "5x"),
         ("axes: {latency: {}}\ncases: {odd: {links.device-cloud.rate: 1}}\n", "study.yaml:3", "in case 'odd'"),
     ],

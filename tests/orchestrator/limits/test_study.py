@@ -121,17 +121,37 @@ def test_a_killed_study_gives_the_same_digits(whole: Path, folder: Path) -> None
     assert values(limits("study.yaml")) == values(other)
 
 
-def test_a_budget_ends_a_study_within_one_run(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(whole)
+def test_a_budget_ends_a_study(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unimpaired runs use it up."""
     monkeypatch.setattr(study, "LEAST_BUDGET", 0.0)
-    first = limits("study.yaml")
-    budget = first["wall_seconds"] / 2
-    short = whole / "short.yaml"
-    short.write_text(f"name: study\n{STUDY}budget: {budget:.3f}s\n")
-    found = limits("short.yaml", code=3)
+    (folder / "study.yaml").write_text(f"{STUDY}budget: 1ms\n")
+    found = limits("study.yaml", "--junit", "junit.xml", code=3)
     assert found["ended"] == "budget"
     assert found["missing"] == ["default: latency"]
-    assert 0 < len(found["limits"][0]["runs"]) < len(first["limits"][0]["runs"])
+    assert found["limits"][0]["runs"] == []
+    assert "was used up" in (folder / "runs" / "study" / "limits.html").read_text()
+    assert ET.parse(folder / "junit.xml").getroot().get("skipped") == "1"
+
+
+def test_runs_that_are_there_need_no_budget(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    monkeypatch.setattr(study, "LEAST_BUDGET", 0.0)
+    (whole / "short.yaml").write_text(f"name: study\n{STUDY}budget: 1ms\n")
+    found = limits("short.yaml")
+    assert found["ended"] is None
+    assert values(found) == values(json.loads((whole / "first.json").read_text()))
+
+
+def test_other_axes_keep_their_runs(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    two = STUDY.replace("axes: {", "axes: {outage: {}, ")
+    (whole / "two.yaml").write_text(f"name: study\n{two}")
+    found = limits("two.yaml", "--axis", "latency")
+    assert [limit["axis"] for limit in found["limits"]] == ["latency"]  # of the outage there is no run
+    (whole / "two.yaml").write_text(f"name: study\n{two.replace('outage: {}', 'outage: {for: {from: 1s, to: 2s}}')}")
+    found = limits("two.yaml", "--axis", "outage")
+    assert [limit["axis"] for limit in found["limits"]] == ["latency", "outage"]
+    assert all(limit["kind"] for limit in found["limits"])
 
 
 def test_a_budget_below_three_unimpaired_runs_is_refused(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +170,7 @@ def test_an_unimpaired_run_that_fails_ends_the_study(folder: Path) -> None:
 
 def test_validate_reads_a_study(folder: Path) -> None:
     result = CliRunner().invoke(cli, ["validate", "study.yaml"])
-    assert result.output.strip() == "study.yaml: valid (1 axis to search)"
+    assert result.output.strip() == "study.yaml: valid (1 axis, 1 case: 1 search)"
 
 
 def test_shipped_studies_are_listed() -> None:

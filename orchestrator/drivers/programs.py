@@ -241,7 +241,7 @@ class Programs:
         for program in self._programs.values():
             if self._can_start(program):
                 program.phase = Phase.RUNNING
-                life = self._live(program)
+                life = self._live_or_fail(program)
                 program.life = self._tasks.start(life)
 
     def _can_start(self, program: Program) -> bool:
@@ -262,6 +262,15 @@ class Programs:
         if program.phase is Phase.READY:
             return True
         return program.phase is Phase.ENDED and program.code == 0
+
+    async def _live_or_fail(self, program: Program) -> None:
+        """The life of a program. An error of edgebed in it ends the run, which would wait for the program for ever."""
+        try:
+            await self._live(program)
+        except OrchestratorError:
+            raise  # of a lost host, whose nodes are handled elsewhere
+        except Exception as error:
+            self._give_up(program, f"{type(error).__name__}: {error}")
 
     async def _live(self, program: Program) -> None:
         """Start a program, wait until it is ready, and read what it prints."""

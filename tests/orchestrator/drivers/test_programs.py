@@ -211,6 +211,15 @@ async def test_a_listener_on_loopback_is_not_ready_for_other_nodes(tmp_path: Pat
         assert ("run", "device-0") not in it.driver.requests
 
 
+async def test_a_fault_of_the_driver_ends_the_run(tmp_path: Path) -> None:
+    """Otherwise the run would wait for the program for ever."""
+    async with rig(tmp_path, TEXT.replace("line: serving", "port: 80")) as it:
+        it.driver.ports[80] = ["no address"]
+        await it.start_all()
+        told = await it.until_heard("cloud", type="failed")
+        assert told["error"] == containing("`serve`", "ValueError", "no address")
+
+
 async def test_a_listener_on_loopback_is_ready_for_programs_of_its_own_node(tmp_path: Path) -> None:
     text = TEXT.replace("line: serving", "port: 80").replace("ask, after: cloud}", "ask}")
     text = text.replace("  device:", "  asker: {on: cloud, command: ask, after: cloud}\n  device:")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from orchestrator.cli.options import (
+    arguments_of_tasks,
+    check_places,
     is_verbose,
     json_option,
     override_options,
@@ -63,7 +64,6 @@ def find_limits(
     as_json: bool,
 ) -> None:
     """Find the latency, loss, rate or outage that a study FILE, or a scenario, does not survive, and why."""
-    from orchestrator.host.places import check_file, check_folder
     from orchestrator.limits.page import write_page
     from orchestrator.limits.reading import load
     from orchestrator.limits.results import to_json, write_files, write_junit
@@ -72,26 +72,25 @@ def find_limits(
     from orchestrator.run.options import check_workers
 
     study = load(file, overrides, axes)
-    searches = len(study.cases) * len(study.axes)
     if count:
         if as_json:
-            print_json({"count": searches})
+            print_json({"count": study.searches})
         else:
-            click.echo(searches)
+            click.echo(study.searches)
         return
-    check_folder(runs, "choose another folder with --runs")
-    if junit is not None:
-        check_file(junit, "choose another file with --junit")
+    check_places(runs, junit)
     for case in study.cases:
-        kind = study.scenario_with(case.overrides).driver_kind
-        check_workers(parallel or workers, kind, "parallel" if parallel else "workers")
+        option = "parallel" if parallel else "workers"
+        check_workers(parallel or workers, case.scenario.driver_kind, option)
     tell = printer(err=as_json)
     directory = runs / study.name
     with contextlib.nullcontext() if is_verbose() else logging_to(tell):
         if parallel is not None and task is None:
             from orchestrator.limits.parallel import carry_out_in_parallel
 
-            arguments = _arguments_of_tasks(runs, overrides, axes)
+            arguments = arguments_of_tasks(runs, overrides)
+            for axis in axes:
+                arguments += ["--axis", axis]
             result = carry_out_in_parallel(parallel, study, directory, tell, arguments, workers)
         else:
             result = carry_out(study, directory, tell, workers, task)
@@ -109,16 +108,3 @@ def find_limits(
     if result.ended is not None:
         tell(how_it_ended(result).strip())
     sys.exit(result.exit_code)
-
-
-def _arguments_of_tasks(
-    runs: Path,
-    overrides: Sequence[str],
-    axes: Sequence[str],
-) -> list[str]:
-    arguments = ["--runs", str(runs)]
-    for override in overrides:
-        arguments += ["--set", override]
-    for axis in axes:
-        arguments += ["--axis", axis]
-    return arguments

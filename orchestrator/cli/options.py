@@ -201,6 +201,29 @@ def printer(*, err: bool = True) -> Callable[[str], None]:
     return lambda line: click.echo(visible(line), err=err)
 
 
+def check_places(
+    runs: Path,
+    junit: Path | None = None,
+    track: Sequence[Destination] = (),
+) -> None:
+    """PlaceError if the run cannot write its files here. Checked before anything is made."""
+    from orchestrator.host.places import check_file, check_folder
+
+    check_folder(runs, "choose another folder with --runs")
+    if junit is not None:
+        check_file(junit, "choose another file with --junit")
+    for place in track:
+        place.check()
+
+
+def arguments_of_tasks(runs: Path, overrides: Sequence[str]) -> list[str]:
+    """The arguments of the command line that the tasks of a sweep or a study have."""
+    arguments = ["--runs", str(runs)]
+    for override in overrides:
+        arguments += ["--set", override]
+    return arguments
+
+
 def waiting(task: str) -> AbstractContextManager[None]:
     """While it lasts, and after two seconds, show the ``task`` on standard error. Nothing with -q."""
     if is_verbose():

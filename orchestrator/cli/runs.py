@@ -12,6 +12,8 @@ import click
 
 from orchestrator.cli.options import (
     RESULT,
+    arguments_of_tasks,
+    check_places,
     is_quiet,
     is_verbose,
     json_option,
@@ -71,7 +73,7 @@ def up(
     from orchestrator.run.options import RunOptions
     from orchestrator.serve.beside import page_of
 
-    _check_places(runs, junit, track)
+    check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
         page = None
         begun: Callable[[RunDirectory], None] | None = None
@@ -116,7 +118,7 @@ def resume_run(
 
     directory = find_run(run, runs)
     check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
-    _check_places(runs, junit)
+    check_places(runs, junit)
     with History.open(directory.path) as history:
         check_workers(workers, kind_of(history.driver))
     outcome = resume(directory, _view(as_json=as_json), workers=workers)
@@ -190,7 +192,7 @@ def sweep_runs(
         else:
             click.echo(tasks)
         return
-    _check_places(runs, track=track)
+    check_places(runs, track=track)
     if on is None:
         option = "parallel" if parallel else "workers"
         for combination in sweep.combinations:
@@ -198,7 +200,9 @@ def sweep_runs(
     tell = printer(err=as_json)
     image = image or "edgebed"
     sweeper = Sweeper(sweep, runs / sweep.name, workers, tell, track, again=again)
-    arguments = _arguments_of_tasks(runs, overrides, again=again)
+    arguments = arguments_of_tasks(runs, overrides)
+    if again:
+        arguments.append("--again")
     if on is not None and printing:
         _, described = write_job(on, sweep, sweeper.directory, arguments, workers=workers, image=image)
         text = described.read_text()
@@ -222,15 +226,6 @@ def sweep_runs(
     if outcome.interrupted:
         tell(outcome.how_to_continue)
     sys.exit(outcome.exit_code)
-
-
-def _arguments_of_tasks(runs: Path, overrides: Sequence[str], *, again: bool) -> list[str]:
-    arguments = ["--runs", str(runs)]
-    for override in overrides:
-        arguments += ["--set", override]
-    if again:
-        arguments.append("--again")
-    return arguments
 
 
 def _check_job(on: str | None, printing: bool, image: str | None) -> None:
@@ -275,7 +270,7 @@ def calibrate(
     from orchestrator.run.options import RunOptions
     from orchestrator.verbs.calibrate import measured, print_measured
 
-    _check_places(runs)
+    check_places(runs)
     options = RunOptions(calibrate=True)
     outcome, directory = _execute(scenario, overrides, runs, options, as_json=as_json)
     rows = measured(directory)
@@ -348,21 +343,6 @@ def _view(*, as_json: bool) -> Callable[[bool], View]:
     quiet = is_quiet()
     plain = is_verbose()
     return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
-
-
-def _check_places(
-    runs: Path,
-    junit: Path | None = None,
-    track: Sequence[Destination] = (),
-) -> None:
-    """PlaceError if the run cannot write its files here. Checked before anything is made."""
-    from orchestrator.host.places import check_file, check_folder
-
-    check_folder(runs, "choose another folder with --runs")
-    if junit is not None:
-        check_file(junit, "choose another file with --junit")
-    for place in track:
-        place.check()
 
 
 def _tell(

@@ -124,13 +124,14 @@ def _validate_study(file: Path, overrides: Sequence[str], *, as_json: bool) -> N
     from orchestrator.limits.reading import load
 
     study = load(file, overrides)
-    searches = len(study.cases) * len(study.axes)
     if as_json:
-        facts = {"study": str(file), "name": study.name, "valid": True, "searches": searches}
+        facts = {"study": str(file), "name": study.name, "valid": True, "searches": study.searches}
         print_json(facts)
         return
     axes = count(len(study.axes), "axis", "axes")
-    click.echo(f"{file}: valid ({axes}, {count(len(study.cases), 'case')}: {count(searches, 'search', 'searches')})")
+    cases = count(len(study.cases), "case")
+    searches = count(study.searches, "search", "searches")
+    click.echo(f"{file}: valid ({axes}, {cases}: {searches})")
 
 
 @click.command("plan")

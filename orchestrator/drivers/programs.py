@@ -268,7 +268,7 @@ class Programs:
         try:
             await self._live(program)
         except OrchestratorError:
-            raise  # of a lost host, whose nodes are handled elsewhere
+            raise  # of a lost host: its nodes are handled elsewhere
         except Exception as error:
             self._give_up(program, f"{type(error).__name__}: {error}")
 

@@ -6,7 +6,7 @@ user can repeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,8 @@ class Axis:
     """One axis. Exactly one of these is set:
 
     key     the key of a link; ``links`` is the class or pair of links, ``direction`` up, down or None for both
-    fault   the keys of a fault, whose duration is the value
-    absent  the value is the number of devices whose links are cut for good
+    fault   the keys of a fault; the value is its duration
+    absent  the value is the number of devices that lose their links for good
 
     ``start``: {"at": …} or {"round": …} of the fault; empty: after a third of the unimpaired training. ``required``:
     the value that must survive. ``by_chance``: whether the same value may survive in one run and not in another.
@@ -105,8 +105,9 @@ def device_names(scenario: Scenario) -> list[str]:
     return devices or [member.name for member in members if member.tier == "edge"]
 
 
-def first_leader(leaders: Sequence[str], scenario: Scenario) -> str:
-    """The node that a restart hits: the first that leads, or the topmost node of programs."""
+def first_leader(scenario: Scenario) -> str:
+    """The node that a restart hits: the first that leads, or the topmost one."""
+    leaders = scenario.leaders
     if leaders:
         return leaders[0]
     return scenario.members[0].name

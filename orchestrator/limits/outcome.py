@@ -15,11 +15,12 @@ from orchestrator.record.rows import COMPLETE
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic.volumes import delivered_bytes
+from orchestrator.scenario.sections.expectations import CheckName
 
 FailureKind = Literal["crash", "hang", "slow", "wrong"]
 HANG_ROUNDS = 3.0  # unimpaired rounds without a finished one and almost without traffic
 LITTLE = 0.1  # of the bytes of an unimpaired round: heartbeats continue while nothing is done
-TRUSTED_BY = (
+TRUSTED_BY: tuple[CheckName, ...] = (
     "links as configured",
     "TCP as configured",
     "faults took effect",
@@ -140,13 +141,12 @@ def judge(
     history: History,
     survives: Survives,
     scale: Unimpaired,
-    added: float = 0.0,
+    allowed: float,
 ) -> Judgement:
-    """The judgement of a run. ``added``: seconds of its fault, which do not count against it."""
+    """The judgement of a run. ``allowed``: the seconds that its training may take."""
     if run.doubts:
         return Judgement(None, f"does not count: {text.some(run.doubts)}")
     needed = survives.rounds or scale.rounds
-    allowed = survives.within.allowed(scale.seconds) + added
     in_time = run.seconds <= allowed or scale.by_time
     reached = run.finished and run.rounds >= needed and (scale.by_time or not run.by_time)
     if reached and in_time:

@@ -62,8 +62,7 @@ def content(result: StudyResult) -> dict[str, Any]:
 
 
 def _driver(result: StudyResult) -> str:
-    case = result.study.cases[0]
-    return result.study.scenario_with(case.overrides).driver
+    return result.study.cases[0].scenario.driver
 
 
 def _unimpaired(result: StudyResult) -> str:
@@ -99,7 +98,7 @@ def _where(axis: Any) -> str:
         where = f"of {axis.links}"
         return f"{where}, {axis.direction} only" if axis.direction else where
     if axis.absent:
-        return "devices whose links are cut for good"
+        return "devices that lose their links for good"
     target = axis.fault.get("node") or axis.fault.get("program") or "see the scenario"
     return f"{axis.fault['action']} of {target}"
 
@@ -122,11 +121,8 @@ def _strip(search: Search) -> dict[str, Any]:
                 red = WIDTH * min(1.0, max(0.0, limit.high or 0.0))
             case _:
                 known = False
-    failure = mildest_failure(search)
-    symptom = failure.made.judgement.symptom if failure is not None else None
     by_position = sorted(search.tries, key=lambda one: one.position)
     return {
-        "failed_at": None if failure is None else axis.written(failure.value),
         "case": search.case.name,
         "words": limit_in_words(search),
         "known": known,
@@ -136,10 +132,22 @@ def _strip(search: Search) -> dict[str, Any]:
         "labels": _labels(search),
         "required": None if search.required is None else WIDTH * search.required,
         "required_words": None if axis.required is None else axis.written(axis.required),
-        "failure": None if failure is None else failure.made.judgement.why,
-        "kind": None if failure is None else failure.made.judgement.kind,
-        "symptom": None if symptom is None else symptom.to_json(),
+        "failure": _failure(search),
         "runs": [_row(search, one) for one in by_position],
+    }
+
+
+def _failure(search: Search) -> dict[str, Any] | None:
+    """The failure at the mildest value; None without any."""
+    failed = mildest_failure(search)
+    if failed is None:
+        return None
+    judgement = failed.made.judgement
+    return {
+        "at": search.axis.written(failed.value),
+        "kind": judgement.kind,
+        "why": judgement.why,
+        "symptom": judgement.symptom,
     }
 
 

@@ -25,18 +25,10 @@ def carry_out_in_parallel(
     for case in study.cases:
         scale_of(study, runs, case, tell)
     words = ["limits", str(study.file), *arguments, "--workers", str(workers or 1)]
-    tasks = range(len(study.cases) * len(study.axes))
-
-    def say(line: str) -> None:
-        tell(line)
-
-    def ended(_: int) -> None:
-        return
-
-    if not execute_in_parallel(count, tasks, words, say, ended):
-        return carry_out(study, directory, _quiet, workers, ended="interrupted")
-    return carry_out(study, directory, _quiet, workers)
+    complete = execute_in_parallel(count, range(study.searches), words, tell, _ignore)
+    ended = None if complete else "interrupted"
+    return carry_out(study, directory, _ignore, workers, ended=ended)
 
 
-def _quiet(_: str) -> None:
+def _ignore(_: object) -> None:
     return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,7 +38,7 @@ from orchestrator.scenario.language.strict import Strict, unknown, validated
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.language.words import Name, dotted, name_from
 from orchestrator.scenario.schema import Scenario
-from orchestrator.sweep.reading import assignment
+from orchestrator.sweep.reading import assignment, override_places, problems_in_case, rounds_of
 
 COPY = ".limits.yaml"
 """The study's file as it was read, in the folder of its runs."""
@@ -166,7 +166,7 @@ class Shares(Strict):
 
 
 class AbsentAxis(Strict):
-    """A growing number of devices whose links are cut until the run ends."""
+    """A growing number of devices without links until the run ends."""
 
     clients: Shares = Field(default=Shares(), description="the share of the devices")
     round: int | None = Field(default=None, ge=1, description="from this round on")
@@ -226,19 +226,19 @@ _ACTIONS = {"outage": "disconnect", "pause": "pause", "restart": "crash"}
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a study: the overrides that all its runs have, the scenario as it is written with them, its seed, and
-    its axes, of which one may have more devices to lose than that of another case."""
+    """A case of a study: the overrides that all its runs have, the scenario with them, ``data``, the same as it is
+    written, and its axes. Cases have axes of their own, since one may have more devices to lose than another."""
 
     name: str
     overrides: tuple[str, ...]
+    scenario: Scenario
     data: Mapping[str, Any]
-    seed: int
     axes: tuple[Axis, ...]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study after reading. ``chosen``: the axes to try; of the others, only the runs that are there are read.
+    """A study after reading. ``chosen``: the axes to try; of the others, only present runs are read.
     ``text``: the scenario as it was read, ``source``: the study's file."""
 
     name: str
@@ -258,6 +258,11 @@ class Study:
         """The axes as the first case has them; others have the same names."""
         return self.cases[0].axes
 
+    @property
+    def searches(self) -> int:
+        """The number of searches: one for each case and axis."""
+        return len(self.cases) * len(self.axes)
+
     def scenario_with(self, overrides: Sequence[str]) -> Scenario:
         """The scenario of a run. ScenarioError if these overrides are wrong."""
         return reading.parse(self.text, str(self.scenario), overrides)
@@ -273,11 +278,6 @@ def load(
     return parse(reading.scenario_text(file), file, overrides, only)
 
 
-def is_study(data: Mapping[str, Any]) -> bool:
-    """Whether a file is a study, from its keys."""
-    return "scenario" in data and "axes" in data
-
-
 def parse(
     text: str,
     file: Path,
@@ -287,20 +287,21 @@ def parse(
     """Like `load`, from text. ``file`` stands for the file in messages."""
     source = document.read(text, str(file))
     data = source.data
-    scenario_file = file
-    scenario = text
     if "scenario" in data:
         scenario_file = file.parent / str(data["scenario"])
         scenario = reading.scenario_text(scenario_file, source.place(("scenario",)), "scenario")
-    if "scenario" not in data:
+    else:
+        scenario_file = file
+        scenario = text
         base = reading.parse(scenario, str(scenario_file), overrides)
         axes: dict[str, Any] = {name: {} for name in _applicable(base)}
         data = {"scenario": file.name, "axes": axes}
     defaults = {"name": name_from(file.stem, "limits")}
     read = validated(StudyFile, source, defaults | data)
     problems: list[Problem] = []
-    cases = tuple(_cases(read, source, scenario_file, scenario, overrides, only, problems))
+    cases = tuple(_cases(read, source, scenario_file, scenario, overrides, problems))
     if not problems:
+        _check_chosen(only, cases[0].axes)
         problems += _refused_values(source, scenario_file, scenario, cases)
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))
@@ -319,6 +320,14 @@ def parse(
     )
 
 
+def _check_chosen(chosen: Sequence[str], axes: Sequence[Axis]) -> None:
+    """ScenarioError if the command line names an axis that the study does not have."""
+    known = [axis.name for axis in axes]
+    for name in chosen:
+        if name not in known:
+            raise ScenarioError([Problem(f"--axis {name}", "", unknown("axis of this study", name, known))])
+
+
 def _applicable(scenario: Scenario) -> list[str]:
     """The axes of a plain scenario: those of its links, an outage and a pause of a device."""
     names = ["latency", "loss", "rate", "outage", "pause"]
@@ -331,7 +340,6 @@ def _axes(
     read: StudyFile,
     source: Document,
     scenario: Scenario,
-    only: Sequence[str],
     problems: list[Problem],
 ) -> tuple[Axis, ...]:
     """The axes of a study. Adds a problem for each that makes no sense."""
@@ -371,7 +379,7 @@ def _axes(
         if axis.fault.get("for") is not None:
             problem(("axes", name, "fault"), "leave out `for`, which is the value that is tried")
         if required is not None:
-            axis = _with_required(axis, required)
+            axis = replace(axis, required=required)
             if not 0 <= axis.scale.position(required) <= 1:
                 written = axis.written(required)
                 mild = axis.written(axis.scale.mild)
@@ -379,20 +387,12 @@ def _axes(
                 message = f"{written} is not between {mild} and {severe}, from and to of this axis: change one of them"
                 problem(("require", name), message)
         axes.append(axis)
-    known = [axis.name for axis in axes]
-    if not known and not problems:
+    if not axes and not problems:
         problem(("axes",), f"name at least one axis: {', '.join(AXES)}")
     for name in AXES:
         if getattr(read.require, name) is not None and getattr(read.axes, name) is None:
             problem(("require", name), "this study has no axis of this name")
-    for name in only:
-        if name not in known and not problems:
-            raise ScenarioError([Problem(f"--axis {name}", "", unknown("axis of this study", name, known))])
     return tuple(axes)
-
-
-def _with_required(axis: Axis, required: float) -> Axis:
-    return Axis(**{**vars(axis), "required": required})
 
 
 def _of_links(name: str, section: Any, scenario: Scenario) -> Axis:
@@ -415,7 +415,7 @@ def _of_links(name: str, section: Any, scenario: Scenario) -> Axis:
 def _of_fault(name: str, section: FaultAxis, scenario: Scenario) -> Axis:
     node = device_names(scenario)[0]
     if name == "restart":
-        node = first_leader(scenario.leaders, scenario)
+        node = first_leader(scenario)
     fault: dict[str, Any] = {"action": _ACTIONS[name], **section.fault}
     places = ("node", "nodes", "of", "between", "medium")
     if not fault.keys() & set(places):
@@ -446,26 +446,21 @@ def _cases(
     file: Path,
     text: str,
     common: Sequence[str],
-    only: Sequence[str],
     problems: list[Problem],
 ) -> Iterator[Case]:
+    """The cases of a study. Adds a problem for each mistake in them."""
+    rounds = rounds_of(text, str(file))
     for name, changes in (read.cases or {"default": {}}).items():
-        own = [assignment(path, value) for path, value in changes.items()]
-        places = {}
-        for path in changes:
-            places[assignment(path, changes[path])] = source.place(("cases", name, path))
-        overrides = (*own, *common)
+        places = override_places(source, ("cases", name), changes, rounds)
+        overrides = (*places, *common)
         try:
             scenario = reading.parse(text, str(file), overrides)
         except ScenarioError as error:
-            for problem in error.problems:
-                override = problem.where.removeprefix("--set ")
-                place = places.get(override, problem.where)
-                problems.append(Problem(place, problem.path, f"in case '{name}': {problem.message}"))
+            problems += problems_in_case(error, name, places)
             continue
         data = reading.overridden(text, str(file), overrides).data
-        axes = _axes(read, source, scenario, only, problems)
-        yield Case(name, overrides, data, scenario.seed, axes)
+        axes = _axes(read, source, scenario, problems)
+        yield Case(name, overrides, scenario, data, axes)
 
 
 def _refused_values(
@@ -474,7 +469,7 @@ def _refused_values(
     text: str,
     cases: Sequence[Case],
 ) -> list[Problem]:
-    """A problem for each axis whose mildest or most severe value the scenario refuses."""
+    """A problem for each axis of which the scenario refuses the mildest or the most severe value."""
     problems: dict[str, Problem] = {}
     for case in cases:
         for axis in case.axes:

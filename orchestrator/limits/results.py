@@ -15,7 +15,7 @@ from orchestrator.limits.outcome import Unimpaired
 from orchestrator.limits.reading import COPY
 from orchestrator.limits.study import Search, StudyResult, Try, limit_in_words
 from orchestrator.record.directory import write_whole
-from orchestrator.results.junit import CaseOutcome, suites_of
+from orchestrator.results.junit import CaseOutcome, suites_of, write_suites
 
 JSON_FILE = "limits.json"
 CSV_FILE = "limits.csv"
@@ -136,11 +136,7 @@ def junit(result: StudyResult) -> ET.Element:
 
 def write_junit(result: StudyResult, file: Path) -> None:
     """Write the limits as JUnit XML. RunError if writing fails."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        ET.ElementTree(junit(result)).write(file, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise RunError(f"cannot write {file} ({error.strerror}): choose another --junit FILE") from None
+    write_suites(junit(result), file)
 
 
 def write_files(result: StudyResult, facts: Mapping[str, Any]) -> None:

@@ -42,11 +42,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Made:
-    """A run that was made, and its judgement. ``fresh``: it was not there before."""
+    """A run that was made, and its judgement."""
 
     facts: Facts
     judgement: Judgement
-    fresh: bool
 
 
 class StudyEndedError(Exception):
@@ -59,7 +58,7 @@ class StudyEndedError(Exception):
 
 class StudyRuns:
     """Makes the runs of a study in ``directory``. ``workers`` as for `launch`. ``ended``: why no further run is made,
-    "interrupted" or "left out"; runs that are there are read even so."""
+    "interrupted" or "left out"; present runs are read even so."""
 
     def __init__(
         self,
@@ -101,11 +100,10 @@ class StudyRuns:
         scenario = self._study.scenario_with(overrides)
         with placed(self._study.scenario, overrides, self._study.text):
             plan = prepared_plan(scenario, self._study.scenario)
-        known = [run.path for run in self._known.of(plan.recorded)]
+        known = [run.path for run in self._known.ended_by_themselves(plan.recorded)]
         made = None
         for attempt in range(ATTEMPTS):
-            fresh = attempt >= len(known)
-            if not fresh:
+            if attempt < len(known):
                 path = known[attempt]
             else:
                 origin = Origin(
@@ -116,7 +114,7 @@ class StudyRuns:
                     meta=self._meta(point),
                 )
                 path = self._launched(plan, origin, point)
-            made = self._read(path, point, scale, fresh=fresh)
+            made = self._read(path, point, scale)
             if made.judgement.survived is not None:
                 return made
         assert made is not None
@@ -152,18 +150,15 @@ class StudyRuns:
         path: Path,
         point: Point,
         scale: Unimpaired | None,
-        *,
-        fresh: bool,
     ) -> Made:
         with History.open(path) as history:
             run = facts(history)
             self._wall[path] = run.wall
             if scale is None:
                 survived = None if run.doubts else True
-                return Made(run, Judgement(survived, ""), fresh)
-            added = point.value if point.axis is not None and point.axis.lasts else 0.0
-            judgement = judge(run, history, self._study.survives, scale, added)
-            return Made(run, judgement, fresh)
+                return Made(run, Judgement(survived, ""))
+            allowed = self._allowed(point, scale)
+            return Made(run, judge(run, history, self._study.survives, scale, allowed))
 
     def _overrides(self, point: Point, scale: Unimpaired | None) -> Sequence[str]:
         """The overrides of a point, each in the form of `--set`."""
@@ -176,12 +171,17 @@ class StudyRuns:
         overrides += [assignment(path, value) for path, value in changes.items()]
         return overrides
 
-    def _deadline(self, point: Point, scale: Unimpaired) -> str:
-        """When a run is ended, in training: what survives has finished by then. A stop of the scenario stays."""
+    def _allowed(self, point: Point, scale: Unimpaired) -> float:
+        """The seconds of training that a surviving run may take. Those of its fault do not count against it."""
         allowed = self._study.survives.within.allowed(scale.seconds)
         if point.axis is not None and point.axis.lasts:
             allowed += point.value
-        own = self._study.scenario_with(point.case.overrides).stop.after
+        return allowed
+
+    def _deadline(self, point: Point, scale: Unimpaired) -> str:
+        """When a run is ended, in training: what survives has finished by then. A stop of the scenario stays."""
+        allowed = self._allowed(point, scale)
+        own = point.case.scenario.stop.after
         if own is not None:
             allowed = min(allowed, own)
         return f"{max(0.1, round(allowed, 1))}s"
@@ -193,4 +193,4 @@ class StudyRuns:
         return meta
 
 
-Tell = Callable[[str], object]
+Tell = Callable[[str], None]

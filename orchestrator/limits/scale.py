@@ -62,7 +62,7 @@ class Scale:
         return _WRITTEN[self.unit](value)
 
     def width(self, factor: float) -> float:
-        """The distance of two positions whose values differ by this factor; on an axis of fractions or clients that of
+        """The distance of two positions with values that differ by this factor; on an axis of fractions or clients, by
         a share of the axis as large as the factor is above 1."""
         if self.in_factors:
             return math.log(factor) / abs(math.log(self.severe / self.mild))

@@ -1,7 +1,7 @@
 """A study: two unimpaired runs of each case, then the searches along all axes, one run of each in turn.
 
 In turn, so that a budget that ends the study early leaves a rough limit of every axis instead of a fine one of the
-first. The state of a study is its runs: repeat the command after a kill, and the runs that are there are read.
+first. The state of a study is its runs: repeat the command after a kill, and present runs are read.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Search:
             earlier = len(self.tries)
         else:
             earlier = sum(one.position == answer.position for one in self.tries)
-        seed = self.case.seed + earlier
+        seed = self.case.scenario.seed + earlier
         return Point(self.case, seed, self.axis, scale.value(answer.position))
 
     def add(self, point: Point, made: Made) -> None:
@@ -114,7 +114,7 @@ class StudyResult:
 
     @property
     def missed(self) -> list[Search]:
-        """The searches whose requirement is not met."""
+        """The searches that do not meet their requirements."""
         return [search for search in self.searches if search.meets_requirement is False]
 
     @property
@@ -136,7 +136,7 @@ def carry_out(
     ended: str | None = None,
 ) -> StudyResult:
     """Execute a study in ``directory``. ``tell`` prints a line. ``only``: the number of the one search to make.
-    ``ended``: as for `StudyRuns`: only the runs that are there are read.
+    ``ended``: as for `StudyRuns`: only present runs are read.
     RunError if a run without impairment does not pass, MistakeError if the budget is too small."""
     runs = StudyRuns(study, directory, workers, ended)
     result = StudyResult(study, directory)
@@ -168,7 +168,7 @@ def scale_of(study: Study, runs: StudyRuns, case: Case, tell: Tell) -> Unimpaire
     """The unimpaired runs of a case."""
     made = []
     for number in range(SCALE_RUNS):
-        point = Point(case, case.seed + number)
+        point = Point(case, case.scenario.seed + number)
         run = runs.unimpaired(point)
         rounds = f"{text.count(run.rounds, 'round')} in " if run.rounds else ""
         tell(f"{point.name}: {rounds}{text.duration(run.seconds)}")

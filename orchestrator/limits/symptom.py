@@ -82,7 +82,7 @@ def _first_crash(history: History) -> tuple[str, float, str, str] | None:
 
 
 def _waiting(history: History) -> tuple[str, str]:
-    """The node whose program should have ended the run, or the first leading one, and the name of its log."""
+    """The node with the program that should have ended the run, or the first leading one, and the name of its log."""
     for program in history.plan.get("programs") or ():
         if program.get("ends_the_run"):
             return program["node"], program["label"]

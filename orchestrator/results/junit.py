@@ -22,10 +22,15 @@ _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def write_junit(summary: Mapping[str, Any], file: Path) -> None:
-    """Write the checks of a run's summary (`orchestrator.results.summary`). Raises RunError if writing fails."""
+    """Write the checks of a run's summary (`orchestrator.results.summary`). RunError if writing fails."""
+    write_suites(junit(summary), file)
+
+
+def write_suites(suites: ET.Element, file: Path) -> None:
+    """Write test suites into a file. RunError if writing fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        ET.ElementTree(junit(summary)).write(file, encoding="utf-8", xml_declaration=True)
+        ET.ElementTree(suites).write(file, encoding="utf-8", xml_declaration=True)
     except OSError as error:
         raise RunError(f"cannot write {file} ({error.strerror}): choose another --junit FILE") from None
 

@@ -39,7 +39,7 @@ from orchestrator.run.tasks import Ending, ending_after
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 STOP_GRACE_EACH = 0.03  # s more for each node: a thousand on two cores need 20 s
-WITHOUT_RESULT = ("after", "failed")  # ends of runs of programs, of which one wants to know what they waited for
+WITHOUT_RESULT = ("after", "failed")  # ends of runs with programs that may have waited for an answer
 LAST_STEPS = 2.0  # s for a node after its programs were killed at the end of their grace
 T = TypeVar("T")
 

@@ -32,27 +32,54 @@ class KnownRun(NamedTuple):
 
 
 class KnownRuns:
-    """The runs in a folder that have ended by themselves, by the digest of their plans, oldest first. Each is read
-    once."""
+    """The runs in a folder, by the digest of their plans. Complete ones are read once; others may be continued by other
+    processes, which may also add some at any time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._by_plan: dict[bytes, list[KnownRun]] = {}
-        self._read: set[Path] = set()
+        self._complete: dict[bytes, list[KnownRun]] = {}
+        self._read: set[Path] = set()  # the complete ones
 
-    def of(self, plan: Mapping[str, Any]) -> list[KnownRun]:
-        """The runs with this plan. Other processes may add some at any time."""
+    def forget(self) -> None:
+        """Look at all runs again: a complete run may have a later one."""
+        self._complete.clear()
+        self._read.clear()
+
+    def best(self, plan: Mapping[str, Any]) -> KnownRun | None:
+        """A complete run of a plan, or else the latest; None if there is none."""
+        wanted = digest(plan)
+        others: list[KnownRun] = []
+        if wanted not in self._complete:
+            others = self._look(wanted)
+        runs = self._complete.get(wanted) or others
+        return runs[-1] if runs else None
+
+    def ended_by_themselves(self, plan: Mapping[str, Any]) -> list[KnownRun]:
+        """The runs of a plan that were neither killed nor interrupted, complete ones first."""
+        wanted = digest(plan)
+        others = self._look(wanted)
+        failed = [run for run in others if run.ended_by_itself]
+        return [*self._complete.get(wanted, ()), *failed]
+
+    def _look(self, wanted: bytes) -> list[KnownRun]:
+        """Read the runs that are not known to be complete. Returns those of this plan that are not, oldest first."""
+        others = []
         for listed in known_runs(self._folder):
             if listed.path in self._read:
                 continue
-            known = read_run(listed.path)
-            if known is not None and known[1].ended_by_itself:
-                self._by_plan.setdefault(known[0], []).append(known[1])
-                self._read.add(listed.path)
-        return list(self._by_plan.get(digest(plan), ()))
+            known = _read_run(listed.path)
+            if known is None:
+                continue
+            digest_of_run, run = known
+            if run.complete:
+                self._complete.setdefault(digest_of_run, []).append(run)
+                self._read.add(run.path)
+            elif digest_of_run == wanted:
+                others.append(run)
+        return others
 
 
-def read_run(run: Path) -> tuple[bytes, KnownRun] | None:
+def _read_run(run: Path) -> tuple[bytes, KnownRun] | None:
     """The digest of a run's plan.json, and the run; None if it cannot be read, so that it is repeated."""
     try:
         with History.open(run) as history:

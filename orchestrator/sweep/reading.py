@@ -198,7 +198,7 @@ def _combinations(
     problems: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Changes] = read.cases or {scenario.stem: {}}
     first_case = next(iter(cases))
-    rounds = _rounds_of(text, str(scenario))
+    rounds = rounds_of(text, str(scenario))
     products = itertools.product(cases.items(), _products(read.vary))
     for (case, own), varied in products:
         values = [assignment(path, value) for path, value in varied.items()]
@@ -208,17 +208,14 @@ def _combinations(
         else:
             first = combinations[0].case
         reference = None if name == first else first
-        places = _places(source, ("cases", case), own, rounds)
-        places |= _places(source, ("vary",), varied, rounds)
+        places = override_places(source, ("cases", case), own, rounds)
+        places |= override_places(source, ("vary",), varied, rounds)
         try:
             overrides = (*places, *common)
             checked = reading.parse(text, str(scenario), overrides)
         except ScenarioError as error:
-            for problem in error.problems:
-                override = problem.where.removeprefix("--set ")
-                place = places.get(override, problem.where)
-                in_case = Problem(place, problem.path, f"in case '{name}': {problem.message}")
-                key = (place, problem.path, problem.message)
+            for problem, in_case in zip(error.problems, problems_in_case(error, name, places), strict=True):
+                key = (in_case.where, problem.path, problem.message)
                 problems.setdefault(key, in_case)
             continue
         names = [member.name for member in checked.members]
@@ -233,6 +230,16 @@ def _combinations(
     if problems:
         raise ScenarioError(list(problems.values()))
     return tuple(combinations)
+
+
+def problems_in_case(error: ScenarioError, case: str, places: Mapping[str, str]) -> list[Problem]:
+    """The problems of a case's scenario. ``places``: of the overrides in the file, see `override_places`."""
+    problems = []
+    for problem in error.problems:
+        override = problem.where.removeprefix("--set ")
+        place = places.get(override, problem.where)
+        problems.append(Problem(place, problem.path, f"in case '{case}': {problem.message}"))
+    return problems
 
 
 def _products(vary: Mapping[str, Sequence[Any]]) -> list[Changes]:
@@ -259,7 +266,7 @@ def _unknown_nodes(
             yield Problem(place, dotted(path), message), node
 
 
-def _rounds_of(text: str, name: str) -> Any:
+def rounds_of(text: str, name: str) -> Any:
     """The value of `algorithm.rounds` in a scenario as it is written; None without."""
     try:
         data = document.read(text, name).data
@@ -271,7 +278,7 @@ def _rounds_of(text: str, name: str) -> Any:
     return None
 
 
-def _places(
+def override_places(
     source: Document,
     above: KeyPath,
     overrides: Mapping[str, Any],

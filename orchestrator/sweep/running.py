@@ -120,7 +120,7 @@ def carry_out_in_parallel(count: int, sweeper: Sweeper, arguments: Sequence[str]
 
     def ended(number: int) -> None:
         if sweeper.again:
-            sweeper.forget()
+            sweeper.known.forget()
         take(number)
         output.write(_in_order(results))
 

@@ -12,7 +12,7 @@ from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.exports.destinations import Destination
 from orchestrator.host.process.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
-from orchestrator.record.directory import RunDirectory, known_runs
+from orchestrator.record.directory import RunDirectory
 from orchestrator.record.rows import COMPLETE
 from orchestrator.report.judgement import Conclusion
 from orchestrator.results.checks.registry import checks, overall
@@ -22,7 +22,7 @@ from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
-from orchestrator.sweep.known_runs import KnownRun, digest, read_run, state_in_words
+from orchestrator.sweep.known_runs import KnownRuns, state_in_words
 from orchestrator.sweep.quantities import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
 
@@ -53,8 +53,7 @@ class Sweeper:
         self.tell = tell
         self._track = track
         self.again = again
-        self._complete: dict[bytes, KnownRun] = {}  # by the digest of their plans
-        self._read: set[Path] = set()  # the complete ones
+        self.known = KnownRuns(directory)
         self.interrupted = False
 
     def run(self, number: int) -> Result:
@@ -81,16 +80,11 @@ class Sweeper:
                 return known
         except OrchestratorError as error:
             return self._failed(combination, error)
-        run = self._run_of(plan)
+        run = self.known.best(plan.recorded)
         if run is not None and run.ended == "failed":
             return self._failed(combination, run.error or "failed", run.path)
         self._print(combination, f"missing: {state_in_words(run)}; `--task {number}` executes it")
         return None
-
-    def forget(self) -> None:
-        """Look at all runs again: a complete run may have a later one."""
-        self._complete.clear()
-        self._read.clear()
 
     def to_do(self) -> list[int]:
         """The tasks without a complete run, or all of them if they are repeated."""
@@ -103,7 +97,7 @@ class Sweeper:
     def _is_complete(self, combination: Combination) -> bool:
         with contextlib.suppress(OrchestratorError):
             plan = self._plan(combination)
-            run = self._run_of(plan)
+            run = self.known.best(plan.recorded)
             return run is not None and run.complete
         return False
 
@@ -114,7 +108,7 @@ class Sweeper:
 
     def _known(self, combination: Combination, plan: Plan) -> Result | None:
         """The result of the complete run of a plan; None if there is none."""
-        run = self._run_of(plan)
+        run = self.known.best(plan.recorded)
         if run is None or not run.complete:
             return None
         with tracked(RunDirectory(run.path), self._track):
@@ -140,27 +134,6 @@ class Sweeper:
 
         with RunDirectory(folder).held(wait):
             yield
-
-    def _run_of(self, plan: Plan) -> KnownRun | None:
-        """The run of a plan in the folder: a complete one, or else the latest. Other processes may add runs at any
-        time."""
-        wanted = digest(plan.recorded)
-        if wanted in self._complete:
-            return self._complete[wanted]
-        latest = None
-        for listed in known_runs(self.directory):
-            if listed.path in self._read:
-                continue
-            known = read_run(listed.path)
-            if known is None:
-                continue
-            digest_of_run, run = known
-            if run.complete:
-                self._complete[digest_of_run] = run
-                self._read.add(run.path)
-            elif digest_of_run == wanted:
-                latest = run
-        return self._complete.get(wanted, latest)
 
     def _failed(
         self,
@@ -192,7 +165,7 @@ class Sweeper:
     def _continued(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path] | None:
         if self.again or plan.driver_kind.simulated:
             return None
-        run = self._run_of(plan)
+        run = self.known.best(plan.recorded)
         if run is None or run.ended not in (None, "interrupted"):
             return None
         directory = RunDirectory(run.path)

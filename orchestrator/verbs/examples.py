@@ -273,7 +273,10 @@ def _words(value: Any) -> Iterator[str]:
 
 def kind_of_file(file: Path) -> Kind:
     """The kind of a readable YAML file, from its first keys."""
-    written = _peek(file)
+    return _kind_of_text(_peek(file))
+
+
+def _kind_of_text(written: str) -> Kind:
     if not _BASED.search(written):
         return "scenario"
     return "study" if _AXES.search(written) else "sweep"
@@ -285,8 +288,9 @@ def _only(kind: Kind) -> Path:
     files = sorted([*here.glob("*.yaml"), *here.glob("*.yml")])
     candidates = []
     for file in files:
-        of_edgebed = _BASED.search(_peek(file)) or _SCENARIO.search(_peek(file))
-        if of_edgebed and kind_of_file(file) == kind:
+        written = _peek(file)
+        of_edgebed = _BASED.search(written) or _SCENARIO.search(written)
+        if of_edgebed and _kind_of_text(written) == kind:
             candidates.append(str(file))
     if len(candidates) == 1:
         return Path(candidates[0])

@@ -5,13 +5,11 @@ The columns are those of Linux, Documentation/networking/proc_net_tcp.rst.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.host.kernel.ports import address_of, is_loopback
-from orchestrator.host.kernel.small_files import text_of
+from orchestrator.host.kernel.ports import address_of, tcp_rows, unmapped
 
 STATES = {  # net/tcp_states.h
     "01": "established",
@@ -37,10 +35,7 @@ def connections_of(process: int, proc: Path = Path("/proc")) -> list[Connection]
     not confirmed, ``unread`` bytes that the program has not taken, and ``repeats``, how often the oldest packet was
     sent again.
     """
-    connections: list[Connection] = []
-    for name in ("tcp", "tcp6"):
-        table = text_of(proc / str(process) / "net" / name) or ""
-        connections += list(_read(table))
+    connections = list(_read(tcp_rows(process, proc)))
     connections.sort(key=_by_trouble)
     return connections[:MOST]
 
@@ -54,9 +49,8 @@ def _by_trouble(connection: Connection) -> tuple[int, int, str, str]:
     )
 
 
-def _read(table: str) -> Iterator[Connection]:
-    for row in table.splitlines()[1:]:
-        columns = row.split()
+def _read(rows: Iterable[list[str]]) -> Iterator[Connection]:
+    for columns in rows:
         state = STATES.get(columns[3])
         local = _endpoint(columns[1])
         peer = _endpoint(columns[2])
@@ -76,11 +70,8 @@ def _read(table: str) -> Iterator[Connection]:
 def _endpoint(written: str) -> str | None:
     """An address and a port as people write them; None on the loopback interface, which no link shapes."""
     digits, _, port = written.partition(":")
-    parsed = ipaddress.ip_address(address_of(digits))
-    mapped = getattr(parsed, "ipv4_mapped", None)  # IPv4, of a socket for both versions
-    address = str(mapped or parsed)
-    if is_loopback(address):
+    address = unmapped(address_of(digits))
+    if address.is_loopback:
         return None
-    if ":" in address:
-        address = f"[{address}]"
-    return f"{address}:{int(port, 16)}"
+    host = f"[{address}]" if address.version == 6 else str(address)
+    return f"{host}:{int(port, 16)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.host.kernel.small_files import text_of
@@ -20,24 +21,34 @@ def listening_on(
     """The addresses on which a process in the network namespace of ``process`` listens on a TCP port; none if that has
     ended."""
     addresses = []
+    for columns in tcp_rows(process, proc):
+        local = columns[1]
+        state = columns[3]
+        address, _, number = local.partition(":")
+        if state == LISTENING and int(number, 16) == port:
+            addresses.append(address_of(address))
+    return addresses
+
+
+def tcp_rows(process: int, proc: Path) -> Iterator[list[str]]:
+    """The columns of each row of the TCP tables in the network namespace of ``process``; none if that has ended."""
     for name in ("tcp", "tcp6"):
         table = text_of(proc / str(process) / "net" / name) or ""
         for row in table.splitlines()[1:]:
-            columns = row.split()
-            local = columns[1]
-            state = columns[3]
-            address, _, number = local.partition(":")
-            if state == LISTENING and int(number, 16) == port:
-                addresses.append(address_of(address))
-    return addresses
+            yield row.split()
 
 
 def is_loopback(address: str) -> bool:
     """Whether only processes in the same network namespace reach a listener on this address."""
+    return unmapped(address).is_loopback
+
+
+def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address; of a socket for both versions, which has IPv4 mapped into IPv6, the one of IPv4."""
     parsed = ipaddress.ip_address(address)
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    address_itself = mapped or parsed
-    return bool(address_itself.is_loopback)
+    if parsed.version == 6 and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped
+    return parsed
 
 
 def address_of(digits: str) -> str:

@@ -79,6 +79,12 @@ def test_absent_devices_are_counted(file: Path) -> None:
     assert added == {"of": "devices", "count": 2, "action": "disconnect", "round": 1}
 
 
+def test_a_case_with_another_algorithm_keeps_the_rounds(file: Path) -> None:
+    """As a case of a sweep does."""
+    study = read(file, "axes: {latency: {}}\ncases: {prox: {algorithm: {name: fedprox}}}\n")
+    assert study.cases[0].scenario.rounds == 2
+
+
 def test_survival(file: Path) -> None:
     study = read(file, "axes: {latency: {}}\nsurvives: {within: 2x, accuracy: -2 points}\n")
     assert study.survives.within.allowed(3.0) == 6.0

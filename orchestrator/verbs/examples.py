@@ -18,8 +18,13 @@ from orchestrator.scenario.language.files import STANDARD_INPUT, TIME, first_com
 from orchestrator.scenario.language.syntax import MAX_CHARACTERS, read_yaml, too_long
 
 FOLDER = (Path(__file__).parent / "scenarios").resolve()  # in a checkout, a link to scenarios/
-PROGRAMS = {"mosquitto": "Mosquitto", "flower-superlink": "Flower (flwr)"}
-"""What to install for a program, by the first word of its command."""
+PROGRAMS = {
+    "mosquitto": "Mosquitto",
+    "flower-superlink": "Flower (flwr)",
+    "nvflare/start.py": "NVFlare (nvflare)",
+    "mqtt-paho/publish.py": "paho-mqtt",
+}
+"""What to install for a program, by a word of its command."""
 
 _UNITS = {"s": 1, "min": 60, "h": 3600}
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -76,7 +81,7 @@ def _line_of_time(text: str) -> re.Match[str] | None:
 def names() -> list[str]:
     """The names of all examples, scenarios first: their paths below the folder, without ``.yaml``."""
     relative_paths = []
-    for place in (".", "papers", "sweeps", "papers/sweeps", "limits"):
+    for place in (".", "papers", "peers", "sweeps", "papers/sweeps", "limits"):
         files = FOLDER.glob(f"{place}/*.yaml")
         for file in sorted(files):
             relative = file.relative_to(FOLDER)
@@ -194,7 +199,7 @@ def _read(name: str) -> Example:
     data = _data(file)
     base = _data(file.parent / data["scenario"]) if "scenario" in data else {}
     question, time, seconds, driver = described(text)
-    required = tuple(_required(data, base))
+    required = tuple(dict.fromkeys(_required(data, base)))
     return Example(name, kind_of_example(name), question, time, seconds, driver, required)
 
 
@@ -209,12 +214,13 @@ def _required(
     data: Mapping[str, Any],
     base: Mapping[str, Any],
 ) -> Iterator[str]:
-    """What the example requires. ``base``: the scenario of a sweep; data sets in the sweep replace its own."""
-    for program in data.get("programs", {}).values():
-        first_word = program["command"].split()[0]
-        needed = PROGRAMS.get(first_word)
-        if needed is not None:
-            yield needed
+    """What the example requires. ``base``: the scenario of a sweep or a study; data sets in the sweep replace its
+    own."""
+    for programs in (base.get("programs", {}), data.get("programs", {})):
+        for program in programs.values():
+            for word in program["command"].split():
+                if word in PROGRAMS:
+                    yield PROGRAMS[word]
     alternatives = list(_datasets({**data, "vary": {}}))
     vary = data.get("vary", {})
     for varied in vary.get("data.dataset", []):
@@ -241,7 +247,8 @@ def _datasets(value: Any) -> Iterator[list[str]]:
 
 
 def _with_files(file: Path) -> Iterator[Path]:
-    """The file of an example and all files that it names, in values or in words of commands, also in its base."""
+    """The file of an example and all files that it names, in values or in words of commands, also in its base. A script
+    comes with its folder."""
     yield file
     for word in _words(_data(file)):
         path = word.removeprefix("text:")
@@ -251,6 +258,8 @@ def _with_files(file: Path) -> Iterator[Path]:
         if named.suffix == ".yaml":
             yield from _with_files(named)
             continue
+        if named.suffix == ".py" and named.parent != FOLDER:
+            named = named.parent  # a script imports its neighbours
         below = sorted(named.rglob("*"))
         for inner in [named, *below]:
             if inner.is_file() and "__pycache__" not in inner.parts:

@@ -57,6 +57,8 @@ def test_what_examples_require() -> None:
     assert required["hello"] == required["dropout"] == ()
     assert required["mqtt"] == ("Mosquitto",)
     assert required["flower"] == ("Flower (flwr)",)
+    assert required["peers/mqtt-paho"] == ("Mosquitto", "paho-mqtt")
+    assert required["limits/nvflare"] == ("NVFlare (nvflare)",)  # in its scenario
     assert required["papers/dffke-htfe1"] == ("data set cifar10",)
     assert required["papers/sweeps/fedfeat-mnist"] == ("data set mnist",)  # in the sweep
     assert required["papers/sweeps/feelpgen"] == ("data set mnist",)  # in its scenario
@@ -73,6 +75,9 @@ def test_the_list() -> None:
 
 
 def test_names() -> None:
+    assert find("flower") == FOLDER / "flower.yaml"
+    assert find("flower", "study") == FOLDER / "limits/flower.yaml"
+    assert find("peers/flower") == FOLDER / "peers/flower.yaml"
     assert find("asynchrony") == FOLDER / "asynchrony.yaml"
     assert find("asynchrony", "sweep") == find("sweeps/asynchrony") == FOLDER / "sweeps/asynchrony.yaml"
     assert find("phefl-d3") == FOLDER / "papers/phefl-d3.yaml"
@@ -154,6 +159,8 @@ def test_the_files_of_copies(folder: Path) -> None:
 
     assert copied("mqtt") == {"mqtt.yaml", "mqtt/broker.conf"}
     assert copied("selection") == {"sweeps/selection.yaml", "population.yaml", "traces/availability.csv"}
+    kit = {"project.yml", "start.py", "job.py", "rounds.py", "train.py"}  # the last two are imported
+    assert copied("peers/nvflare") == {"peers/nvflare.yaml", *(f"peers/nvflare/{name}" for name in kit)}
     app = {path.relative_to(FOLDER).as_posix() for path in (FOLDER / "flower").rglob("*") if path.is_file()}
     assert copied("flower") == {"flower.yaml", *(each for each in app if not each.endswith(".pyc"))}
 

@@ -1,0 +1,1 @@
+"""FedAvg on four arrays, as a Flower app."""

@@ -5,29 +5,30 @@ only their sizes and times, does no I/O and never waits. Therefore the same seed
 these steps, those of tc-netem(8) with a tail-drop rate queue in front of the propagation delay:
 
 1. loss         independent (Bernoulli) or Gilbert–Elliott; the chain decides by its state, then makes one step
-2. duplicate    a second copy is made; each copy passes the following steps independently
-3. corrupt      the copy is marked; the caller, which holds the bytes, flips the bit
-4. rate queue   first in, first out, one frame after the other at `rate`. The frame being sent and those waiting
+2. drop_above   a frame with a larger IP packet vanishes. It takes no time at the rate and no room in the buffer
+3. duplicate    a second copy is made; each copy passes the following steps independently
+4. corrupt      the copy is marked; the caller, which holds the bytes, flips the bit
+5. rate queue   first in, first out, one frame after the other at `rate`. The frame being sent and those waiting
                 occupy the buffer; a frame that does not fit is dropped (tail drop). An idle link takes any frame
-5. propagation  latency plus a jitter drawn per frame, at least 0, counted from the end of step 4
+6. propagation  latency plus a jitter drawn per frame, at least 0, counted from the end of step 5
 
 **Order.** Deliveries keep the order of the queue: a frame is never delivered before its predecessor. One that waits for
 its predecessor has the next floating-point number as its time, so that a change can move one and not the other. As a
 consequence, jitter can only delay frames. Frames closer together than the jitter wait for the slowest frame ahead, so
 the mean delay of a dense stream is above the latency and its spread is below the jitter. A frame drawn by `reorder`
-leaves this order: it is delivered right after step 4, ahead of all frames in step 5. netem's reorder likewise sends a
+leaves this order: it is delivered right after step 5, ahead of all frames in step 6. netem's reorder likewise sends a
 packet immediately (tc-netem(8), reorder), but there the packet also skips the rate; here the rate always holds.
 
 **Shared media.** A link that crosses their channels has two Impairments in series, see `netem.userspace.link`: one for
-steps 1 to 4, in front of the channels, and one for step 5 behind them.
+steps 1 to 5, in front of the channels, and one for step 6 behind them.
 
-**Changes** (`Impairment.change`) have the effect of a change of the medium on a real link. Frames in step 5 are in
-flight and keep their times. Frames in step 4 are not yet sent: they leave at the new rate, including the rest of the
+**Changes** (`Impairment.change`) have the effect of a change of the medium on a real link. Frames in step 6 are in
+flight and keep their times. Frames in step 5 are not yet sent: they leave at the new rate, including the rest of the
 frame being sent, and keep their drawn delay. So a slow phase of a schedule ends on time, whatever the backlog.
 netem fixes a packet's time when it is enqueued (sch_netem.c, netem_enqueue). So in the kernel engine the backlog leaves
 at the old rate: after a slow phase up to a buffer's worth of frames is late.
 
-**Silence.** With `LinkProfile.silence` nothing leaves step 4 for that many seconds from the change on, and the buffer
+**Silence.** With `LinkProfile.silence` nothing leaves step 5 for that many seconds from the change on, and the buffer
 fills. Frames in flight arrive. The frame being sent keeps what has been sent of it. A cut drops all of them.
 
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
@@ -39,8 +40,9 @@ This cut raises the mean above the configured one, noticeably if jitter > latenc
 each step and one step of the chain. The long-run fraction of lost packets stays as configured, but losses are bursts of
 whole super-packets. A super-packet enters the buffer if its first segment fits; otherwise a buffer smaller than a
 super-packet would never pass one. It arrives in one piece at the end of its last segment. If the profile acts on single
-packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off. Counters are in packets. A frame counts as
-delivered when it arrives, so no link delivers faster than its rate.
+packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off; otherwise `drop_above` compares the mean
+size of the segments. Counters are in packets. A frame counts as delivered when it arrives, so no link delivers faster
+than its rate.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from dataclasses import dataclass
 from random import Random
 
 from netem.jitter import quantile
-from netem.profile import GilbertElliott, LinkProfile
+from netem.profile import ETHERNET, GilbertElliott, LinkProfile
 
 _Frame = tuple[float, int, int, float, float | None]
 """Delivery time, size, packets, end of step 4, delay (None if `reorder` was drawn)."""
@@ -60,6 +62,8 @@ _Frame = tuple[float, int, int, float, float | None]
 @dataclass(slots=True)
 class Counters:
     """Counters of one direction of a link, in packets (`_bytes`: in bytes). They never fall.
+
+    `lost` are the packets lost at random and those that were `too_large`.
 
     Invariant: offered + duplicated == delivered + lost + overflowed + packets on the way or dropped by a cut.
     """
@@ -73,6 +77,7 @@ class Counters:
     duplicated: int = 0
     corrupted: int = 0
     reordered: int = 0
+    too_large: int = 0
 
 
 class Impairment:
@@ -117,6 +122,10 @@ class Impairment:
             return [(now, False)]
         if (self._loss or self._chain) and self._is_lost():
             counters.lost += packets
+            return []
+        if size / packets > self._largest_frame:
+            counters.lost += packets
+            counters.too_large += packets
             return []
         if self._duplicate and self._draw() < self._duplicate:
             counters.duplicated += packets
@@ -222,6 +231,9 @@ class Impairment:
         if profile.rate:
             self._bytes_per_second = profile.rate / 8
             self._seconds_per_byte = 8 / profile.rate
+        self._largest_frame = math.inf
+        if profile.drop_above is not None:
+            self._largest_frame = profile.drop_above + ETHERNET
         self._limit = math.inf
         limit = profile.buffer_limit
         if limit is not None:
@@ -248,7 +260,7 @@ class Impairment:
         size: int,
         packets: int,
     ) -> tuple[float, bool] | None:
-        """Steps 3 to 5 for one copy: its delivery time and whether it is corrupt; None if the buffer is full."""
+        """Steps 4 to 6 for one copy: its delivery time and whether it is corrupt; None if the buffer is full."""
         counters = self.counters
         corrupt = self._corrupt > 0 and self._draw() < self._corrupt
         sent = self._free_at

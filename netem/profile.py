@@ -4,7 +4,7 @@ Attributes are in seconds (durations), bits per second (rates), bytes (sizes) an
 (`from_mapping`) has units:
 
     {latency: 40ms, jitter: 5ms, distribution: normal, loss: 0.5%, rate: 50mbit, buffer: 50ms,
-     duplicate: 0%, corrupt: 0%, reorder: 0%}
+     duplicate: 0%, corrupt: 0%, reorder: 0%, drop_above: null}
 
 `loss` may be a Gilbert–Elliott chain, ``{gilbert-elliott: {p: 2%, r: 30%}}``; `buffer` is a time at the rate ("50ms")
 or a size ("64kb"). `netem.impair` documents how each setting acts on a packet, and in which order. A real link is
@@ -22,7 +22,17 @@ from typing import Any, Self, TypeGuard
 from netem import units
 from netem.errors import ProfileError, UnitError
 
-FULL_FRAME = 1514
+ETHERNET = 14
+"""Bytes of the header of an Ethernet frame."""
+
+SMALLEST_MTU = 576
+"""Bytes. Every IPv4 host accepts a packet of this size (RFC 791), so programs rely on it, and TCP's default segment of
+536 bytes fits into it (RFC 9293)."""
+
+LARGEST_MTU = 1500
+"""Bytes: that of a node's interface."""
+
+FULL_FRAME = LARGEST_MTU + ETHERNET
 """Bytes of an Ethernet frame with a full 1500-byte packet. Rates count the header but not the checksum."""
 
 LONGEST = 86_400.0
@@ -36,7 +46,7 @@ DISTRIBUTIONS = ("normal", "uniform", "pareto", "paretonormal")
 FRACTIONS = ("duplicate", "corrupt", "reorder")
 """The keys, in addition to loss, with a fraction of packets as their value."""
 
-KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS)
+KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS, "drop_above")
 """The keys of the written form."""
 
 _CHAIN = "gilbert-elliott"
@@ -123,6 +133,7 @@ class LinkProfile:
     duplicate      fraction of packets sent twice
     corrupt        fraction of packets in which one bit is flipped
     reorder        fraction of packets that overtake earlier ones; needs a latency
+    drop_above     IP packets of more than so many bytes vanish without a message to the sender; None: none
     silence        seconds from now on in which nothing leaves the rate queue; packets wait. Only schedules set it
     real           the network below is the link: an engine treats its packets as those of an unimpaired link, but
                    no property of it is configured, so no other setting is allowed
@@ -140,6 +151,7 @@ class LinkProfile:
     duplicate: float = 0.0
     corrupt: float = 0.0
     reorder: float = 0.0
+    drop_above: int | None = None
     silence: float = 0.0
     real: bool = False
 
@@ -154,6 +166,7 @@ class LinkProfile:
             known = ", ".join(DISTRIBUTIONS)
             raise ProfileError(f"distribution: {units.shown(self.distribution)} is not one of {known}")
         self._check_rate_and_buffer()
+        self._check_drop_above()
         if not isinstance(self.real, bool):
             raise ProfileError(f"real: must be true or false, not {units.shown(self.real)}")
         if self.real:
@@ -180,6 +193,17 @@ class LinkProfile:
             raise ProfileError("buffer: give a time or a size, not both")
         if self.rate is None and (has_time or has_size):
             raise ProfileError("buffer: needs a rate; without one nothing ever waits")
+
+    def _check_drop_above(self) -> None:
+        largest = self.drop_above
+        if largest is None:
+            return
+        is_whole = isinstance(largest, int) and not isinstance(largest, bool)
+        if not is_whole or not SMALLEST_MTU <= largest <= LARGEST_MTU:
+            raise ProfileError(
+                f"drop_above: must be a whole number of bytes from {SMALLEST_MTU} to {LARGEST_MTU}, or null for no "
+                f"limit, not {units.shown(largest)}"
+            )
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
@@ -210,9 +234,9 @@ class LinkProfile:
         """This profile with some settings replaced: a link's own settings over its class, or a degrade fault.
 
         `mapping` is in the written form. ``values`` are typed attributes as in the constructor; they override
-        `mapping`. None (null in the written form) removes a rate or a buffer. None resets any other typed attribute
-        to its default. A new buffer replaces the old one, whether time or size. Removing the rate also removes the
-        buffer.
+        `mapping`. None (null in the written form) removes a rate, a buffer or `drop_above`. None resets any other typed
+        attribute to its default. A new buffer replaces the old one, whether time or size. Removing the rate also
+        removes the buffer.
         """
         changes = _typed(mapping or {}) | values
         defaults = {field.name: field.default for field in fields(self)}
@@ -248,13 +272,15 @@ class LinkProfile:
         for name in ("buffer", *FRACTIONS):
             if name in written:
                 parts.append(f"{name} {written[name]}")
+        if self.drop_above is not None:
+            parts.append(f"drops packets above {self.drop_above} bytes")
         if self.silence:
             parts.append(f"silent for {written['silence']}")
         return ", ".join(parts) or "unimpaired"
 
     @property
     def mean_loss(self) -> float:
-        """The long-run fraction of packets lost, without the drops of a full buffer."""
+        """The long-run fraction of packets lost at random: without the drops of a full buffer and of large packets."""
         if isinstance(self.loss, GilbertElliott):
             return self.loss.mean_loss
         return self.loss
@@ -263,9 +289,10 @@ class LinkProfile:
     def needs_packet_truth(self) -> bool:
         """Whether the profile acts on single packets. If so, its fractions hold only without segmentation offload.
 
-        A lost or duplicated super-packet of 44 segments is not a lost or duplicated packet.
+        A lost or duplicated super-packet of 44 segments is not a lost or duplicated packet, nor is it a large one.
         """
-        return bool(self.mean_loss or self.duplicate or self.corrupt or self.reorder)
+        is_random = self.mean_loss or self.duplicate or self.corrupt or self.reorder
+        return bool(is_random) or self.drop_above is not None
 
     @property
     def buffer_limit(self) -> int | None:
@@ -308,12 +335,13 @@ _FORMATS: dict[str, Callable[[Any], Any]] = {
     "loss": _format_loss,
     "rate": units.format_rate,
     "buffer_bytes": units.format_size,
+    "drop_above": int,
     "real": bool,
 }
 
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from the written form; only rate and buffer may be null."""
+    """Constructor arguments from the written form; only rate, buffer and drop_above may be null."""
     keys = [key for key in mapping if key not in ("real", "silence")]
     _check_keys(keys, KEYS, "the profile")
     typed: dict[str, Any] = {}
@@ -324,6 +352,8 @@ def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
             typed[key] = _parse_loss(value)
         elif key == "rate" and value is None:
             typed[key] = None
+        elif key == "drop_above":
+            typed[key] = _whole(value)
         elif key in ("distribution", "real"):
             typed[key] = value
         else:
@@ -354,6 +384,13 @@ def _parse_buffer(value: object) -> dict[str, Any]:
         raise ProfileError(
             f"buffer: {units.shown(value)} is neither a time such as 50ms nor a size such as 64kb"
         ) from None
+
+
+def _whole(value: object) -> Any:
+    """The number of a text of digits, as the command line and tables give it; anything else as it is."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value
 
 
 def _parse(where: str, value: object, parser: Callable[[object], float]) -> float:

@@ -56,7 +56,7 @@ IPV6 = Family(  # RFC 8200
 class Match(NamedTuple):
     """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
     are only counted: by the action of the number ``counter`` (tc-actions(8)). ``device``: they are redirected there,
-    where the class is, and counted. ``police``: the action of the filter for IPv4, and of that for IPv6."""
+    where the class is, and counted. ``police``: the actions of the filter for IPv4, and those for IPv6."""
 
     source: str
     target: str | None
@@ -240,17 +240,28 @@ def show_police_command(device: str) -> list[str]:
     return _filter("show", device, ROOT, IPV4)
 
 
-def parse_police(text: str) -> dict[int, int]:
+class Policed(NamedTuple):
+    """The packets of a link that its policers have dropped: ``too_large``, or without room in the buffer."""
+
+    too_large: int
+    overflowed: int
+
+
+def parse_police(text: str) -> dict[int, Policed]:
     """The packets that policers have dropped, by the minor number of the class that the others belong to. Raises
     TcError for other text."""
     dropped = {}
     with reading("filter show"):
         for entry in json.loads(text):
             options = entry.get("options", {})
+            drops = []
             for action in options.get("actions", ()):
                 if action["kind"] == "police":
-                    minor = options["flowid"].removeprefix(ROOT)
-                    dropped[int(minor, 16)] = int(action["stats"]["drops"])
+                    drops.append(int(action["stats"]["drops"]))
+            if drops:
+                minor = options["flowid"].removeprefix(ROOT)
+                too_large, overflowed = drops
+                dropped[int(minor, 16)] = Policed(too_large, overflowed)
     return dropped
 
 

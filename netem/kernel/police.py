@@ -1,7 +1,12 @@
-"""The kernel engine's buffers: a policer (tc-police(8)) in front of the netem of each link. Pure, no I/O.
+"""The kernel engine's policers (tc-police(8)): two in front of the netem of each link. Pure, no I/O.
+
+The first one is for `drop_above`, which netem lacks: it has no rate, and drops the frames that are larger than its
+`mtu`. It compares a super-packet as a whole before Linux 5.19 and by its segments since then (act_police.c,
+tcf_police_mtu_check), so the sender's segmentation offload is off (`LinkProfile.needs_packet_truth`). The second one is
+the link's buffer.
 
 netem's own limit counts packets, whatever their size, and also those that only wait for the latency. So it never binds
-here. The policer has the link's rate and a bucket of the link's buffer. What is missing in the bucket is what waits in
+here. Its policer has the link's rate and a bucket of the link's buffer. What is missing in the bucket is what waits in
 a first-in-first-out queue of that rate. So the packets that find no token are those that find no room in such a queue.
 Details:
 
@@ -22,7 +27,7 @@ import math
 from typing import NamedTuple
 
 from netem.measurement.intervals import design_effect
-from netem.profile import FULL_FRAME, LinkProfile
+from netem.profile import ETHERNET, FULL_FRAME, LinkProfile
 
 UNLIMITED = 32e9
 """Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
@@ -130,6 +135,18 @@ def queue_limit(profile: LinkProfile) -> int:
     return min(max(packets, _SMALLEST_LIMIT), _LARGEST_LIMIT)
 
 
+def sizing(index: int, drop_above: int | None) -> list[str]:
+    """The action of a filter that makes the policer of sizes of this index; None lets everything pass. What passes goes
+    on to the next action."""
+    if drop_above is None:
+        largest = _LARGEST_PACKET
+        exceed = "pipe"
+    else:
+        largest = drop_above + ETHERNET
+        exceed = "drop"
+    return f"action police mtu {largest}b conform-exceed {exceed}/pipe index {index}".split()
+
+
 def making(index: int, bucket: Bucket | None) -> list[str]:
     """The action of a filter that makes the policer of this index; None lets everything pass."""
     if bucket is None:
@@ -146,6 +163,11 @@ def making(index: int, bucket: Bucket | None) -> list[str]:
 def sharing(index: int) -> list[str]:
     """The action of a filter that has the policer of this index in common with another one."""
     return ["action", "police", "index", str(index)]
+
+
+def size_command(index: int, drop_above: int | None) -> list[str]:
+    """The command that gives a policer of sizes another limit in place. Its counters stay."""
+    return ["tc", "actions", "change", *sizing(index, drop_above)]
 
 
 def change_command(index: int, bucket: Bucket | None) -> list[str]:

@@ -17,6 +17,7 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
   would sort packets by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
 - **A policer is the buffer** (`netem.kernel.police`), on the filters of the link. It counts bytes, and only those that
   wait for the rate. netem's own limit counts packets and those on their way, so it is high enough never to bind.
+- **Another policer drops large packets** (`drop_above`), before the buffer and all random draws.
 - **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and neighbour discovery. Nodes
   need static neighbour entries.
 - **A silent link** has the silence as additional delay, so that a packet leaves when it ends. A packet that comes later
@@ -52,7 +53,17 @@ from netem import units
 from netem.errors import TcError
 from netem.kernel.batch import Commands, reading
 from netem.kernel.filters import Match, filter_commands
-from netem.kernel.police import LONGEST_BUCKET, UNLIMITED, Bucket, bucket_of, cut_short, making, queue_limit, sharing
+from netem.kernel.police import (
+    LONGEST_BUCKET,
+    UNLIMITED,
+    Bucket,
+    bucket_of,
+    cut_short,
+    making,
+    queue_limit,
+    sharing,
+    sizing,
+)
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 LONGEST_JITTER = (2**31 - 1) / 1e9
@@ -87,7 +98,8 @@ class Capabilities:
 class KernelLink:
     """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile.
     `target`: the target's IPv4 address if the device leads to several nodes. `policer`: the index of its policer, which
-    no other filter of the network namespace has or had. `piece`: see `bucket_of`."""
+    no other filter of the network namespace has or had, nor the next one, that of its policer of sizes. `piece`: see
+    `bucket_of`."""
 
     index: int
     address: str
@@ -112,6 +124,10 @@ class KernelLink:
     @property
     def class_id(self) -> str:
         return f"1:{self.index:x}"
+
+    @property
+    def size_policer(self) -> int:
+        return self.policer + 1
 
     @property
     def handle(self) -> str:
@@ -141,12 +157,18 @@ def setup_commands(
     flows = []
     for link in links:
         own = bucket(link, capabilities, alone=alone)
-        police = making(link.policer, own), sharing(link.policer)
+        sizes = sizing(link.size_policer, link.profile.drop_above)
+        police = sizes + making(link.policer, own), shared_police(link)
         match = Match(link.address, link.target, link.class_id, police=police)
         flows.append(match)
     for address in passing:
         flows.append(Match(address, None, _PASS_CLASS))
     return commands + filter_commands(device, flows)
+
+
+def shared_police(link: KernelLink) -> list[str]:
+    """The actions of a further filter of a link, which has the policers of the first one."""
+    return sharing(link.size_policer) + sharing(link.policer)
 
 
 def _check_different(device: str, links: Sequence[KernelLink], passing: Sequence[str]) -> None:

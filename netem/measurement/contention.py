@@ -31,13 +31,13 @@ from netem.measurement.probe_plan import (
     OneWay,
     ProbePlan,
     Saturation,
+    largest_segment,
 )
 from netem.measurement.tally import UDP_HEADERS
 from netem.measurement.tolerance import RTT_ABSOLUTE
 from netem.media.allocation import Transfer, allocate, use_of
 from netem.media.profile import ChannelProfile, Crossing, SharingRule
-from netem.profile import FULL_FRAME, LinkProfile
-from netem.userspace.frame import ETHERNET
+from netem.profile import ETHERNET, FULL_FRAME, LinkProfile
 
 MOST_SENDERS = 4
 SECONDS = 1.0
@@ -215,7 +215,7 @@ def plan_contention(
             transport=transport,
             offer=offer,
             seconds=seconds,
-            size=0 if tcp else size,
+            size=largest_segment(way.profile) if tcp else size,
             window=int(in_flight + in_buffer),
             drain=drain,
             queue=queue,

@@ -65,6 +65,20 @@ def open_datagrams() -> socket.socket:
     return datagrams
 
 
+def open_stream(far: tuple[str, int], segment: int) -> socket.socket:
+    """A TCP connection. ``segment``: the largest in bytes, both ways; 0: that of the route."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if segment:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+    connection.settimeout(10)
+    try:
+        connection.connect(far)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 def open_both(address: str) -> tuple[socket.socket, socket.socket]:
     """A socket for datagrams, and a TCP listener at the same port."""
     while True:
@@ -422,7 +436,7 @@ class Probe:
         window = min(saturation["window"], LARGEST_WINDOW)
         head = STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window)
         try:
-            with socket.create_connection(self.far, timeout=10) as connection:
+            with open_stream(self.far, saturation["size"]) as connection:
                 connection.sendall(head)
                 if direction == BACK:
                     return drain(connection, window)

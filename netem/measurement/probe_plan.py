@@ -18,8 +18,7 @@ from typing import Any, Literal, Self
 from netem.errors import MeasureError
 from netem.measurement.intervals import design_effect
 from netem.measurement.tally import UDP_HEADERS
-from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
-from netem.userspace.frame import ETHERNET
+from netem.profile import ETHERNET, LARGEST_MTU, GilbertElliott, LinkProfile
 
 PROBE_PAYLOAD = 40
 PROBE_BITS = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
@@ -31,6 +30,7 @@ SLOW_SHARE = 0.4  # of a rate so low that the train would take too long; both di
 LONGEST_ANSWER = 400  # bytes of a frame with the responder's results
 OVERLOAD = 1.5
 MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
+TCP_IPV4_HEADERS = 40  # bytes, without options, which TCP counts as part of a segment
 TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
 RTT_SAMPLES = 5
@@ -47,6 +47,7 @@ BURSTS = 20  # of losses that suffice to judge their mean length
 class Saturation:
     """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
 
+    size    of a TCP stream: the largest segment, 0 for that of the route
     offer   0 for a real link: as much as TCP gets
     window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
             never causes losses that slow it down
@@ -155,7 +156,7 @@ def plan_probe(
     back: LinkProfile,
     *,
     quick: bool = True,
-    mtu: int = FULL_FRAME - ETHERNET,
+    mtu: int = LARGEST_MTU,
     longest: float | None = None,
     rate_last: bool = False,
 ) -> ProbePlan:
@@ -166,8 +167,9 @@ def plan_probe(
     because a train may use a tenth of the rate; if that takes too long, SLOW_SHARE of it, for at most LONGEST_TRAIN.
     So do links with much jitter, because a rate needs a saturation much longer than the jitter: JITTERS times the
     jitter for each direction, at most LONGEST. A real link takes 3 s more, or 13 s. mtu: the largest packet of the
-    nodes in bytes; a larger datagram would be two frames. longest: seconds of the train, and of the saturation of a
-    link with jitter, instead of these limits. rate_last: see `ProbePlan`.
+    nodes in bytes; a larger datagram would be two frames. No packet is larger than `drop_above` of its link. longest:
+    seconds of the train, and of the saturation of a link with jitter, instead of these limits. rate_last: see
+    `ProbePlan`.
     """
     seconds = 0.2 if quick else 2.0
     needed = _needed(forward, back)
@@ -267,6 +269,13 @@ def lost_fraction(profile: LinkProfile) -> float:
     return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
 
 
+def largest_segment(profile: LinkProfile) -> int:
+    """Bytes of the largest TCP segment that a link lets through; 0 if it lets all through."""
+    if profile.drop_above is None:
+        return 0
+    return profile.drop_above - TCP_IPV4_HEADERS
+
+
 def _plan_saturation(
     profile: LinkProfile,
     seconds: float,
@@ -287,10 +296,11 @@ def _plan_saturation(
         in_flight = rate * latency / 8
         fills = not profile.needs_packet_truth and in_flight < TCP_WINDOW
         seconds = max(3 * seconds, 1.0, 30 * latency, steady)
-        return _plan_stream(rate, seconds, in_flight + 0.7 * buffer, fills=fills)
+        window = in_flight + 0.7 * buffer
+        return _plan_stream(rate, seconds, window, largest_segment(profile), fills=fills)
     seconds = max(seconds, steady)
     # On a slow link: smaller datagrams, and more time if needed, so that about 20 of them arrive.
-    largest = mtu + ETHERNET - UDP_HEADERS
+    largest = min(mtu, profile.drop_above or mtu) + ETHERNET - UDP_HEADERS
     twentieth = rate * seconds / 8 / 20 - UDP_HEADERS
     size = int(min(largest, max(60, twentieth)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
@@ -312,6 +322,7 @@ def _plan_stream(
     offer: float,
     seconds: float,
     window: float,
+    segment: int = 0,
     *,
     fills: bool,
 ) -> Saturation:
@@ -319,7 +330,7 @@ def _plan_stream(
         transport="tcp",
         offer=offer,
         seconds=seconds,
-        size=0,
+        size=segment,
         window=int(window),
         drain=0.0,
         queue=0.0,

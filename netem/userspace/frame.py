@@ -13,9 +13,10 @@ from __future__ import annotations
 import struct
 from random import Random
 
+from netem.profile import ETHERNET
+
 HEADER = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 HEADER_SIZE = HEADER.size
-ETHERNET = 14
 _ARP = b"\x08\x06"
 _IPV6 = b"\x86\xdd"
 _OWN_IPV6 = (0, 58)  # next headers of the kernel's own IPv6 packets: hop-by-hop options (MLD), ICMPv6

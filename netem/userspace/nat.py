@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 
-from netem.userspace.frame import ETHERNET, HEADER_SIZE, IPV4_SMALLEST, IPV4_TYPE, IPV6_SIZE
+from netem.profile import ETHERNET
+from netem.userspace.frame import HEADER_SIZE, IPV4_SMALLEST, IPV4_TYPE, IPV6_SIZE
 
 MOST_FLOWS = 65_536
 """The latest flows, which a NAT remembers. The end that sends next counts as the one that has started another flow."""

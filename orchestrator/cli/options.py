@@ -251,7 +251,8 @@ FAULT_OPTIONS: dict[str, tuple[str, str | click.Choice[str], str]] = {
 }
 """The keys of a fault that are not its action, time and nodes: the option, what it takes, and its help."""
 for link_key in ("profile", *KEYS):
-    FAULT_OPTIONS[link_key] = (f"--{link_key}", "VALUE", f"degrade: the {link_key} of the links.")
+    option = "--" + link_key.replace("_", "-")
+    FAULT_OPTIONS[link_key] = (option, "VALUE", f"degrade: the {link_key} of the links.")
 
 
 def fault_options(command: F) -> F:

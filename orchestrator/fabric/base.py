@@ -16,7 +16,8 @@ others), packets, bytes and seconds (what has left the channel, and how long it 
 (packets), queued_bytes (waiting at present)."""
 
 LinkRow = dict[str, int | float | str]
-"""source, target, the record's COUNTERS, the configured losses, and nat_expired (packets that a NAT dropped)."""
+"""source, target, the record's COUNTERS, the configured losses, nat_expired (packets that a NAT dropped), and
+too_large (packets that `drop_above` dropped, which are also in lost)."""
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,13 @@ def _sent(row: LinkRow) -> int:
 def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dict[str, Any]:
     overflowed: Counter[str] = Counter()
     expired: Counter[str] = Counter()
+    too_large: Counter[str] = Counter()
     cut_dropped = 0
     for row in rows:
         link = f"{row['source']} → {row['target']}"
         overflowed[link] = int(row.get("overflowed", 0))
         expired[link] = int(row.get("nat_expired", 0))
+        too_large[link] = int(row.get("too_large", 0))
         cut_dropped += int(row.get("cut_dropped", 0))
     for channel in channels:
         name = str(channel["channel"])
@@ -101,6 +103,8 @@ def _other_drops(rows: Sequence[LinkRow], channels: Sequence[ChannelRow]) -> dic
         "cut_dropped": cut_dropped,
         "nat_expired": sum(expired.values()),
         "most_nat_expired": _most(expired),
+        "too_large": sum(too_large.values()),
+        "most_too_large": _most(too_large),
     }
 
 
@@ -113,10 +117,11 @@ def _most(packets: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def losses_of(row: LinkRow) -> Losses:
-    """The losses in an engine's counters of a link; no packets if the engine does not report the configured losses."""
+    """The random losses in an engine's counters of a link; no packets if the engine does not report the configured
+    losses."""
     return Losses(
         packets=int(row.get("drawn", 0)),
-        lost=int(row["lost"]),
+        lost=int(row["lost"]) - int(row.get("too_large", 0)),
         asked=float(row.get("asked_lost", 0.0)),
         variance=float(row.get("asked_variance", 0.0)),
     )

@@ -11,6 +11,7 @@ from netem.units import format_duration
 from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.routes import ResolvedMedia, unknown_medium
 from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.sections.alternatives import sizes_not_simulated
 from orchestrator.scenario.sections.drivers import DRIVERS, DriverKind
 from orchestrator.scenario.sections.faults import (
     HANDOVER,
@@ -129,6 +130,8 @@ def check_driver(fault: FaultSpec, kind: DriverKind, media_engine: str) -> Itera
     if fault.action in CHANGES_LINKS and not kind.shapes_links:
         yield "action", f"the driver {driver} does not shape links: leave {fault.action} out, or use another driver"
         return
+    if kind.simulated and fault.changes().get("drop_above") is not None:
+        yield "drop_above", sizes_not_simulated(driver)
     if fault.action == MOVE and kind.several_hosts:
         yield "action", f"the driver {driver} moves no device to another edge: use {_on_one_host(simulated=True)}"
     if fault.action != NEW_ADDRESS:

@@ -29,6 +29,7 @@ class Profile(TypedDict, total=False):
     duplicate: str
     corrupt: str
     reorder: str
+    drop_above: int | None
 
 
 class Direction(Profile, total=False):

@@ -19,7 +19,7 @@ from orchestrator.scenario.language.syntax import KeyPath
 from orchestrator.scenario.media.validation import check_media
 from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.sections.alternatives import listed, one_host
+from orchestrator.scenario.sections.alternatives import listed, one_host, sizes_not_simulated
 from orchestrator.scenario.sections.hardware import HARDWARE, LEAST_QUOTA
 from orchestrator.scenario.sections.links import Mistake, Resolved, link_of
 from orchestrator.scenario.sections.programs import check_programs
@@ -51,6 +51,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         *_real(scenario, links),
         *_nats(scenario, links),
         *_mtus(links),
+        *_sizes(scenario, links),
         *check_media(scenario),
         *_mesh(scenario),
         *_waiting(scenario, links),
@@ -258,6 +259,16 @@ def _mtus(links: Resolved) -> Iterator[Mistake]:
             entries[entry] = None
     for entry in entries:
         yield (*entry, "mtu"), "a real link is as it is and takes no settings"
+
+
+def _sizes(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
+    """Refuse links that drop large packets where the driver has no packets."""
+    if not scenario.driver_kind.simulated:
+        return
+    for profiles in links.extremes.values():
+        if any(profile.drop_above is not None for profile in profiles):
+            yield ("driver",), sizes_not_simulated(scenario.driver)
+            return
 
 
 def _node_or_tier(scenario: Scenario, section: str, key: str) -> Iterator[Mistake]:

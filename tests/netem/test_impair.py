@@ -180,6 +180,34 @@ def test_overload_delivers_at_the_rate() -> None:
     assert impairment.counted(11.0).delivered == pytest.approx(10_050, abs=1)  # and what the buffer held
 
 
+def test_a_frame_above_the_limit_is_lost_and_takes_no_room() -> None:
+    impairment = Impairment(LinkProfile(rate=1e6, buffer_bytes=2428, drop_above=1200), seed=1)
+    offered = [1215, 1214, 1514, 1214, 1214]  # a packet of 1200 bytes is a frame of 1214, and the buffer takes two
+    assert [bool(impairment.offer(0.0, size)) for size in offered] == [False, True, False, True, False]
+    counters = impairment.counters
+    assert (counters.offered, counters.lost, counters.too_large, counters.overflowed) == (5, 2, 2, 1)
+    impairment.change(LinkProfile(rate=1e6), 10.0)
+    assert impairment.offer(10.0, 1514)
+
+
+def test_a_super_packet_is_as_large_as_its_segments() -> None:
+    impairment = Impairment(LinkProfile(drop_above=1200), seed=1)
+    assert impairment.offer(0.0, 10 * 1214, packets=10)
+    assert not impairment.offer(0.0, 10 * 1215, packets=10)
+    assert impairment.counters.too_large == 10
+
+
+def test_a_limit_of_sizes_draws_nothing() -> None:
+    """Small frames have the fates that they have without the limit."""
+    profile = LinkProfile(loss=0.3, latency=0.01, jitter=0.005)
+    free, limited = Impairment(profile, seed=1), Impairment(profile.merged(drop_above=1200), seed=1)
+    sizes = [1514 if number % 3 else 100 for number in range(300)]
+    fates_free = [free.offer(number, size) for number, size in enumerate(sizes)]
+    fates_limited = [limited.offer(number, size) for number, size in enumerate(sizes)]
+    assert [bool(fate) for fate in fates_free[::3]] == [bool(fate) for fate in fates_limited[::3]]
+    assert not any(fate for fate, size in zip(fates_limited, sizes, strict=True) if size > 1214)
+
+
 def test_without_a_buffer_a_frame_passes_only_an_idle_link() -> None:
     impairment = Impairment(LinkProfile(rate=8e6, buffer_bytes=0), seed=1)
     assert [bool(impairment.offer(now, 1000)) for now in (0.0, 0.0005, 0.001)] == [True, False, True]

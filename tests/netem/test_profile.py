@@ -44,6 +44,7 @@ def profiles(draw: st.DrawFn) -> LinkProfile:
         duplicate=draw(fractions),
         corrupt=draw(fractions),
         reorder=draw(fractions) if latency else 0.0,
+        drop_above=draw(st.none() | st.integers(min_value=576, max_value=1500)),
         **buffers,
     )
 
@@ -52,6 +53,15 @@ def profiles(draw: st.DrawFn) -> LinkProfile:
 def test_written_form_is_exact_and_plain_json(profile: LinkProfile) -> None:
     mapping = json.loads(json.dumps(profile.to_mapping()))
     assert LinkProfile.from_mapping(mapping) == profile
+
+
+def test_a_limit_of_sizes_is_merged_and_removed() -> None:
+    narrow = LinkProfile().merged({"drop_above": "1200"})  # as the command line and tables give it
+    assert narrow == LinkProfile(drop_above=1200)
+    assert narrow.needs_packet_truth
+    assert narrow.describe() == "drops packets above 1200 bytes"
+    assert narrow.merged({"loss": "1%"}).drop_above == 1200
+    assert narrow.merged({"drop_above": None}) == LinkProfile()
 
 
 @given(profiles())
@@ -124,6 +134,11 @@ def test_nothing_asked_is_nothing_done() -> None:
         ({"buffer": "50ms"}, "buffer: needs a rate"),
         ({"rate": "1mbit", "buffer": "50"}, r"buffer: '50' is neither.*50ms.*64kb"),
         ({"reorder": "5%"}, "reorder: needs a latency"),
+        ({"drop_above": 575}, "drop_above: must be a whole number of bytes from 576 to 1500, or null"),
+        ({"drop_above": 1501}, "drop_above: .* not 1501"),
+        ({"drop_above": "1.2kb"}, "drop_above: .* not '1.2kb'"),
+        ({"drop_above": 1200.0}, "drop_above: .* not 1200.0"),
+        ({"drop_above": True}, "drop_above: .* not true"),
     ],
 )
 def test_bad_written_forms(mapping: dict[str, Any], message: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from netem.errors import NetemError
@@ -22,7 +22,7 @@ class Alteration:
     """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
 
     ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
-    ``police`` changes its policer. ``before``: the profile of the link until then.
+    ``police``: the commands that change its policers. ``before``: the profile of the link until then.
     """
 
     change: LinkChange
@@ -31,7 +31,7 @@ class Alteration:
     before: LinkProfile
     stop: list[str] | None = None
     command: list[str] | None = None
-    police: list[str] | None = None
+    police: Commands = field(default_factory=list)
     error: Exception | None = None
 
     @property
@@ -43,7 +43,7 @@ Outcome = tuple[Alteration, Reply, Reply]
 
 
 async def run(alterations: Sequence[Alteration], control: TrafficControl) -> list[Outcome]:
-    """Run the commands of alterations in one batch. Returns for each one the reply to its command, or to that of its
+    """Run the commands of alterations in one batch. Returns for each one the reply to its command, or to that of a
     policer if that was refused, and what tc shows of its interface: for a profile the new state, otherwise the counters
     that the command discards, read before it and after ``stop``."""
     stops = []
@@ -55,9 +55,9 @@ async def run(alterations: Sequence[Alteration], control: TrafficControl) -> lis
             stops.append(alteration.stop)
         if alteration.command is not None:
             commands.append(alteration.command)
-        if alteration.police is not None:
+        for command in alteration.police:
             policed.append(alteration)
-            police.append(alteration.police)
+            police.append(command)
     interfaces_before = _interfaces(alterations, with_profile=False)
     interfaces_after = _interfaces(alterations, with_profile=True)
     show_before = [tc.show_command(interface) for interface in interfaces_before]

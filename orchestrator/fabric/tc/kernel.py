@@ -446,12 +446,13 @@ class KernelFabric(Coalescing):
             if error is not None:
                 self._undo(alteration)
             elif alteration.change.profile is None and alteration.interface in self._read:
-                # The ledger has kept what the qdisc had counted; the policer stays.
+                # The ledger has kept what the qdisc had counted; the policers stay.
                 links = self._read[alteration.interface].links
                 index = alteration.link.index
                 before = links.get(index, {})
+                too_large = before.get("too_large", 0)
                 overflowed = before.get("overflowed", 0)
-                links[index] = kernel_counters.overflow(overflowed)
+                links[index] = kernel_counters.by_policers(too_large, overflowed)
         refused = []
         for alteration in alterations:
             if alteration.error is not None:

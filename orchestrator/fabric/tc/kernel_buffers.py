@@ -1,4 +1,4 @@
-"""The buffers of the kernel engine's links: what the policer of each is set to (`netem.kernel.police`)."""
+"""What the policers of the kernel engine's links are set to (`netem.kernel.police`): buffers, and limits of sizes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 
 from netem.errors import NetemError
 from netem.kernel import police, tc
+from netem.kernel.batch import Commands
 from netem.kernel.police import Bucket
 from orchestrator.errors import HostError
 from orchestrator.fabric.tc.alteration import Alteration
@@ -22,50 +23,67 @@ TRIES = 40
 
 
 class KernelBuffers:
-    """The settings of the policers of attached links. If packets waited when a policer was changed, its bucket is
-    smaller than the buffer. It is changed again once fewer wait: some times soon, and then whenever the counters are
-    read (`widen`)."""
+    """The settings of the policers of attached links. If packets waited when the policer of a buffer was changed, its
+    bucket is smaller than the buffer. It is changed again once fewer wait: some times soon, and then whenever the
+    counters are read (`widen`)."""
 
     def __init__(self, links: KernelLinks, control: TrafficControl) -> None:
         self._links = links
         self._tc = control
         self._wanted: dict[Pair, Bucket | None] = {}
         self._set: dict[Pair, Bucket | None] = {}
+        self._largest: dict[Pair, int | None] = {}  # what the policers of sizes let through
         self._interfaces: dict[Pair, str] = {}  # of links with a policer that has been changed
         self._widening: asyncio.Task[None] | None = None
         self._tries = 0
 
     def made(self, link: Pair) -> None:
-        """The policer of a link is new, with a full bucket."""
+        """The policers of a link are new, with a full bucket."""
+        self._largest[link] = self._links[link].profile.drop_above
+        self._fill(link)
+
+    def _fill(self, link: Pair) -> None:
+        """The bucket of a link is full."""
         bucket = self._links.bucket(link)
         self._wanted[link] = bucket
         self._set[link] = bucket
 
-    def opened(self, link: Pair) -> list[str] | None:
-        """The command for a link that is cut: its policer drops nothing. None if there is none to give."""
+    def opened(self, link: Pair) -> Commands:
+        """The command for a link that is cut, if any: its buffer drops nothing."""
         limited = self._set.get(link) is not None
         self._wanted[link] = None
         self._set[link] = None
         if not limited:
-            return None
+            return []
         policer = self._links[link].policer
-        return police.change_command(policer, None)
+        return [police.change_command(policer, None)]
 
-    def restored(self, link: Pair) -> list[str] | None:
-        """The command for a link that is empty after a cut. None if there is none to give."""
-        self.made(link)
+    def restored(self, link: Pair) -> Commands:
+        """The commands for a link that is empty after a cut."""
+        commands = self._resized(link)
+        self._fill(link)
         bucket = self._set[link]
-        if bucket is None:
-            return None
-        policer = self._links[link].policer
-        return police.change_command(policer, bucket)
+        if bucket is not None:
+            policer = self._links[link].policer
+            commands.append(police.change_command(policer, bucket))
+        return commands
+
+    def _resized(self, link: Pair) -> Commands:
+        """The command for a link with another limit of sizes than its policer has, if any."""
+        largest = self._links[link].profile.drop_above
+        if self._largest.get(link) == largest:
+            return []
+        self._largest[link] = largest
+        policer = self._links[link].size_policer
+        return [police.size_command(policer, largest)]
 
     async def prepare(self, alterations: Sequence[Alteration]) -> None:
-        """Add the command for the policer to each change of a profile that needs one: it gets the part of the new
-        buffer that packets which wait at present leave."""
+        """Add the commands for the policers to each change of a profile that needs any. The policer of the buffer gets
+        the part of the new buffer that packets which wait at present leave."""
         changed = []
         interfaces = set()
         for alteration in alterations:
+            alteration.police += self._resized(alteration.pair)
             wanted = self._wanted.get(alteration.pair)
             if wanted == self._links.bucket(alteration.pair):
                 continue
@@ -87,7 +105,7 @@ class KernelBuffers:
                 self._widening = asyncio.create_task(self._widen_soon())
 
     def _change(self, alteration: Alteration, interface: str, waiting: float) -> None:
-        """Add the command for the policer, while so many bytes wait."""
+        """Add the command for the policer of the buffer, while so many bytes wait."""
         pair = alteration.pair
         link = alteration.link
         wanted = self._links.bucket(pair)
@@ -96,7 +114,7 @@ class KernelBuffers:
             bucket = wanted.rest(waiting, link.piece)
         self._wanted[pair] = wanted
         self._set[pair] = bucket
-        alteration.police = police.change_command(link.policer, bucket)
+        alteration.police.append(police.change_command(link.policer, bucket))
         self._interfaces[pair] = interface
 
     def _narrow(self) -> list[Pair]:
@@ -152,15 +170,13 @@ class KernelBuffers:
 
     async def undo(self, refused: Sequence[Alteration], cut: Container[Pair]) -> None:
         """Set the policers of links as they were before a refused change. ``cut``: the links that are cut."""
-        commands = []
+        commands: Commands = []
         for alteration in refused:
             pair = alteration.pair
             if pair in cut:
-                command = self.opened(pair)
+                commands += self.opened(pair)
             else:
-                command = self.restored(pair)
-            if command is not None:
-                commands.append(command)
+                commands += self.restored(pair)
         if commands:
             await self._tc.attempt(commands)
 

@@ -23,7 +23,8 @@ _COUNTERS = (
     "lost",
     "overflowed",
     "cut_dropped",
-    "drawn",  # packets that netem has lost or not; the other offered packets found no room or came during a cut
+    "too_large",
+    "drawn",  # packets that netem has lost or not; the other ones were too large, found no room, or came during a cut
 )
 
 
@@ -57,16 +58,21 @@ def read(shown: str, policed: str) -> Reading:
     for index, packets in tc.parse_cuts(shown).items():
         links[index] = cut_off(packets)
     if policed:
-        for index, packets in parse_police(policed).items():
+        for index, dropped in parse_police(policed).items():
             counted = links.get(index, {})
-            links[index] = _sum(counted, overflow(packets))
+            links[index] = _sum(counted, by_policers(dropped.too_large, dropped.overflowed))
     passed = tc.parse_passed(shown)
     return Reading(links, passed, backlog)
 
 
-def overflow(packets: int) -> dict[str, int]:
-    """Counters of packets that found no room in the buffer."""
-    return {"offered": packets, "overflowed": packets}
+def by_policers(too_large: int, overflowed: int) -> dict[str, int]:
+    """Counters of packets that policers dropped: ``overflowed`` ones found no room in the buffer."""
+    return {
+        "offered": too_large + overflowed,
+        "lost": too_large,
+        "too_large": too_large,
+        "overflowed": overflowed,
+    }
 
 
 def counts(state: tc.KernelLinkState) -> dict[str, int]:

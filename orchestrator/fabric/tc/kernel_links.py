@@ -11,7 +11,7 @@ from typing import NamedTuple
 from netem.kernel import tc
 from netem.kernel.batch import Commands
 from netem.kernel.filters import Match, further_commands
-from netem.kernel.police import Bucket, sharing
+from netem.kernel.police import Bucket
 from netem.profile import FULL_FRAME, LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.tc.kernel_counters import Pair
@@ -45,7 +45,7 @@ class KernelLinks:
         self.remote = remote
         self._capabilities = capabilities
         self.segments = dict(segments)
-        self._policers = count(1)  # an index is never used again, so that its counter starts at 0
+        self._policers = count(1, 2)  # each link has two; an index is never used again, so that its counter starts at 0
         self._to: defaultdict[str, Links] = defaultdict(dict)
         self._passing: defaultdict[str, set[str]] = defaultdict(set)  # the addresses of remote sources, by target
 
@@ -120,8 +120,8 @@ class KernelLinks:
             link = replace(links[source], address=address)
             links[source] = link
             if target in interfaces:
-                policer = sharing(link.policer)
-                police = (policer, policer)
+                shared = tc.shared_police(link)
+                police = (shared, shared)
                 flow = Match(address, None, link.class_id, police=police)
                 passed = self._passed_to([target])
                 known = len(links) + len(passed)

@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 
 from netem.errors import TcError
-from netem.kernel.filters import ROOT, Match, filter_commands, parse_police, show_police_command
-from netem.kernel.police import Bucket, change_command, making, sharing
+from netem.kernel.filters import ROOT, Match, Policed, filter_commands, parse_police, show_police_command
+from netem.kernel.police import Bucket, change_command, making, sharing, size_command, sizing
+from netem.profile import SMALLEST_MTU
 
 DELAY = 0.02  # s
 TIMEOUT = 1.0
@@ -74,15 +75,16 @@ def _duplicates_in_tree() -> bool:
 
 
 def _without_policers() -> str:
-    """Why links cannot have policers, which drop what finds no room in a buffer; empty if they can. Two filters share
-    one, it is changed in place, and its drops are shown."""
+    """Why links cannot have policers, which drop what is too large or finds no room in a buffer; empty if they can. Two
+    filters share them, they are changed in place, and their drops are shown."""
     bucket = Bucket(125_000, 20_000)
-    police = making(1, bucket), sharing(1)
+    police = sizing(2, SMALLEST_MTU) + making(1, bucket), sharing(2) + sharing(1)
     flow = Match("127.0.0.1", None, "1:1", police=police)
     commands = [f"tc qdisc add dev lo root handle {ROOT} htb".split()]
     commands += filter_commands("lo", [flow])
     larger = Bucket(250_000, 30_000)
     commands.append(change_command(1, larger))
+    commands.append(size_command(2, None))
     lines = [" ".join(command) for command in commands]
     refused = _run(*lines)
     show = show_police_command("lo")
@@ -91,7 +93,7 @@ def _without_policers() -> str:
     if refused:
         return f"tc refused a policer (module act_police): {refused}"
     with contextlib.suppress(TcError):
-        if parse_police(shown) == {1: 0}:
+        if parse_police(shown) == {1: Policed(too_large=0, overflowed=0)}:
             return ""
     return "tc does not show what a policer drops: it needs iproute2 5.14 or later"
 

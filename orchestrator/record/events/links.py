@@ -91,6 +91,8 @@ class LossAudit(RecordedEvent):
     cut_dropped      packets that met a link that was cut, over all links
     nat_expired      packets that NATs dropped, because their flow had been idle for too long
     most_nat_expired the ``link`` with most of these ``packets``; None without any
+    too_large        packets larger than their link's `drop_above`, over all links
+    most_too_large   the ``link`` with most of these ``packets``; None without any
     """
 
     NAME = "links looked at"
@@ -106,3 +108,5 @@ class LossAudit(RecordedEvent):
     cut_dropped: int = 0
     nat_expired: int = 0
     most_nat_expired: Mapping[str, Any] | None = None
+    too_large: int = 0
+    most_too_large: Mapping[str, Any] | None = None

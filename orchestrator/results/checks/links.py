@@ -264,6 +264,14 @@ def _other_drops(audit: LossAudit) -> str:
         else:
             most = f"most of them ({packets:,}) on {link}"
         words += f"; {text.count(audit.nat_expired, 'packet')} came for flows that a NAT had forgotten, {most}"
+    if audit.most_too_large is not None:
+        link = audit.most_too_large["link"]
+        packets = audit.most_too_large["packets"]
+        if packets == audit.too_large:
+            most = f"on {link}"
+        else:
+            most = f"most of them ({packets:,}) on {link}"
+        words += f"; {text.count(audit.too_large, 'packet')} exceeded the drop_above of their link, {most}"
     if audit.cut_dropped:
         words += f"; {text.count(audit.cut_dropped, 'packet')} met a link that was cut"
     return words

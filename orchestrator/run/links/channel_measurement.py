@@ -320,7 +320,7 @@ def _planned(
     back = _ways_back(plan)
     smallest_mtu = mtu
     for link in probed.loading.values():
-        smallest_mtu = min(smallest_mtu, link.mtu or mtu)
+        smallest_mtu = min(smallest_mtu, link.mtu or mtu, link.profile.drop_above or mtu)
     ways = _ways(probed.loading)
     load = plan_contention(probed.name, ways, channels, mtu=smallest_mtu)
     watched = []

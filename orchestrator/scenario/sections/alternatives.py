@@ -11,6 +11,12 @@ def one_host(driver: str, what: str) -> str:
     return f"the driver {driver} makes all nodes on this host: leave {what} out, or use the driver {others}"
 
 
+def sizes_not_simulated(driver: str) -> str:
+    """The message that a simulation, which computes transfers, has no packets that could be too large."""
+    others = listed(programs=True)
+    return f"the driver {driver} does not model the size of packets: leave drop_above out, or use the driver {others}"
+
+
 def listed(
     *,
     simulated: bool = False,

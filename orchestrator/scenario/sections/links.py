@@ -27,7 +27,7 @@ from pydantic import Field, WithJsonSchema
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
-from netem.profile import LinkProfile
+from netem.profile import LARGEST_MTU, SMALLEST_MTU, LinkProfile
 from netem.schedules.schedule import Schedule
 from orchestrator.scenario.catalogue import CATALOGUE, REAL, Catalogue
 from orchestrator.scenario.language.quantities import Duration
@@ -38,11 +38,6 @@ from orchestrator.scenario.sections.schedules import ScheduleSpec
 from orchestrator.scenario.sections.topology import LINK_CLASSES, Ends, Pair, unknown_node
 
 DEFAULT_PROFILE = "lan"
-SMALLEST_MTU = 576
-"""Bytes. Every IPv4 host accepts a packet of this size (RFC 791), so programs rely on it, and TCP's default segment of
-536 bytes fits into it (RFC 9293)."""
-LARGEST_MTU = 1500
-"""Bytes: that of a node's interface."""
 _PROFILE_SCHEMA = {"type": "string", "enum": [*sorted(PROFILES), REAL]}
 
 

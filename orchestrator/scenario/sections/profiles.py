@@ -17,7 +17,7 @@ from pydantic import (
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
-from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LinkProfile
+from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LARGEST_MTU, SMALLEST_MTU, LinkProfile
 from orchestrator.scenario.catalogue import EDGEBED, REAL, Catalogue, catalogue_in
 from orchestrator.scenario.language.quantities import (
     DURATION_SCHEMA,
@@ -37,6 +37,7 @@ UNIMPAIRED: dict[str, Any] = {
     "rate": None,
     "buffer": None,
     **dict.fromkeys(FRACTIONS, "0%"),
+    "drop_above": None,
 }
 
 _FRACTION_OF = {
@@ -50,6 +51,7 @@ _BURSTS = mapping_schema(_FRACTIONS, "p", "r")
 _BURSTS["description"] = "loss in bursts: a link that switches between a good and a bad state"
 _GILBERT_ELLIOTT_SCHEMA = mapping_schema({"gilbert-elliott": _BURSTS}, "gilbert-elliott")
 _NULL = {"type": "null"}
+_PACKET_SCHEMA = {"type": "integer", "minimum": SMALLEST_MTU, "maximum": LARGEST_MTU}
 
 
 class LinkKeys(Strict):
@@ -93,6 +95,10 @@ class LinkKeys(Strict):
     )
     reorder: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = Field(
         default=None, description="share of packets that overtake earlier ones; needs a latency"
+    )
+    drop_above: Annotated[Any, WithJsonSchema({"anyOf": [_PACKET_SCHEMA, _NULL]})] = Field(
+        default=None,
+        description="IP packets of more than so many bytes vanish, without a message to the sender; null: none",
     )
 
     _catalogue: Catalogue = PrivateAttr(default_factory=lambda: EDGEBED)

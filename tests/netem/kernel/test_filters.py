@@ -9,6 +9,7 @@ from netem.errors import TcError
 from netem.kernel.filters import (
     LINEAR_FILTERS,
     Match,
+    Policed,
     filter_commands,
     further_commands,
     parse_police,
@@ -49,7 +50,9 @@ SHOWN = """[
 {"protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::800","order":2048,"key_ht":"800","bkt":"0",
  "flowid":"1:1f","not_in_hw":true,"rule_hit":40,"success":40,
  "match":{"value":"a090002","mask":"ffffffff","offmask":"","off":12},
- "actions":[{"order":1,"kind":"police","index":7,"control_action":{"type":"drop"},"overhead":0,"ref":2,"bind":2,
+ "actions":[{"order":1,"kind":"police","index":8,"control_action":{"type":"drop"},"overhead":0,"ref":2,"bind":2,
+  "stats":{"bytes":53694,"packets":43,"drops":3,"overlimits":3,"requeues":0,"backlog":0,"qlen":0}},
+  {"order":2,"kind":"police","index":7,"control_action":{"type":"drop"},"overhead":0,"ref":2,"bind":2,
   "stats":{"bytes":49680,"packets":40,"drops":24,"overlimits":24,"requeues":0,"backlog":0,"qlen":0}}]}},
 {"protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::801","order":2049,"key_ht":"800","bkt":"0",
  "flowid":"1:fffe","not_in_hw":true}}]"""
@@ -58,7 +61,7 @@ SHOWN = """[
 
 def test_what_policers_have_dropped_is_read_by_class() -> None:
     assert " ".join(show_police_command("v1")) == "tc filter show dev v1 parent 1: protocol ip prio 1"
-    assert parse_police(SHOWN) == {0x1F: 24}
+    assert parse_police(SHOWN) == {0x1F: Policed(too_large=3, overflowed=24)}
     with pytest.raises(TcError, match="cannot read"):
         parse_police(SHOWN.replace("drops", "gone"))
 

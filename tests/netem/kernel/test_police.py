@@ -41,6 +41,13 @@ def test_a_bucket_is_the_rate_and_the_buffer() -> None:
     assert police.sharing(7) == ["action", "police", "index", "7"]
 
 
+def test_a_policer_of_sizes_has_no_rate() -> None:
+    # A frame has 14 bytes more than its packet.
+    assert " ".join(police.sizing(8, 1200)) == "action police mtu 1214b conform-exceed drop/pipe index 8"
+    assert " ".join(police.sizing(8, None)) == "action police mtu 262144b conform-exceed pipe/pipe index 8"
+    assert police.size_command(8, 1200) == ["tc", "actions", "change", *police.sizing(8, 1200)]
+
+
 @pytest.mark.parametrize("profile", [LinkProfile(), LinkProfile(rate=32e9), LinkProfile(real=True)])
 def test_without_a_rate_everything_passes(profile: LinkProfile) -> None:
     assert bucket_of(profile) is None

@@ -13,7 +13,7 @@ import pytest
 
 from netem.errors import TcError
 from netem.kernel import batch, tc
-from netem.kernel.police import bucket_of, making
+from netem.kernel.police import bucket_of, making, sizing
 from netem.profile import GilbertElliott, LinkProfile
 
 OLD = tc.Capabilities()
@@ -55,11 +55,12 @@ QDISCS = f"""[
 
 def link(index: int, profile: LinkProfile, address: str | None = None) -> tc.KernelLink:
     address = address or f"10.9.0.{index + 1}"
-    return tc.KernelLink(index=index, address=address, profile=profile, seed=1000 + index, policer=index)
+    return tc.KernelLink(index=index, address=address, profile=profile, seed=1000 + index, policer=2 * index - 1)
 
 
 def made(index: int, profile: LinkProfile) -> str:
-    return " ".join(making(index, bucket_of(profile)))
+    policer = 2 * index - 1
+    return " ".join(sizing(policer + 1, profile.drop_above) + making(policer, bucket_of(profile)))
 
 
 def netem_of(command: list[str]) -> str:
@@ -83,9 +84,9 @@ def test_the_tree_of_a_device() -> None:
         "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 "
         f"{made(10, LinkProfile())} flowid 1:a",
         "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a090002 0xffffffff at 20 "
-        "action police index 1 flowid 1:1",
+        "action police index 2 action police index 1 flowid 1:1",
         "filter add dev data0 parent 1: protocol ipv6 prio 2 u32 match u32 0x0a09000b 0xffffffff at 20 "
-        "action police index 10 flowid 1:a",
+        "action police index 20 action police index 19 flowid 1:a",
     ]
 
 

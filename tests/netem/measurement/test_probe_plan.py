@@ -147,6 +147,14 @@ class TestPlan:
             assert saturation is not None
             assert saturation.size == mtu - 28  # less the headers of IP and UDP
 
+    def test_no_packet_is_dropped_for_its_size(self) -> None:
+        narrow = plan_probe(LinkProfile(rate=10e6, drop_above=1200), PERFECT).forward
+        fast = plan_probe(LinkProfile(rate=1e9, drop_above=1200), PERFECT).forward
+        assert narrow is not None
+        assert fast is not None
+        assert (narrow.transport, narrow.size) == ("udp", 1200 - 28)  # less the headers of IP and UDP
+        assert (fast.transport, fast.size) == ("tcp", 1200 - 40)  # less those of IP and TCP
+
     def test_a_slow_link_is_saturated_with_small_datagrams_for_longer(self) -> None:
         saturation = plan_probe(LinkProfile(rate=5000), PERFECT).forward
         assert saturation is not None

@@ -7,8 +7,9 @@ import struct
 
 import pytest
 
+from netem.profile import ETHERNET
 from netem.userspace import nat as module
-from netem.userspace.frame import ETHERNET, HEADER_SIZE
+from netem.userspace.frame import HEADER_SIZE
 from netem.userspace.nat import Nat, ends_of
 
 TCP, UDP, ICMP = 6, 17, 1

@@ -102,6 +102,7 @@ class TestAnswers:
             (LinkProfile(rate=1e6), 1),
             (LinkProfile(rate=1e8), 8),  # 1 ms of 100 Mbit/s is 12,500 bytes, 8.3 frames of 1514
             (LinkProfile(rate=1e8, corrupt=0.01), 1),
+            (LinkProfile(drop_above=1200), 1),
         ],
     )
     def test_segments_that_travel_together(self, profile: LinkProfile, segments: int | None) -> None:
@@ -256,6 +257,14 @@ class TestFates:
     def test_duplicates_come_twice(self, lab: Lab) -> None:
         lab.shape("a", "b", {"duplicate": "100%", "latency": "1ms"}, {})
         assert sorted(datagrams(lab, "a", "b", 50)) == [number // 2 for number in range(100)]
+
+    def test_segments_are_judged_by_their_own_size(self, lab: Lab) -> None:
+        """A packet has 28 bytes of headers, of IPv4 and UDP."""
+        lab.shape("a", "b", {"drop_above": 1200}, {})
+        before = lab.counters("a", "b")["too_large"]
+        assert len(segments_of_one_call(lab, "a", "b", 40, 1172)) == 40
+        assert segments_of_one_call(lab, "a", "b", 40, 1173) == []
+        assert lab.counters("a", "b")["too_large"] - before == 40
 
     def test_segments_of_one_call_cross_as_single_packets(self, lab: Lab) -> None:
         """40 datagrams of 1,200 bytes, frames of 1,242, into a buffer of 20 kB at 1 Mbit/s: 16 fit, and leave 9.94 ms

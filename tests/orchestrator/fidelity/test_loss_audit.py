@@ -69,6 +69,13 @@ def test_what_nats_drop_is_counted() -> None:
     assert look([row("a", "b", 100, 0, 0.0)], CLASSES).most_nat_expired is None
 
 
+def test_packets_above_a_limit_are_no_random_losses() -> None:
+    found = look([row("a", "b", 100, 90, 0.0, too_large=90), row("b", "c", 100, 7, 0.0, too_large=7)], CLASSES)
+    assert found.astray_count == 0
+    assert (found.too_large, found.most_too_large) == (97, {"link": "a → b", "packets": 90})
+    assert look([row("a", "b", 100, 91, 0.0, too_large=90)], CLASSES).astray_count == 1
+
+
 def test_a_link_without_loss_that_loses_packets_fails() -> None:
     assert look([row("a", "b", 800, 306, 0.0)], CLASSES).astray_count == 1
 

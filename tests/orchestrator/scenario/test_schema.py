@@ -66,6 +66,7 @@ links:
     duplicate: 0.1%
     corrupt: 0.1%
     reorder: 0.1%
+    drop_above: 1400
   device-1-2 -> edge-1: {loss: {gilbert-elliott: {p: 2%, r: 30%}}}
   edge-0 <-> edge-1: {rate: null, schedule: null}
 shared:
@@ -83,7 +84,8 @@ faults:
   - {every_round: 30%, of: devices, action: disconnect}
   - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
   - {at: 40s, between: [[edge-0, edge-1], edge-2], action: degrade, profile: dsl, latency: 200ms, jitter: 1ms,
-     distribution: normal, loss: 1%, rate: 1mbit, buffer: 10ms, duplicate: 1%, corrupt: 1%, reorder: 1%}
+     distribution: normal, loss: 1%, rate: 1mbit, buffer: 10ms, duplicate: 1%, corrupt: 1%, reorder: 1%,
+     drop_above: 1200}
   - {random: {mean: 30s, until: 5min}, of: devices, count: 2, action: pause, for: 2s}
   - {round: 3, nodes: [device-0-0, device-0-1], action: slow, factor: 4}
   - {at: 20s, node: device-2-1, action: join}
@@ -300,8 +302,8 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
 
 
 LINK_KEYS = (
-    "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down, "
-    "nat_timeout, mtu"
+    "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, drop_above, schedule, "
+    "up, down, nat_timeout, mtu"
 )
 SECTIONS = (
     "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, stack, hosts, compute, "

@@ -158,8 +158,10 @@ class WritingHub:
 
 
 def policer(flow: str, drops: int) -> dict[str, Any]:
-    """A filter with a policer, as tc shows it."""
-    return {"options": {"flowid": flow, "actions": [{"kind": "police", "index": 1, "stats": {"drops": drops}}]}}
+    """A filter with a policer of sizes, which has dropped one packet, and one of a buffer, as tc shows them."""
+    actions = [{"kind": "police", "index": 2, "stats": {"drops": 1}}]
+    actions.append({"kind": "police", "index": 1, "stats": {"drops": drops}})
+    return {"options": {"flowid": flow, "actions": actions}}
 
 
 @pytest.fixture
@@ -231,8 +233,8 @@ async def test_a_new_address_has_filters_where_the_links_of_its_node_are_shaped(
     del hub.ran[:]
     node = replace(plan.node("device-1"), address="10.77.255.254")
     await fabric.readdress(node, NodeHandle(4713), {"cloud": NodeHandle(4711)})
-    # The cloud is the only node that is attached. device-1 is its second link, with the second policer.
-    flow = "action police index 2 flowid 1:2"
+    # The cloud is the only node that is attached. device-1 is its second link, with the second policers.
+    flow = "action police index 4 action police index 3 flowid 1:2"
     assert [line for line in hub.lines() if "filter" in line] == [
         f"filter add dev v1.1 parent 1: protocol ip prio 1 u32 match ip src 10.77.255.254/32 {flow}",
         f"filter add dev v1.1 parent 1: protocol ipv6 prio 2 u32 match u32 {bits(node)} 0xffffffff at 20 {flow}",
@@ -364,6 +366,7 @@ async def test_counters_read_during_cuts_are_of_one_moment(plan: Plan, hub: Writ
 
 
 SLOW = LinkProfile(latency=0.05)
+ALL_SIZES = " ".join(police.sizing(1, None)).removesuffix(" index 1")
 OPEN = " ".join(police.making(1, None)).removesuffix(" index 1")
 
 
@@ -496,7 +499,8 @@ async def test_links_to_other_hosts_are_shaped_on_the_trunk(plan: Plan, tmp_path
         target = plan.node(name)
         assert f"fdb replace {target.mac} dev trunk master static" in hub.lines()
         assert filters[number - 1].endswith(
-            f"match ip src {source}/32 match ip dst {target.address}/32 {OPEN} index {number} flowid 1:{number}"
+            f"match ip src {source}/32 match ip dst {target.address}/32 {ALL_SIZES} index {2 * number} "
+            f"{OPEN} index {2 * number - 1} flowid 1:{number}"
         )
     await fabric.change("cloud", "device-1", SLOW)
     assert hub.batches[1][0].startswith("qdisc change dev trunk parent 1:2 handle 3: netem")

@@ -25,6 +25,7 @@ links: {device-cloud: {rate: 8mbit, buffer: 30kb}}
 """
 LINK = ("device-0", "cloud")
 WHOLE = "rate 8000000bit burst 30001b mtu 262144b conform-exceed drop/ok"
+ALL_SIZES = "mtu 262144b conform-exceed pipe/pipe"
 CHANGE = "actions change action police "
 
 
@@ -70,8 +71,8 @@ async def fabric(plan: Plan, hub: BusyHub, tmp_path: Path) -> KernelFabric:
 async def test_each_link_has_a_policer_of_its_own(plan: Plan, hub: BusyHub, fabric: KernelFabric) -> None:
     await fabric.attach(plan.node("cloud"), NodeHandle(200))
     made = [line for line in hub.lines() if " action police rate " in line]
-    assert [line.split(" action police ")[1].split(" flowid")[0] for line in made] == [
-        f"{WHOLE} index {number}" for number in (1, 2, 3)
+    assert [line.split(" action police ")[1:] for line in made] == [
+        [f"{ALL_SIZES} index {number + 1}", f"{WHOLE} index {number} flowid 1:1"] for number in (1, 3, 5)
     ]
 
 
@@ -131,6 +132,24 @@ async def test_a_refused_change_leaves_the_policer(hub: BusyHub, fabric: KernelF
         await fabric.change(*LINK, LinkProfile(rate=16e6, buffer_bytes=30_000))
 
 
+async def test_a_limit_of_sizes_is_changed_in_place(hub: BusyHub, fabric: KernelFabric) -> None:
+    hub.policing()
+    profile = fabric._links[LINK].profile
+    await fabric.change(*LINK, profile.merged(drop_above=1200))
+    assert hub.policing() == ["mtu 1214b conform-exceed drop/pipe index 2"]
+    await fabric.change(*LINK, profile.merged(drop_above=1200, latency=0.05))
+    assert hub.policing() == []
+    await fabric.cut(*LINK)
+    hub.policing()
+    await fabric.change(*LINK, profile)
+    await fabric.restore(*LINK)
+    assert f"{ALL_SIZES} index 2" in hub.policing()
+    hub.refused = "netem limit"
+    with pytest.raises(FabricError):
+        await fabric.change(*LINK, profile.merged(drop_above=1200))
+    assert f"{ALL_SIZES} index 2" in hub.policing()
+
+
 async def test_what_found_no_room_is_counted(plan: Plan, hub: BusyHub, fabric: KernelFabric) -> None:
     async def row() -> tuple[Any, ...]:
         rows = (await fabric.counters()).links
@@ -138,11 +157,11 @@ async def test_what_found_no_room_is_counted(plan: Plan, hub: BusyHub, fabric: K
         return tuple(link[key] for key in ("offered", "delivered", "lost", "overflowed", "cut_dropped", "drawn"))
 
     hub.policed = {"v1.1": {"1:1": 24}}
-    # netem has sent 5 packets, lost 1, and holds 2.
-    assert await row() == (8 + 24, 5, 1, 24, 0, 8)
+    # netem has sent 5 packets, lost 1, and holds 2. One was too large, which counts as lost.
+    assert await row() == (8 + 25, 5, 2, 24, 0, 8)
     await fabric.cut(*LINK)
     hub.refused = "show dev v1.1"  # its node ends
-    assert await row() == (9 + 24, 5, 1, 24, 3, 9)
+    assert await row() == (9 + 25, 5, 2, 24, 3, 9)
     hub.refused = ""
     await fabric.attach(plan.node("cloud"), NodeHandle(201))
     hub.policed["v1.3"] = {"1:1": 6}

@@ -137,6 +137,7 @@ def test_degrading_to_a_named_profile_changes_every_key() -> None:
         "duplicate": "0%",
         "corrupt": "0%",
         "reorder": "0%",
+        "drop_above": None,
     }
 
 

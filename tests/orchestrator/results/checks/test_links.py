@@ -323,6 +323,11 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
         "pass",
         containing("20,000 packets sent over 2 link", "5 packets", "device-0; 1 carried"),
     ),
+    (
+        [looked(0.0, 0.0, "pass") | {"too_large": 5, "most_too_large": {"link": "device-0 → cloud", "packets": 5}}],
+        "pass",
+        containing("20,000 packets sent over 2 link", "5 packets exceeded the drop_above", "device-0"),
+    ),
     ([], "unknown", containing("the links were not sampled during")),
 ]
 

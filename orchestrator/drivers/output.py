@@ -110,7 +110,9 @@ class Pipe:
         self._closed = False
 
     def start(self) -> None:
-        """Copy from now on. The program has opened the pipe."""
+        """Copy from now on. The program has opened the pipe. If it has ended already, its output is copied."""
+        if self._closed:
+            return
         self.path.unlink()
         asyncio.get_running_loop().add_reader(self._pipe, self._copy)
 

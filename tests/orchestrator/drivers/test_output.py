@@ -83,3 +83,16 @@ async def test_what_is_in_a_pipe_at_the_end_of_its_program_comes_first(tmp_path:
     os.close(left_behind)
     pipe.close()
     assert log.read_bytes() == b"last words, and more"
+
+
+async def test_a_program_that_ends_before_its_pipe_is_read_leaves_its_output(tmp_path: Path) -> None:
+    """The report of its end can overtake the answer that it was started."""
+    log, path = tmp_path / "cloud.log", tmp_path / "pipe"
+    pipe = Pipe(path, log)
+    path.write_bytes(b"all of it")
+    pipe.drain()
+    pipe.drain()  # reaches the end of the pipe
+    pipe.start()
+    pipe.close()
+    assert log.read_bytes() == b"all of it"
+    assert not path.exists()

@@ -35,7 +35,7 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from node.assignment import Assignment
 from node.errors import NodeError
@@ -43,12 +43,13 @@ from node.process import namespaces
 from node.process.children import wake_up_for_children
 from node.process.confinement import Confinement, confine, join
 from node.process.holder import Holder, Openness, lines_of, open_up
-from node.process.main import preload, run_node
-from node.process.rehearsal import Rehearsal
 from node.process.seccomp import filter_for
 from node.process.view import FileView
 from node.resources import processors
 from node.runtime.turns import NICENESS, Semaphore, Turn
+
+if TYPE_CHECKING:
+    from node.process.rehearsal import Rehearsal
 
 MANY = 40  # nodes; for fewer, huge pages cost more time than they save
 CROWD = 100  # nodes; so many share one session, and those without children give way
@@ -65,6 +66,8 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
     problem = ""
     rehearsal = None
     if view is not None:
+        from node.process.main import preload  # a quarter of a second, which a server of holders does not need
+
         preload()
         try:
             view.make()
@@ -83,6 +86,8 @@ def main(view: FileView | None, nodes: int = 0, first: str = "") -> int:
 
 def rehearsed(view: FileView, first: str) -> Rehearsal | None:
     """Rehearse the training of the first node. None if that fails: then each node reports why."""
+    from node.process.rehearsal import Rehearsal
+
     text = Path(first).read_text()
     with view.inside():
         try:
@@ -393,6 +398,8 @@ def _become_node(
         os.write(report_end, f"ready {json.dumps(lacking)}\n".encode())
         os.close(report_end)
         if assignment is not None:
+            from node.process.main import run_node
+
             code = run_node(assignment, turn, server.rehearsal)
         elif line is not None:
             holder = Holder(start.node, line.far)

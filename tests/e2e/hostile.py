@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from node.assignment import PLACE, Assignment
-from node.process import forkserver, namespaces
+from node.process import forkserver, main, namespaces
 from node.process.seccomp import DENIED
 from node.process.view import SCRATCH, FileView
 
@@ -227,5 +227,5 @@ def attack(assignment: Assignment, *_: object) -> int:
 
 
 if __name__ == "__main__":
-    vars(forkserver).update(preload=lambda: None, run_node=attack)
+    vars(main).update(preload=lambda: None, run_node=attack)
     os._exit(forkserver.main(FileView(**json.loads(sys.argv[1]))))

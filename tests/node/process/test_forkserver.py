@@ -20,6 +20,7 @@ PATIENCE = 10.0
 SERVER = """
 import os, signal, sys, time
 import node.process.forkserver as server
+import node.process.main as main
 
 place, mark = sys.argv[1:]
 server.namespaces.begin_pid_namespace()
@@ -53,7 +54,7 @@ class Loaded(str):
         return (place,) if (place, relation) == ("a parent", "child") else ()
 
 server.namespaces.unshare, os.write = slow_unshare, slow_write
-server.Assignment.load, server.run_node = Loaded, end
+server.Assignment.load, main.run_node = Loaded, end
 server.confine = lambda confinement, view, calls: []
 server.ForkServer(server.FileView(""), crowded=place.startswith("a ")).serve()
 """
@@ -169,3 +170,12 @@ def test_a_node_with_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> 
     with serving(tmp_path) as server:
         server.ask(tmp_path / "gone" / "device-0.log")
         assert str(tmp_path / "gone" / "device-0.log") in server.answer()["error"]
+
+
+def test_a_server_of_holders_loads_neither_numpy_nor_the_network() -> None:
+    """Every run with programs starts one, and these modules take most of the time of its start."""
+    code = "import json, sys, node.process.forkserver; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(json.loads(done.stdout))
+    assert "node.process.holder" in modules
+    assert not modules & {"numpy", "zmq", "asyncio", "node.role"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from orchestrator.fabric.namespaces.hub import Hub
 from orchestrator.fabric.namespaces.wiring import Wires
 from orchestrator.fabric.tc.kernel import KernelFabric
 from orchestrator.fabric.tc.kernel_media import KernelMedia
+from orchestrator.fabric.tc.netem_trial import netem_here
 from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.host.process import python
 from orchestrator.record.directory import RunDirectory
 from orchestrator.scenario.sections.engines import candidate_engines
 
@@ -59,12 +58,11 @@ async def _open_kernel(
     wires: Wires,
     trunk: Trunk | None,
 ) -> Fabric:
-    """Open the kernel engine after a test of netem. EngineError if netem does not work."""
-    output = await hub.run(python.module("orchestrator.fabric.tc.netem_support"))
-    features = json.loads(output)
-    if not features["netem"]:
+    """Open the kernel engine if netem works. EngineError if netem does not work."""
+    netem = await netem_here(hub)
+    if not netem.works:
         raise EngineError(
-            f"the kernel engine does not work on this host: {features['reason']}; load the modules sch_netem"
+            f"the kernel engine does not work on this host: {netem.reason}; load the modules sch_netem"
             " and act_police (`modprobe -a sch_netem act_police`), or choose `engine: userspace`"
         )
     if wires.media:
@@ -80,6 +78,6 @@ async def _open_kernel(
         directory,
         wires,
         trunk,
-        seed=features["seed"],
-        duplicate_in_tree=features["duplicate_in_tree"],
+        seed=netem.seed,
+        duplicate_in_tree=netem.duplicate_in_tree,
     )

@@ -23,7 +23,8 @@ TIMEOUT = 1.0
 
 
 def try_netem() -> dict[str, bool | str]:
-    """Whether netem delays packets, and if not, the reason; whether it accepts a seed and `duplicate_in_tree`."""
+    """Whether netem delays packets, and if not, the reason; whether it accepts a seed and `duplicate_in_tree`; whether
+    this is ``lasting``, or a busy host may have spoiled it."""
     _tc("ip link set lo up")
     _tc("tc qdisc del dev lo root")
     refused = _tc(f"tc qdisc add dev lo root netem delay {DELAY * 1000:.0f}ms")
@@ -33,19 +34,22 @@ def try_netem() -> dict[str, bool | str]:
             "seed": False,
             "duplicate_in_tree": False,
             "reason": f"tc refused netem: {refused}",
+            "lasting": True,
         }
     took = _one_way()
     seed = _takes_seed()
     _tc("tc qdisc del dev lo root")
     duplicate = _duplicates_in_tree()
     reason = _without_policers()
-    if took < DELAY * 0.9:
+    delayed = took >= DELAY * 0.9
+    if not delayed:
         reason = f"tc accepted a delay of {DELAY * 1000:.0f} ms, but a packet took {took * 1000:.2f} ms"
     return {
         "netem": not reason,
         "seed": seed,
         "duplicate_in_tree": duplicate,
         "reason": reason,
+        "lasting": delayed,
     }
 
 

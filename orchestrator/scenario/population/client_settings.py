@@ -26,7 +26,8 @@ from orchestrator.scenario.language.strict import nearest
 HARDWARE_KEYS = ("class", "speed", "cores", "memory", "image", "accelerator")
 LINK_KEYS = ("profile", *KEYS)
 NUMBERS = ("speed", "cores")  # keys without a unit
-_COLUMN = re.compile(r"([a-z]+?)(?:_(up|down))?(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
+_KNOWN = "|".join(LINK_KEYS)  # before any other word, because one of them has an underscore
+_COLUMN = re.compile(rf"({_KNOWN}|[a-z]+?)(?:_(up|down))?(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
 _EMPTY = re.compile(r"\s*[;,\t][;,\s]*")  # a row of empty cells, which `read_rows` leaves out
 
 

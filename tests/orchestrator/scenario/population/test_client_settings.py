@@ -32,6 +32,11 @@ def test_files_as_programs_write_them(text: str) -> None:
     assert (second.node, second.hardware, second.links) == ("b", {}, {"": {"latency": "20ms", "loss": "0%"}})
 
 
+def test_a_key_with_an_underscore_has_directions() -> None:
+    settings = ClientSettings.read("drop_above,drop_above_up\n1400,1200\n", "c.csv")
+    assert settings.rows[0].links == {"": {"drop_above": "1400"}, "up": {"drop_above": "1200"}}
+
+
 def test_rows_without_names_are_in_order() -> None:
     settings = ClientSettings.read("class,profile_down\nphone,lte\nraspberry-pi-4,\n,\n", "c.csv")
     assert not settings.named

@@ -15,6 +15,7 @@ from orchestrator.limits.reading import Case, Study
 from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.links.earlier_measurements import EarlierMeasurements
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.known_runs import KnownRuns
@@ -71,6 +72,7 @@ class StudyRuns:
         self._directory = directory
         self._workers = workers
         self._known = KnownRuns(directory)
+        self._measured = EarlierMeasurements()
         self._wall: dict[Path, float] = {}
         self.ended = ended
 
@@ -124,7 +126,7 @@ class StudyRuns:
         reason = self._why_no_more(point)
         if reason is not None:
             raise StudyEndedError(reason)
-        options = RunOptions(self._workers)
+        options = RunOptions(self._workers, measured=self._measured)
         outcome, directory = launch(plan, origin, self._directory, lambda _: Glimpse(point.name), options)
         if outcome.exit_code == INTERRUPTED or interrupted():
             self.ended = "interrupted"

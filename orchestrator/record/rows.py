@@ -83,7 +83,8 @@ class ProbeResult(NamedTuple):
     ``expected``: what a link with the configured values shows in this measurement, with jitter and the time that a
     packet takes at the rate; None of a real link, and in records without it. ``busy``: the share of the processors'
     time of this host that was used meanwhile, None if not known. ``saturated``: whether the host had too much work
-    meanwhile. Both are None in records without them.
+    meanwhile. Both are None in records without them. ``measured_in``: the earlier run of the same sweep or study that
+    measured an equal link; None if this run did.
     """
 
     t: float
@@ -101,6 +102,7 @@ class ProbeResult(NamedTuple):
     expected: float | None = None
     busy: float | None = None
     saturated: bool | None = None
+    measured_in: str | None = None
 
     @property
     def link(self) -> str:

@@ -66,7 +66,7 @@ TABLES = {
         *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
         *("quantity TEXT NOT NULL", "asked REAL", "measured REAL", "low REAL", "high REAL"),
         *("verdict TEXT NOT NULL", "detail TEXT NOT NULL", _KIND, "expected REAL"),
-        *("busy REAL", "saturated INTEGER"),
+        *("busy REAL", "saturated INTEGER", "measured_in TEXT"),
     ),
     "link": (
         *("id INTEGER PRIMARY KEY", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),

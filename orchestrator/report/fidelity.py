@@ -98,6 +98,8 @@ def probe_rows(history: History) -> list[dict[str, Any]]:
         row["quantity"] = probe.quantity
         row["verdict"] = probe.verdict
         row["detail"] = probe.detail
+        if probe.measured_in is not None:
+            row["detail"] += f"; measured in {probe.measured_in}"
         rows.append(row)
     return rows
 

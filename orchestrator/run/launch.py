@@ -87,10 +87,13 @@ def launch(
             start = partial(execution_of(plan), plan, directory, record, interruption, holding, options)
             try:
                 with tracked(directory, options.track):
-                    return _run(plan.driver_kind, directory, open_view, start), directory
+                    conclusion = _run(plan.driver_kind, directory, open_view, start)
             except HostError:  # nothing was started
                 directory.remove()
                 raise
+    if options.measured is not None:
+        options.measured.judge(conclusion.summary["checks"])
+    return conclusion, directory
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:

@@ -164,6 +164,8 @@ async def _execute_steps(
                     fabric.engine,
                     environment.network,
                     quick=not options.calibrate,
+                    tcp=fabric.tcp,
+                    earlier=options.measured,
                 )
                 await _unless(ended, measuring)
             if options.calibrate:

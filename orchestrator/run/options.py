@@ -13,6 +13,7 @@ from orchestrator.exports.destinations import Destination
 from orchestrator.record.directory import RunDirectory
 from orchestrator.run.control.pace import speed_of
 from orchestrator.run.display.events import Listener
+from orchestrator.run.links.earlier_measurements import EarlierMeasurements
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.sections.alternatives import listed
 from orchestrator.scenario.sections.drivers import DriverKind
@@ -40,6 +41,7 @@ class RunOptions:
     listener   receives the events of the run; its error ends the run and is left to the caller
     track      destinations that follow the run
     pace       of a simulation, see `orchestrator.run.control.pace`
+    measured   the links that earlier runs of this command have measured
     started      called once, when the record exists
     """
 
@@ -49,6 +51,7 @@ class RunOptions:
     track: Sequence[Destination] = ()
     pace: str | None = None
     begun: Callable[[RunDirectory], object] | None = None
+    measured: EarlierMeasurements | None = None
 
     @property
     def processes(self) -> int:

@@ -19,6 +19,7 @@ from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.history import History
 from orchestrator.run.display.single_line import Glimpse
 from orchestrator.run.launch import OpenView, launch, prepared_plan, resume
+from orchestrator.run.links.earlier_measurements import EarlierMeasurements
 from orchestrator.run.options import Origin, RunOptions
 from orchestrator.run.trackers import tracked
 from orchestrator.scenario.reading import placed
@@ -54,6 +55,7 @@ class Sweeper:
         self._track = track
         self.again = again
         self.known = KnownRuns(directory)
+        self._measured = EarlierMeasurements()
         self.interrupted = False
 
     def run(self, number: int) -> Result:
@@ -179,7 +181,7 @@ class Sweeper:
 
     def _fresh(self, combination: Combination, plan: Plan) -> tuple[Conclusion, Path]:
         sweep = self.sweep
-        options = RunOptions(self.workers, track=self._track)
+        options = RunOptions(self.workers, track=self._track, measured=self._measured)
         meta = {"sweep": sweep.name, "case": combination.case}
         origin = Origin(
             combination.scenario,

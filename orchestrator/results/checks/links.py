@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from netem.measurement.tolerance import WOULD_TAKE
@@ -71,7 +71,18 @@ def links_as_configured(history: Facts) -> Assessment:
     configured = {probe.link_class for probe in probes}
     of = _classes(len(configured - {SHARED})) + " and of shared media" * (SHARED in configured)
     real = f"; {measured} of real links without configured values" if measured else ""
-    return "pass", f"{text.count(len(probes), 'probe')} of {of} agree with their profiles{real}"
+    earlier = _measured_earlier(probes)
+    return "pass", f"{text.count(len(probes), 'probe')} of {of} agree with their profiles{real}{earlier}"
+
+
+def _measured_earlier(probes: Collection[ProbeResult]) -> str:
+    """Which probes earlier runs made, in words; empty if this run made all."""
+    runs = sorted({probe.measured_in for probe in probes if probe.measured_in is not None})
+    if not runs:
+        return ""
+    number = sum(probe.measured_in is not None for probe in probes)
+    how_many = "all" if number == len(probes) else str(number)
+    return f"; {how_many} measured in {text.some(runs)}, on links with the same settings"
 
 
 def links_followed(history: History) -> Assessment:

@@ -1,14 +1,14 @@
 """Before training, measure one link of each kind against its profile, from inside the nodes' own namespaces.
 
 Links are of one kind if they have the same class and the same profiles, and real ones also the same hosts. One pair of
-each kind is measured. Pairs without a common node are measured at the same time. The checks and the report read the
-values from the record.
+each kind is measured, unless an earlier run of the same command has measured it. Pairs without a common node are
+measured at the same time. The checks and the report read the values from the record.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from netem.errors import NetemError
 from netem.measurement.contention import Channels
@@ -28,6 +28,7 @@ from orchestrator.record.rows import SHARED, ProbeResult
 from orchestrator.run.context import RunContext
 from orchestrator.run.links import channel_measurement
 from orchestrator.run.links.channel_measurement import ProbedChannel, measured_alone, others_of
+from orchestrator.run.links.earlier_measurements import Conditions, EarlierMeasurements
 from orchestrator.run.links.measured_values import MeasuredValue, ProbedPair, measured_values
 from orchestrator.run.links.repetition import REPETITIONS, Host, Meanwhile, measure_once, measure_until_valid
 from orchestrator.run.nodes.session import Session
@@ -122,9 +123,12 @@ async def probe_links(
     *,
     quick: bool = True,
     host: Host | None = None,
+    tcp: Mapping[str, str] | None = None,
+    earlier: EarlierMeasurements | None = None,
 ) -> None:
     """Measure one link of each kind and record the verdicts. On one host, a failure while it was saturated is measured
-    again (see `repetition`). ``quick``: see `netem.measurement.probe_plan.plan_probe`."""
+    again (see `repetition`). ``quick``: see `netem.measurement.probe_plan.plan_probe`. ``tcp``: the settings in force.
+    ``earlier``: what need not be measured again on this host; what is measured is added to it."""
     delays = {}
     if network is not None:
         for reading in network.first.pairs:
@@ -134,9 +138,19 @@ async def probe_links(
         if state.handle is not None:
             handles[name] = state.handle
     pairs = one_of_each_kind(run.plan, handles, engine, session.moves.elsewhere)
-    kinds = text.count(len(pairs), "kind")
-    duration = _duration(run.plan, pairs, prober.mtu, quick)
-    run.view.line(f"measuring {kinds} of links{duration}")
+    if network is not None or not quick:
+        earlier = None
+
+    def conditions(pair: ProbedPair) -> Conditions:
+        sending = planned(pair, run.plan, prober.mtu, quick=quick, engine=engine)
+        return Conditions.of(pair, run.plan.driver, engine, tcp or {}, sending)
+
+    if earlier is not None:
+        pairs = _not_known(run, pairs, earlier, conditions)
+    if pairs:
+        kinds = text.count(len(pairs), "kind")
+        duration = _duration(run.plan, pairs, prober.mtu, quick)
+        run.view.line(f"measuring {kinds} of links{duration}")
     host = host or Host()
 
     async def measure(batch: Sequence[ProbedPair]) -> list[PairValues]:
@@ -163,12 +177,34 @@ async def probe_links(
         else:
             outcomes = await measure_once(batch, measure, host)
         for pair, (result, meanwhile) in zip(batch, outcomes, strict=True):
-            _write(run, pair, result, meanwhile)
+            rows = _write(run, pair, result, meanwhile)
+            if earlier is not None:
+                earlier.keep(conditions(pair), rows, run.directory.run)
     for probed in channel_measurement.one_of_each_kind(run.plan, handles):
         members = text.count(len(probed.loading), "member")
         run.view.line(f"measuring {probed.name} with {members}")
         alone = network is None
         await _probe_channel(run, probed, handles, prober, engine, host, alone=alone)
+
+
+def _not_known(
+    run: RunContext,
+    pairs: Iterable[ProbedPair],
+    earlier: EarlierMeasurements,
+    conditions: Callable[[ProbedPair], Conditions],
+) -> list[ProbedPair]:
+    """The pairs that must be measured. Records the values of the others, as an earlier run measured them."""
+    unknown = []
+    for pair in pairs:
+        rows = earlier.under(conditions(pair))
+        if not rows:
+            unknown.append(pair)
+            continue
+        run.view.line(f"the link {pair.source.name} - {pair.target.name} was measured in {rows[0].measured_in}")
+        t = run.clock()
+        for row in rows:
+            run.record.probe(row._replace(t=t))
+    return unknown
 
 
 def planned(
@@ -379,16 +415,19 @@ def _write(
     pair: ProbedPair,
     result: PairValues,
     meanwhile: Meanwhile,
-) -> None:
-    """Record the values, and show those of real links and those that are not as configured."""
+) -> list[ProbeResult]:
+    """Record the values, and show those of real links and those that are not as configured. Returns what was
+    recorded."""
     t = run.clock()
     if isinstance(result, str):
         run.view.line(f"the link {pair.source.name} - {pair.target.name} could not be measured: {result}")
         unmeasured = MeasuredValue.only_measured("rtt", None, f"not measured: {result}")
         result = ([unmeasured], [])
     forward, back = result
-    _write_direction(run, t, pair, pair.forward, forward, meanwhile)
-    _write_direction(run, t, pair, pair.back, back, meanwhile)
+    return [
+        *_write_direction(run, t, pair, pair.forward, forward, meanwhile),
+        *_write_direction(run, t, pair, pair.back, back, meanwhile),
+    ]
 
 
 def _write_direction(
@@ -398,8 +437,9 @@ def _write_direction(
     link: LinkPlan,
     values: list[MeasuredValue],
     meanwhile: Meanwhile,
-) -> None:
+) -> list[ProbeResult]:
     show = run.view.line
+    rows = []
     real_quantities = []
     for measured in values:
         value = measured.on_host(saturated=meanwhile.saturated, share=meanwhile.share)
@@ -414,6 +454,7 @@ def _write_direction(
             kind=kind,
         )
         run.record.probe(row)
+        rows.append(row)
         if value.verdict == "fail":
             show(f"the link {link.source} -> {link.target} is not as configured: {value.quantity}: {value.detail}")
         if measured.verdict == "measured":
@@ -421,3 +462,4 @@ def _write_direction(
             real_quantities.append(f"{measured.quantity} {words}")
     if real_quantities:
         show(f"the real link {link.source} -> {link.target}, measured: {', '.join(real_quantities)}")
+    return rows

@@ -41,6 +41,23 @@ def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ((None, None), "agree with their profiles"),
+        ((None, "first"), "agree with their profiles; 1 measured in first, on links with the same settings"),
+        (("first", "first"), "agree with their profiles; all measured in first, on links with the same settings"),
+    ],
+)
+def test_links_that_an_earlier_run_measured_name_it(runs: Sequence[str | None], words: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for link_class, measured_in in zip(("edge-cloud", "device-edge"), runs, strict=True):
+        row = ("edge-0", "cloud", link_class, "rtt", 0.04, 0.04, 0.03, 0.05, "pass")
+        run.record.probe(ProbeResult(1.0, *row, measured_in=measured_in))
+    verdict, detail = run.ended().verdict("links as configured")
+    assert (verdict, detail.endswith(words)) == ("pass", True), detail
+
+
+@pytest.mark.parametrize(
     ("busy", "saturated", "load"),
     [(0.99, True, BUSY_MEANWHILE), (0.37, False, "37% busy at that time"), (None, False, "configured 40 ms")],
 )

@@ -14,7 +14,9 @@ from orchestrator.fabric.base import NodeHandle
 from orchestrator.fabric.hosts_network import HostsNetwork
 from orchestrator.planning.making import make_plan
 from orchestrator.record.rows import ProbeResult
+from orchestrator.results.checks.registry import Check
 from orchestrator.run.context import RunContext
+from orchestrator.run.links.earlier_measurements import EarlierMeasurements
 from orchestrator.run.links.link_measurement import STARTING, one_of_each_kind, planned, probe_links, seconds_of_probes
 from orchestrator.run.nodes.session import Session
 from orchestrator.scenario.reading import parse
@@ -47,8 +49,9 @@ class LateWhileSaturated(FakeProber):
 class Recorder:
     """A run that keeps what is recorded and shown."""
 
-    def __init__(self) -> None:
-        self.plan = make_plan(parse(TEXT, "f.yaml"), None)
+    def __init__(self, text: str = TEXT, name: str = "run") -> None:
+        self.plan = make_plan(parse(text, "f.yaml"), None)
+        self.directory = SimpleNamespace(run=name)
         self.probes: list[ProbeResult] = []
         self.notes: list[str] = []
         self.lines: list[str] = []
@@ -61,7 +64,13 @@ class Recorder:
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
 
-    async def measure(self, free: float, network: HostsNetwork | None = None) -> set[str]:
+    async def measure(
+        self,
+        free: float = 0.0,
+        network: HostsNetwork | None = None,
+        earlier: EarlierMeasurements | None = None,
+        quick: bool = True,
+    ) -> set[str]:
         """Measure on a processor that is saturated until the time ``free``; the verdicts that failed."""
         processor = OneProcessor(free)
         handles = {node.name: NodeHandle(place) for place, node in enumerate(self.plan.nodes, start=1)}
@@ -73,6 +82,8 @@ class Recorder:
             "kernel",
             network,
             host=processor.host,
+            earlier=earlier,
+            quick=quick,
         )
         return {probe.quantity for probe in self.probes if probe.verdict == "fail"}
 
@@ -99,6 +110,74 @@ async def test_between_hosts_nothing_is_repeated_and_the_load_of_this_host_is_re
     assert await run.measure(TOOK, network) == {"rtt", "delay"}
     assert run.notes == []
     assert all("saturated at that time" in probe.detail for probe in run.probes if probe.verdict == "fail")
+
+
+def runs_named(run: Recorder) -> set[str | None]:
+    """The earlier runs in which its links were measured; None for those that it has measured itself."""
+    return {probe.measured_in for probe in run.probes}
+
+
+async def test_a_later_run_has_the_values_of_the_first_one_and_names_it() -> None:
+    first, second, third = Recorder(name="first"), Recorder(name="second"), Recorder(name="third")
+    earlier = EarlierMeasurements()
+    await first.measure(earlier=earlier)
+    await second.measure(earlier=earlier)
+    await third.measure(earlier=earlier)
+    assert [runs_named(run) for run in (first, second, third)] == [{None}, {"first"}, {"first"}]
+    assert third.probes == second.probes == [probe._replace(measured_in="first") for probe in first.probes]
+    assert third.lines == ["the link cloud - device-0 was measured in first"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT.replace("10ms", "10ms, jitter: 1ms"),
+        f"{TEXT}stack: {{device: {{congestion: reno}}}}\n",
+        f"{TEXT}hardware: {{device: jetson-nano}}\n",
+    ],
+)
+async def test_other_conditions_are_measured_again(text: str) -> None:
+    first, second = Recorder(), Recorder(text)
+    earlier = EarlierMeasurements()
+    await first.measure(earlier=earlier)
+    await second.measure(earlier=earlier)
+    assert runs_named(second) == {None}
+
+
+async def test_another_seed_is_no_other_condition() -> None:
+    first, second = Recorder(), Recorder(f"seed: 7\n{TEXT}")
+    earlier = EarlierMeasurements()
+    await first.measure(earlier=earlier)
+    await second.measure(earlier=earlier)
+    assert runs_named(second) == {"run"}
+
+
+async def test_a_long_measurement_and_one_between_hosts_are_never_replaced() -> None:
+    network = cast(HostsNetwork, SimpleNamespace(first=SimpleNamespace(pairs=[])))
+    earlier = EarlierMeasurements()
+    await Recorder().measure(earlier=earlier)
+    long, between = Recorder(), Recorder()
+    await long.measure(earlier=earlier, quick=False)
+    await between.measure(network=network, earlier=earlier)
+    assert runs_named(long) == runs_named(between) == {None}
+
+
+async def test_a_measurement_on_a_saturated_host_is_not_kept() -> None:
+    earlier = EarlierMeasurements()
+    assert await Recorder().measure(free=1e6, earlier=earlier)
+    later = Recorder()
+    await later.measure(earlier=earlier)
+    assert runs_named(later) == {None}
+
+
+@pytest.mark.parametrize(("check", "kept"), [("links on time", False), ("finished", True)])
+async def test_nothing_is_kept_after_a_run_with_a_late_host(check: str, kept: bool) -> None:
+    earlier = EarlierMeasurements()
+    await Recorder().measure(earlier=earlier)
+    earlier.judge([Check(name=check, verdict="fail", detail="")])
+    later = Recorder()
+    await later.measure(earlier=earlier)
+    assert runs_named(later) == ({"run"} if kept else {None})
 
 
 SLOW = """\

@@ -15,6 +15,7 @@ import yaml
 
 from docs.commands import catalogue_page, commands_page, examples_page
 from docs.interface import interface_page
+from docs.limits import limits_page
 from docs.messages import messages_page
 from netem.profile import KEYS
 from orchestrator.claims.page import page as scoreboard
@@ -224,6 +225,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/catalogue.md": catalogue_page,
     "reference/api.md": interface_page,
     "reference/messages.md": messages_page,
+    "limits-of-frameworks.md": limits_page,
     "papers/README.md": lambda: scoreboard(load()),
     "../scenarios/README.md": examples_page,
 }

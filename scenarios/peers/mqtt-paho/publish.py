@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import sys
+import threading
 import time
 
 import paho.mqtt.client as mqtt
@@ -34,16 +35,18 @@ def main():
     broker, name = sys.argv[1:]
     pause = float(os.environ.get("TRAIN_SECONDS", "0.5"))
     parameters = int(os.environ.get("PARAMETERS", "100"))
+    acknowledged = threading.Semaphore(0)
     client = connected_client(broker, name)
-    sent = []
+    client.on_publish = lambda client, data, mid, reason, properties: acknowledged.release()
     for number in range(1, MESSAGES + 1):
         report(event="training started", round=number)
         time.sleep(pause)
         payload = struct.pack("<I", number) + bytes(4 * parameters)
-        sent.append(client.publish(f"updates/{name}", payload, qos=1))
+        client.publish(f"updates/{name}", payload, qos=1)
         report(event="training ended", round=number)
-    for message in sent:
-        message.wait_for_publish()
+    # Not `wait_for_publish`, which raises an error for a message that waits for the next connection.
+    for _ in range(MESSAGES):
+        acknowledged.acquire()
     client.disconnect()
 
 

@@ -23,10 +23,13 @@ def copy_kit(name, folder):
     return kit
 
 
-def own_storage(kit, folder):
-    """Let a server keep its jobs in ``folder``."""
+def own_resources(kit, folder):
+    """Let a server keep its jobs in ``folder``. HEART_BEAT_TIMEOUT replaces the seconds after which a silent site is
+    gone."""
     defaults = kit / "local" / "resources.json.default"
     own = defaults.read_text().replace(SHARED, str(folder))
+    timeout = os.environ.get("HEART_BEAT_TIMEOUT", "600")
+    own = own.replace('"heart_beat_timeout": 600', f'"heart_beat_timeout": {timeout}')
     defaults.with_suffix("").write_text(own)
 
 
@@ -34,7 +37,7 @@ def main():
     name = sys.argv[1]
     folder = Path(sys.argv[2])
     kit = copy_kit(name, folder)
-    own_storage(kit, folder)
+    own_resources(kit, folder)
     os.execvp("bash", ["bash", str(kit / "startup" / "sub_start.sh")])
 
 

@@ -400,6 +400,9 @@ def _planned(span: FaultSpan) -> str:
     number = span.planned.get("round")
     if number is not None:
         return f"round {number}"
+    event = span.planned.get("event")
+    if event is not None:
+        return f"event {event}"
     return ""
 
 

@@ -85,7 +85,7 @@ def parse(
     nodes_run_something = source.data.keys() & {"algorithm", "programs"}
     if "scenario" in source.data and not nodes_run_something:
         kind = "study of limits, not a scenario: use `limits`"
-        if "axes" not in source.data:
+        if not source.data.keys() & {"axes", "faults"}:
             kind = "sweep, not a scenario: use `sweep`"
         raise ScenarioError([Problem(name, "", f"this is the file of a {kind}")])
     if plugins is None:

@@ -91,6 +91,7 @@ class Fault(Profile, _For, total=False):
     round: int
     every_round: str | float
     random: Section
+    event: str
     node: str
     nodes: Sequence[str]
     of: TierGroup

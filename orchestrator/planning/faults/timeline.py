@@ -41,6 +41,7 @@ _IF_USED = (
     "channels",
     "to",
     "crossings",
+    "event",
     "direction",
     "upward",
     "profile_up",
@@ -60,9 +61,10 @@ class FaultTime:
 class Fault:
     """One planned fault.
 
-    It starts ``at`` seconds after training starts, or with ``round`` of the leading node. It ends after ``duration``
-    seconds, or with its round (``lasts_a_round``), or, with neither, with the run. Its target is one ``node``, or the
-    links ``between`` two sides, each the names of its nodes, or a ``medium`` (one direction of it: ``cell-0 up``).
+    It starts ``at`` seconds after training starts, with ``round`` of the leading node, or at the first ``event`` of
+    that name. It ends after ``duration`` seconds, or with its round (``lasts_a_round``), or, with neither, with the
+    run. Its target is one ``node``, or the links ``between`` two sides, each the names of its nodes, or a ``medium``
+    (one direction of it: ``cell-0 up``).
     ``links``: the directions that are cut or changed (disconnect, partition, degrade); ``direction``: only those up or
     down. ``profile`` (degrade): the keys to merge into the profile of each of these links. Those in ``upward``, towards
     the cloud, get ``profile_up`` instead; both are only set if the directions differ. ``factor`` (slow): how many times
@@ -94,6 +96,7 @@ class Fault:
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     to: str | None = None
     program: str | None = None
+    event: str | None = None
     crossings: tuple[tuple[str, str, tuple[Crossing, ...]], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -156,7 +159,8 @@ def expand(
     after: float | None,
     media: ResolvedMedia | None = None,
 ) -> tuple[Fault, ...]:
-    """All faults of a run: first those with a time, in order of time, then those with a round, in order of rounds.
+    """All faults of a run: first those with a time, in order of time, then those with a round, in order of rounds,
+    and then those with an event.
 
     ``links``: all directions of the topology. ``media``: the shared ones. ``after``: the scenario's stop.after. A
     fault that is drawn for a node before the node joins is left out. Raises PlanError if the faults
@@ -193,10 +197,11 @@ def expand(
     return tuple(numbered)
 
 
-def _order(fault: Fault) -> tuple[bool, float]:
-    """Faults with a time come first."""
+def _order(fault: Fault) -> tuple[bool, bool, float]:
+    """Faults with a time come first, and those with an event last."""
+    with_event = fault.event is not None
     with_round = fault.round is not None
-    return with_round, fault.at or fault.round or 0
+    return with_event, with_round, fault.at or fault.round or 0
 
 
 def joins(faults: Iterable[Fault]) -> dict[str, FaultTime]:
@@ -274,6 +279,7 @@ def _targets(
         duration=spec.for_,
         factor=spec.factor,
         to=spec.to,
+        event=spec.event,
     )
     if spec.medium is not None:
         fault = _on_medium(spec, spec.medium, fault, media)

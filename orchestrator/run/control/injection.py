@@ -1,4 +1,4 @@
-"""Make planned faults at their time or round and manual faults immediately, and undo each fault when it is over.
+"""Make planned faults at their time, round or event and manual faults immediately, and undo each fault when it is over.
 
 Faults may overlap. `orchestrator.run.links.states` combines them on links, and the factors of slow nodes multiply.
 Every fault is recorded when it takes effect, with the round that it hits.
@@ -55,6 +55,7 @@ class FaultInjector:
         self._readdress = readdress
         self._move = move
         self._reached = 0
+        self._awaited: dict[str, list[Fault]] = {}  # by the event at which they start
         self.ids = itertools.count(_next_id(self._faults))  # for manual faults
 
     def begin(self, past: Past = NOTHING) -> None:
@@ -82,6 +83,8 @@ class FaultInjector:
                 self._continue_if_active(fault, behind[fault.id], past.seconds)
             elif fault.at is not None:
                 due[fault.at].append(fault)
+            elif fault.event is not None:
+                self._awaited.setdefault(fault.event, []).append(fault)
             elif fault.round is not None and fault.round <= past.round:
                 self._spawn(self._turn_round([], [fault]))  # its round had just started
         for at, faults_of_time in due.items():
@@ -121,6 +124,11 @@ class FaultInjector:
         over = self._until_next_round
         self._until_next_round = []
         self._spawn(self._turn_round(over, due))
+
+    def event_reported(self, name: str) -> None:
+        """Start the faults of the first event with this name."""
+        for fault in self._awaited.pop(name, []):
+            self._spawn(self._run(fault))
 
     async def make(self, fault: Fault, took_effect: Callable[[], object]) -> None:
         """Make a manual fault immediately. ``took_effect`` is called when it has, before its start is noted.

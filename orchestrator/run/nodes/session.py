@@ -264,6 +264,7 @@ class Session:
         """React to an event of a node that is not about a round."""
         node = state.name
         name = event["name"]
+        self.faults.event_reported(name)
         if name == Left.NAME:
             peer = event.get("peer")
             if isinstance(peer, str):

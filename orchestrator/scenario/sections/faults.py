@@ -5,6 +5,7 @@
     - {at: 20s, node: cloud, program: watcher, action: crash, for: 5s}
     - {round: 3, of: edges, count: 1, action: pause, for: 5s}
     - {every_round: 30%, of: devices, action: disconnect}
+    - {event: half way, node: device-1-2, action: crash, for: 15s}
     - {random: {mean: 30s}, of: devices, action: crash, for: 10s}
     - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
     - {at: 10s, node: edge-1, action: degrade, loss: 10%, for: 20s}
@@ -47,7 +48,7 @@ MOVE = "move"
 TO = (HANDOVER, MOVE)  # the actions with a target of their own
 """The actions during which no packet crosses the fault's links."""
 
-WHEN = ("at", "round", "every_round", "random")
+WHEN = ("at", "round", "every_round", "random", "event")
 _WHOM = ("node", "nodes", "of", "between", "medium")
 _OF_MEDIUM = ("rate", "buffer")  # the keys that a degraded medium may have
 
@@ -82,8 +83,9 @@ _NAMES = {"anyOf": [_NAME, {"type": "array", "items": _NAME, "minItems": 1}]}
 
 
 class FaultSpec(LinkKeys):
-    """A fault, or a rule for many. Exactly one key says when (``at``, ``round``, ``every_round`` or ``random``) and
-    one where (``node``, ``nodes``, ``of``, ``between`` or ``medium``). Settings of a link are for ``degrade``."""
+    """A fault, or a rule for many. Exactly one key says when (``at``, ``round``, ``every_round``, ``random`` or
+    ``event``) and one where (``node``, ``nodes``, ``of``, ``between`` or ``medium``). Settings of a link are for
+    ``degrade``."""
 
     short: ClassVar[str | None] = None
 
@@ -107,6 +109,11 @@ class FaultSpec(LinkKeys):
         default=None,
         description="when: at random times; each event hits the named nodes, or one node of the group in `of` (more "
         "with `count` or `fraction`)",
+    )
+    event: str | None = Field(
+        default=None,
+        min_length=1,
+        description="when: as soon as a node or a program reports the first event with this name",
     )
     node: str | None = Field(default=None, description="where: this node")
     nodes: list[str] | None = Field(default=None, min_length=1, description="where: all of these nodes")

@@ -493,7 +493,7 @@ def _print_faults(console: Console, plan: Plan) -> None:
         targets = [fault.target for fault in faults]
         row = [
             _span(numbers, mark="-"),
-            _moment(first.at, first.round),
+            _moment(first.at, first.round, first.event),
             first.action,
             text.some(targets, limit=6),
             _until(first),
@@ -510,6 +510,7 @@ def _kind_of_fault(fault: Fault) -> Hashable:
         fault.action,
         fault.at,
         fault.round,
+        fault.event,
         fault.duration,
         fault.lasts_a_round,
         fault.factor,
@@ -518,7 +519,9 @@ def _kind_of_fault(fault: Fault) -> Hashable:
     )
 
 
-def _moment(at: float | None, round: int | None) -> str:
+def _moment(at: float | None, round: int | None, event: str | None = None) -> str:
+    if event is not None:
+        return f"event {event}"
     if at is None:
         return f"round {round}"
     return f"at {format_duration(at)}"

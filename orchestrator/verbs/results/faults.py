@@ -20,6 +20,7 @@ FIRST = (
     "round",
     "every_round",
     "random",
+    "event",
     "node",
     "nodes",
     "of",

@@ -51,6 +51,15 @@ def test_faults_are_numbered_by_time_then_by_round() -> None:
     assert [(fault.id, fault.at, fault.round) for fault in listed] == expected
 
 
+def test_a_fault_with_an_event_comes_last_and_keeps_it() -> None:
+    _, fault = faults(
+        {"event": "ready", "node": "cloud", "action": "pause"},
+        {"round": 2, "node": "cloud", "action": "pause"},
+    )
+    assert (fault.event, fault.at, fault.round) == ("ready", None, None)
+    assert Fault.from_json(json.loads(json.dumps(fault.to_json()))) == fault
+
+
 def test_disconnecting_a_node_touches_all_its_links() -> None:
     (fault,) = faults({"at": "1s", "node": "edge-0", "action": "disconnect"})
     assert len(fault.links) == 12  # five devices and the cloud, both ways

@@ -60,12 +60,15 @@ def play(
     powers: Diary,
     *,
     rounds: Sequence[tuple[float, int]] = (),
+    events: Sequence[tuple[float, str]] = (),
     until: float = 100.0,
     past: Past = NOTHING,
     links: Sequence[LinkPlan] = LINKS,
     media: Sequence[MediumPlan] = (),
 ) -> list[tuple[float, int, str, str]]:
-    """Run the faults; ``rounds`` start at these times. The notes: time, fault, phase, detail."""
+    """Run the faults; ``rounds`` start and ``events`` are reported at these times.
+
+    The notes: time, fault, phase, detail."""
     notes: list[tuple[float, int, str, str]] = []
 
     async def main() -> None:
@@ -86,6 +89,9 @@ def play(
         for t, round in rounds:
             await asyncio.sleep(t - loop.time())
             injector.round_started(round)
+        for t, event in events:
+            await asyncio.sleep(t - loop.time())
+            injector.event_reported(event)
         await asyncio.sleep(until - loop.time())
         for task in tasks:
             task.cancel()
@@ -138,6 +144,13 @@ def test_a_round_fault_with_a_duration_and_one_that_lasts_its_round() -> None:
     ]
     told = [arguments for _, verb, arguments in powers.done if verb in ("slow", "speed_up")]
     assert told == [("edge-0", 2, 4.0), ("edge-0", 2)]
+
+
+def test_a_fault_begins_with_the_first_event_of_its_name() -> None:
+    powers = Diary()
+    events = [(1.0, "other"), (3.0, "ready"), (9.0, "ready")]
+    play([fault(1, "pause", node="edge-0", event="ready", duration=2.0)], powers, events=events)
+    assert powers.verbs() == [(3.0, "pause"), (5.0, "resume")]
 
 
 def test_a_round_that_starts_again_adds_its_faults_once() -> None:

@@ -12,13 +12,15 @@ from orchestrator import text
 from orchestrator.limits.reading import Survives
 from orchestrator.limits.symptom import Symptom, first_symptom
 from orchestrator.record.rows import COMPLETE
+from orchestrator.results.checks.programs import asked_to_end
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.traffic.volumes import delivered_bytes
 from orchestrator.scenario.sections.expectations import CheckName
 
 FailureKind = Literal["crash", "hang", "slow", "wrong"]
-HANG_ROUNDS = 3.0  # unimpaired rounds without a finished one and almost without traffic
+HANG_ROUNDS = 3.0  # unimpaired rounds without a finished one
+OWN_ROUNDS = 2.0  # of the run itself, the longest, without a finished one: whatever is delivered
 LITTLE = 0.1  # of the bytes of an unimpaired round: heartbeats continue while nothing is done
 TRUSTED_BY: tuple[CheckName, ...] = (
     "links as configured",
@@ -38,7 +40,8 @@ TRUSTED_BY: tuple[CheckName, ...] = (
 class Facts:
     """What a run came to. ``seconds``: of its training, ``wall``: of all of it. ``bytes``: delivered in its training.
     ``doubts``: why it does not count. ``failed``: its checks that failed, in words. ``expected``: whether all that the
-    scenario expects was met. ``idle``: the seconds at its end without a finished round."""
+    scenario expects was met. ``stopped``: when it was stopped, in s of the run. ``idle``: the seconds before that
+    without a finished round. ``longest_round``: in s; 0 if none was finished."""
 
     run: Path
     ended: str
@@ -51,7 +54,9 @@ class Facts:
     doubts: tuple[str, ...]
     failed: tuple[str, ...]
     expected: bool
+    stopped: float
     idle: float
+    longest_round: float
 
     @property
     def by_time(self) -> bool:
@@ -99,12 +104,13 @@ def facts(history: History) -> Facts:
     checks = {check["name"]: check["verdict"] for check in of_run["checks"]}
     failed = [check for check in of_run["checks"] if check["verdict"] == "fail"]
     doubts = [f"{check['name']}: {check['detail']}" for check in failed if check["name"] in TRUSTED_BY]
-    began = history.training_began or 0.0
-    ended = history.training_ended
-    last = began
+    last = history.training_began or 0.0
+    longest = 0.0
     for round in history.rounds():
         if round.end is not None and round.node in history.leaders:
             last = max(last, round.end)
+            longest = max(longest, round.end - round.start)
+    stopped = asked_to_end(history)
     return Facts(
         run=history.directory,
         ended=of_run["ended"] or "failed",
@@ -117,7 +123,9 @@ def facts(history: History) -> Facts:
         doubts=tuple(doubts),
         failed=tuple(f"{check['name']}: {check['detail']}" for check in failed),
         expected=checks.get("result as expected") != "fail",
-        idle=max(0.0, ended - last),
+        stopped=stopped,
+        idle=max(0.0, stopped - last),
+        longest_round=longest,
     )
 
 
@@ -161,7 +169,7 @@ def judge(
     if symptom is not None and symptom.crashed:
         return Judgement(False, f"{done} after {text.duration(run.seconds)}: {symptom.what}", "crash", symptom)
     if _hangs(run, history, scale):
-        why = f"nothing happened in the last {text.duration(run.idle)}, after {done}"
+        why = f"no round ended in the last {text.duration(run.idle)}, after {done}"
         return Judgement(False, why, "hang", symptom)
     so_far = f"{run.rounds} of {text.count(needed, 'round')} done" if needed else "not finished"
     return Judgement(False, f"{so_far} when the allowed {text.duration(allowed)} were over", "slow", symptom)
@@ -180,11 +188,14 @@ def _wrong(run: Facts, survives: Survives, scale: Unimpaired) -> str | None:
 
 
 def _hangs(run: Facts, history: History, scale: Unimpaired) -> bool:
-    """Whether a run was stalled at its end: no round ended, and hardly anything was delivered."""
+    """Whether a run was stalled at its end: no round ended for the time of several unimpaired ones, and either hardly
+    anything was delivered, or two of its own rounds would have fitted too. Programs that poll are never silent."""
     patience = HANG_ROUNDS * scale.round_seconds
     if run.idle < patience:
         return False
-    delivered = delivered_since(delivered_bytes(history), history.training_ended - patience)
+    if run.rounds and run.idle >= OWN_ROUNDS * run.longest_round:
+        return True
+    delivered = delivered_since(delivered_bytes(history), run.stopped - patience)
     return delivered < LITTLE * scale.round_bytes
 
 

@@ -131,7 +131,8 @@ def test_every_yaml_example_is_valid(page: str, tmp_path: Path) -> None:
     (tmp_path / "drive.csv").write_text("timestamp,throughput_mbps,rtt_ms\n0,20,80\n1,18,90\n")
     for block in re.findall(r"^```yaml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
         shown = yaml.safe_load(block)
-        if "axes" in shown:
+        of_study = "axes" in shown or {"scenario", "faults"} <= shown.keys()
+        if of_study:
             StudyFile.model_validate({"name": "shown", **shown})
         elif "scenario" in shown:
             SweepFile.model_validate({"name": "shown", **shown})

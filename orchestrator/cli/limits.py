@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -19,6 +20,8 @@ from orchestrator.cli.options import (
     runs_option,
     scenario_argument,
 )
+from orchestrator.errors import RunError
+from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console
 from orchestrator.progress import logging_to
 
@@ -37,7 +40,12 @@ def _list_studies(context: click.Context, _option: click.Parameter, requested: b
 @override_options
 @runs_option
 @click.option("--axis", "axes", multiple=True, help="Try this axis only; may be given several times.")
-@click.option("--parallel", type=click.IntRange(2), help="Make this many searches at the same time, under `sim`.")
+@click.option("--faults", is_flag=True, help="Try thirteen faults instead, and show what each does.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(2),
+    help="Make this many searches at the same time, under `sim`; with --faults runs, under all drivers.",
+)
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--count", is_flag=True, help="Print the number of searches: one for each case and axis.")
 @click.option("--task", type=click.IntRange(0), help="Make only the search with this number, from 0; write no files.")
@@ -56,6 +64,7 @@ def find_limits(
     overrides: tuple[str, ...],
     runs: Path,
     axes: tuple[str, ...],
+    faults: bool,
     parallel: int | None,
     workers: int | None,
     count: bool,
@@ -72,6 +81,10 @@ def find_limits(
     from orchestrator.run.options import check_workers
 
     study = load(file, overrides, axes)
+    if faults or not study.axes:
+        if axes or junit is not None:
+            raise click.UsageError("--axis and --junit are for searches: leave out --faults, or them")
+        _try_faults(file, overrides, runs, parallel, task, count=count, as_json=as_json)
     if count:
         if as_json:
             print_json({"count": study.searches})
@@ -108,3 +121,52 @@ def find_limits(
     if result.ended is not None:
         tell(how_it_ended(result).strip())
     sys.exit(result.exit_code)
+
+
+def _try_faults(
+    file: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    parallel: int | None,
+    task: int | None,
+    *,
+    count: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Make the runs of the thirteen faults, or one of them, and show their effects."""
+    from orchestrator.limits.fault_table import print_faults, to_json, write_files
+    from orchestrator.limits.suite import carry_out, load_suite, runs_of
+    from orchestrator.sweep.running import run_task
+    from orchestrator.sweep.sweeper import Sweeper
+
+    suite = load_suite(file, overrides)
+    tasks = len(suite.sweep.combinations)
+    if count:
+        if as_json:
+            print_json({"count": tasks})
+        else:
+            click.echo(tasks)
+        sys.exit(0)
+    check_places(runs)
+    tell = printer(err=as_json)
+    sweeper = Sweeper(suite.sweep, runs / suite.sweep.name, None, tell)
+    with contextlib.nullcontext() if is_verbose() else logging_to(tell):
+        if task is not None:
+            _, code = run_task(sweeper, task)
+            sys.exit(code)
+        arguments = ["limits", str(file), *arguments_of_tasks(runs, overrides), "--faults"]
+        carry_out(sweeper, arguments, parallel)
+    ended = runs_of(suite, sweeper)
+    if not ended:
+        raise RunError(f"no run of {suite.sweep.name} has ended: see the lines above")
+    facts = to_json(suite.sweep.name, suite.sweep.scenario.name, ended)
+    write_files(facts, sweeper.directory)
+    if as_json:
+        print_json(facts)
+    else:
+        print_faults(facts, open_console())
+        click.echo(f"written to {sweeper.directory}: faults.json, faults.md, the runs")
+    if sweeper.interrupted:
+        tell("interrupted: repeat the command to continue")
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if len(facts["runs"]) == tasks else 1)

@@ -124,14 +124,26 @@ def _validate_study(file: Path, overrides: Sequence[str], *, as_json: bool) -> N
     from orchestrator.limits.reading import load
 
     study = load(file, overrides)
+    faults = 0
+    if study.has_faults:
+        from orchestrator.limits.suite import load_suite
+
+        faults = len(load_suite(file, overrides).tasks)
     if as_json:
-        facts = {"study": str(file), "name": study.name, "valid": True, "searches": study.searches}
+        facts = {
+            "study": str(file),
+            "name": study.name,
+            "valid": True,
+            "searches": study.searches,
+            "faults": faults,
+        }
         print_json(facts)
         return
     axes = count(len(study.axes), "axis", "axes")
     cases = count(len(study.cases), "case")
     searches = count(study.searches, "search", "searches")
-    click.echo(f"{file}: valid ({axes}, {cases}: {searches})")
+    runs = f", {count(faults, 'run')} of faults" if faults else ""
+    click.echo(f"{file}: valid ({axes}, {cases}: {searches}{runs})")
 
 
 @click.command("plan")

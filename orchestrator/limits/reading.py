@@ -29,6 +29,7 @@ from orchestrator import text as text_of
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.limits.axes import Axis, device_names, first_leader, link_classes
 from orchestrator.limits.chance import RUNS
+from orchestrator.limits.faults import FaultsSection
 from orchestrator.limits.scale import Scale, Unit
 from orchestrator.scenario import reading
 from orchestrator.scenario.language import document
@@ -207,7 +208,8 @@ class StudyFile(Strict):
     name: Name = Field(description="name of the study; default: the name of the file")
     scenario: str = Field(description="file of the scenario, relative to the study's file")
     survives: Survives = Field(default=Survives(), description="what a run must reach to survive")
-    axes: Axes = Field(description="what is made worse, each on its own")
+    axes: Axes = Field(default=Axes(), description="what is made worse, each on its own")
+    faults: FaultsSection | None = Field(default=None, description="how `limits --faults` tries thirteen faults")
     repeat: int = Field(
         default=1, ge=1, le=20, description="runs that confirm each end of an interval, each with another seed"
     )
@@ -239,7 +241,8 @@ class Case:
 @dataclass(frozen=True)
 class Study:
     """A study after reading. ``chosen``: the axes to try; of the others, only present runs are read.
-    ``text``: the scenario as it was read, ``source``: the study's file."""
+    ``has_faults``: whether it says how to try the thirteen faults. ``text``: the scenario as it was read, ``source``:
+    the study's file."""
 
     name: str
     file: Path
@@ -250,6 +253,7 @@ class Study:
     repeat: int
     runs: int
     budget: float | None
+    has_faults: bool
     text: str
     source: str
 
@@ -315,6 +319,7 @@ def parse(
         repeat=read.repeat,
         runs=read.runs,
         budget=read.budget,
+        has_faults=read.faults is not None,
         text=scenario,
         source=text,
     )
@@ -387,7 +392,7 @@ def _axes(
                 message = f"{written} is not between {mild} and {severe}, from and to of this axis: change one of them"
                 problem(("require", name), message)
         axes.append(axis)
-    if not axes and not problems:
+    if not axes and not problems and read.faults is None:
         problem(("axes",), f"name at least one axis: {', '.join(AXES)}")
     for name in AXES:
         if getattr(read.require, name) is not None and getattr(read.axes, name) is None:

@@ -30,7 +30,7 @@ _UNITS = {"s": 1, "min": 60, "h": 3600}
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCENARIO = re.compile(r"^(?:algorithm|programs) *:", re.MULTILINE)
 _BASED = re.compile(r"^(?:scenario) *:", re.MULTILINE)  # on a scenario: a sweep or a study
-_AXES = re.compile(r"^(?:axes) *:", re.MULTILINE)
+_OF_STUDY = re.compile(r"^(?:axes|faults) *:", re.MULTILINE)
 
 Kind = Literal["scenario", "sweep", "study"]
 COMMANDS: dict[Kind, str] = {"scenario": "up", "sweep": "sweep", "study": "limits"}
@@ -288,7 +288,7 @@ def kind_of_file(file: Path) -> Kind:
 def _kind_of_text(written: str) -> Kind:
     if not _BASED.search(written):
         return "scenario"
-    return "study" if _AXES.search(written) else "sweep"
+    return "study" if _OF_STUDY.search(written) else "sweep"
 
 
 def _only(kind: Kind) -> Path:

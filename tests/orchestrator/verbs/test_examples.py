@@ -38,7 +38,7 @@ def test_every_example_has_a_question_and_a_time(name: str) -> None:
     question, time, seconds, driver = described((FOLDER / f"{name}.yaml").read_text())
     assert len(question) < 160
     assert (seconds is None) == (time in ("not measured", "hours", "days"))
-    assert driver in ("sim", "namespaces")
+    assert driver in ("sim", "namespaces", "virtual")
 
 
 def test_a_head_comment() -> None:

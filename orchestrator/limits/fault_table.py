@@ -21,6 +21,8 @@ from orchestrator.record.directory import write_whole
 JSON_FILE = "faults.json"
 MARKDOWN_FILE = "faults.md"
 
+FOR_GOOD = ("gone", "killed")
+"""The faults after which the client does not come back."""
 RunFacts = Mapping[str, Any]
 """A run as in the JSON: the fields of `Task` and `Effects`, "seed", "run" and "verdict"."""
 Table = tuple[list[str], list[list[str]]]
@@ -81,8 +83,9 @@ def in_short(runs: Sequence[RunFacts]) -> str:
                 lost.append(run["up"]["lost"] + run["down"]["lost"])
         if any(lost):
             words.append(f"{_numbers(lost)} lost")
-        words.append(f"back {_back_both_ways(runs)}")
-    else:
+        if runs[0]["fault"] not in FOR_GOOD:
+            words.append(f"back {_back_both_ways(runs)}")
+    if runs[0]["fault"] in FOR_GOOD:
         words.append(f"noticed {_notices('server')(runs) or 'never'}")
     exits = _exits(runs)
     if exits:
@@ -183,7 +186,7 @@ def _twice(runs: Sequence[RunFacts]) -> str:
 def _back(way: str) -> Cell:
     def cell(runs: Sequence[RunFacts]) -> str:
         of_runs = [run for run in runs if run[way] is not None]
-        if not of_runs:
+        if not of_runs or runs[0]["fault"] in FOR_GOOD:
             return ""
         watched = max(run["watched"] for run in of_runs)
         return _seconds([run[way]["back"] for run in of_runs], f"**never** in {watched:.0f} s")

@@ -43,6 +43,7 @@ import errno
 import gc
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -79,6 +80,7 @@ REQUESTS = (
     "batch",
 )
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
+CLOSING = 64  # threads that close ports
 LATE = 0.05  # s; a packet later than this violates the link's profile
 TEXTS = ("port", "interface", "mac", "name", "source", "target")  # arguments of requests
 DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
@@ -322,6 +324,17 @@ class Switch:
             rates.append(profile.rate_of(member))
         link.segments = segments_together(link.profile, rates)
 
+    def close(self) -> None:
+        """Close all ports together. Linux waits about 15 ms for each packet socket, and the waits may overlap."""
+        ports = list(self.ports.values())
+        closing = []
+        for first in range(min(CLOSING, len(ports))):
+            thread = threading.Thread(target=_close_each, args=[ports[first::CLOSING]])
+            thread.start()
+            closing.append(thread)
+        for thread in closing:
+            thread.join()
+
     def _close(self, name: str) -> None:
         port = self.ports.pop(name, None)
         if port is not None:
@@ -399,11 +412,17 @@ class Switch:
                 self.to_groups[port.name] += 1
 
 
+def _close_each(ports: Iterable[Port]) -> None:
+    for port in ports:
+        port.close()
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C signals the whole group; links stay until the orderly end
     console = Console(sys.stdin.fileno(), sys.stdout.fileno())
     try:
-        loop = Loop(Switch(run_promptly()), console)
+        switch = Switch(run_promptly())
+        loop = Loop(switch, console)
     except PermissionError:  # epoll takes no files
         sys.exit("netem.userspace.switch: standard input and output must be pipes: requests come in, replies go out")
     # No object made per packet or per request is cyclic, so the collector would only cause pauses.
@@ -411,6 +430,7 @@ def main() -> None:
     gc.disable()
     console.write({"event": "ready"})
     loop.run()
+    switch.close()
 
 
 if __name__ == "__main__":

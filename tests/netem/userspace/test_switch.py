@@ -11,10 +11,11 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -22,8 +23,9 @@ from hypothesis import strategies as st
 
 from netem.profile import LinkProfile
 from netem.userspace.frame import HEADER, NEEDS_CHECKSUM, NO_GSO, TCP_IPV4
+from netem.userspace.port import Port
 from netem.userspace.segments import segments_together
-from netem.userspace.switch import LATE, Switch
+from netem.userspace.switch import CLOSING, LATE, Switch
 from tests.netem.measured import settled, wait_until
 from tests.netem.ports import Held
 from tests.netem.traffic import datagrams, goodput, round_trips, segments_of_one_call, transfer
@@ -42,6 +44,37 @@ def _clean(request: pytest.FixtureRequest) -> Iterator[None]:
             lab.shape(one, other, {})
             lab.ask("restore", source=one, target=other)
             lab.ask("restore", source=other, target=one)
+
+
+class ClosesWithAnother:
+    """A port that is closed only when another one is being closed."""
+
+    def __init__(self, meeting: threading.Barrier) -> None:
+        self.meeting = meeting
+        self.closed = False
+
+    def close(self) -> None:
+        self.meeting.wait(timeout=10.0)
+        self.closed = True
+
+
+def test_ports_are_closed_at_the_same_time() -> None:
+    switch = Switch()
+    meeting = threading.Barrier(3)
+    ports = [ClosesWithAnother(meeting) for _ in range(3)]
+    for name, port in zip("abc", ports, strict=True):
+        switch.ports[name] = cast(Port, port)
+    switch.close()
+    assert [port.closed for port in ports] == [True] * 3
+
+
+def test_a_switch_with_more_ports_than_threads_closes_all() -> None:
+    switch = Switch()
+    ports = [ClosesWithAnother(threading.Barrier(1)) for _ in range(2 * CLOSING + 1)]
+    for number, port in enumerate(ports):
+        switch.ports[str(number)] = cast(Port, port)
+    switch.close()
+    assert all(port.closed for port in ports)
 
 
 class TestAnswers:

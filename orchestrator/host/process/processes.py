@@ -89,9 +89,12 @@ def _labelled() -> Iterator[RunProcess]:
 
 
 def _variables(environment: bytes) -> dict[str, str]:
+    """The variables of edgebed in the environment of a process."""
     variables = {}
     for item in environment.split(b"\0"):
         name, _, value = item.partition(b"=")
+        if not name.startswith(b"EDGEBED_"):
+            continue
         variables[os.fsdecode(name)] = os.fsdecode(value)
     return variables
 

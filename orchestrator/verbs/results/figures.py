@@ -27,14 +27,13 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     """Write each figure that shows anything to ``folder/ID.pdf``. Existing files are replaced. Returns the paths.
     RunError without matplotlib, PlaceError if they cannot be written."""
     require((PACKAGE,), EXTRA)
-    from orchestrator.report.vector import pdf
-
+    shown = {id: figure for id, figure in figures.items() if figure["marks"]}
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for id, figure in figures.items():
-            if not figure["marks"]:
-                continue
+        for id, figure in shown.items():
+            from orchestrator.report.vector import pdf  # takes half a second
+
             path = folder / f"{id}.pdf"
             path.write_bytes(pdf(figure))
             written.append(path)

@@ -29,6 +29,7 @@ from orchestrator.record.events.nodes import KilledAtEnd, LinesDropped, ProgramE
 from orchestrator.together import Tasks
 
 LOOK_EVERY = 0.1  # s
+FIRST_LOOK = 0.01  # s after the start of a program
 VIRTUAL_BEATS = 5  # beats in virtual time between two readings of what programs use
 
 
@@ -298,14 +299,17 @@ class Programs:
                 elif passed > ready.within and plan.node in self._nodes:
                     self._give_up(program, f"{awaited(program)} within {text.duration(ready.within)}")
                     return
-            await self._wait_for_output(program)
+            if program.phase is Phase.RUNNING:
+                await asyncio.sleep(until_next_look(passed))
+            else:
+                await self._wait_for_output(program)
 
     async def _wait_for_output(self, program: Program) -> None:
-        """Wait until the next look at the output of a program: the program has printed, if the driver reports that and
-        nothing else is awaited of the program, but at most once in ``LOOK_EVERY``."""
+        """Wait until the next look at the output of a program that is ready: it has printed, if the driver reports
+        that, but at most once in ``LOOK_EVERY``."""
         loop = asyncio.get_running_loop()
         looked = loop.time()
-        if isinstance(self._driver, ReportsOutput) and program.phase is not Phase.RUNNING:
+        if isinstance(self._driver, ReportsOutput):
             await program.printed.wait()
             program.printed.clear()
         passed = loop.time() - looked
@@ -497,3 +501,9 @@ class Programs:
 
     def _tell(self, node: str, message: Message) -> None:
         self._messages.put_nowait((node, message))
+
+
+def until_next_look(passed: float) -> float:
+    """The seconds until it is looked again whether a program is ready that has run for ``passed`` seconds. Most are
+    ready soon after their start, and others wait for them."""
+    return min(LOOK_EVERY, max(FIRST_LOOK, passed / 4))

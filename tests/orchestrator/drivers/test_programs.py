@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.drivers import programs as control
 from orchestrator.drivers.program_state import PIECE, Phase
-from orchestrator.drivers.programs import Programs
+from orchestrator.drivers.programs import Programs, until_next_look
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import NodeHandle
 from orchestrator.planning.making import make_plan
@@ -200,6 +200,12 @@ async def test_a_program_is_ready_when_it_accepts_connections(tmp_path: Path) ->
         assert ("run", "device-0") not in it.driver.requests
         it.driver.ports[80] = ["0.0.0.0"]
         await it.until(("run", "device-0"))
+
+
+def test_a_program_that_has_just_started_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the time that it has run for, but at least 10 ms and at most 100 ms."""
+    monkeypatch.setattr(control, "LOOK_EVERY", 0.1)
+    assert [until_next_look(passed) for passed in (0.0, 0.02, 0.2, 10.0)] == [0.01, 0.01, 0.05, 0.1]
 
 
 async def test_a_listener_on_loopback_is_not_ready_for_other_nodes(tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ def row(
         cells = [axis, "not tried", "", "", "; ".join(moves)]
     else:
         chance = f", {text.count(limit['runs'], 'run')}" if limit["kind"] == "chance" else ""
-        symptom = notes.get("symptom") or limit["symptom"] or ""
+        symptom = ""
+        if limit["failure"] is not None:
+            symptom = notes.get("symptom") or limit["symptom"] or ""
         cells = [axis, limit["words"] + chance, limit["failure"] or "", symptom, "; ".join(moves)]
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 

@@ -89,7 +89,7 @@ class StudyRuns:
             reasons = list(run.failed) or [run.error or run.ended]
             raise RunError(
                 f"the run without impairment does not pass, so nothing can be compared with it: {reasons[0]}; "
-                f"see {run.run}"
+                f"see {run.run}, and remove it to make it again"
             )
         return run
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.limits.faults import MAY_BEGIN
 from orchestrator.record.events.nodes import Contributed, Lost
 from orchestrator.record.rows import COMPLETE, Event, FaultSpan
 from orchestrator.results.checks.programs import asked_to_end, ended_programs
@@ -66,12 +67,14 @@ class Effects:
 
 
 def effects(history: History, client: str, server: str) -> Effects:
-    """The effects of the fault of a run; of a run without a fault, those of training, from its beginning on."""
+    """The effects of the fault of a run; of a run without a fault, what came after the time at which it might have
+    started."""
     fault = _fault(history)
     began = history.training_began or 0.0
     ended = asked_to_end(history)
-    start: float | None = began
-    over = began
+    ready = [event.t for event in history.events(MAY_BEGIN)]
+    start: float | None = min(ready, default=began)
+    over = min(ready, default=began)
     if fault is not None:
         start = fault.start
         over = fault.end if fault.end is not None else (fault.start or 0.0)

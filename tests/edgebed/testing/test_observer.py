@@ -47,5 +47,5 @@ def test_the_lines_are_events_of_the_record(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_copy_next_to_the_shipped_programs_is_equal() -> None:
-    copy = ROOT / "scenarios" / "peers" / "observer.py"
+    copy = ROOT / "scenarios" / "peers" / "messages" / "observer.py"
     assert copy.read_text() == Path(observer.__file__).read_text()

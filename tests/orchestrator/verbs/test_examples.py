@@ -161,6 +161,9 @@ def test_the_files_of_copies(folder: Path) -> None:
     assert copied("selection") == {"sweeps/selection.yaml", "population.yaml", "traces/availability.csv"}
     kit = {"project.yml", "start.py", "job.py", "rounds.py", "train.py"}  # the last two are imported
     assert copied("peers/nvflare") == {"peers/nvflare.yaml", *(f"peers/nvflare/{name}" for name in kit)}
+    folder_of_script = {f"peers/messages/{name}.py" for name in ("over_tcp", "over_zmq", "over_mqtt", "observer")}
+    study = {"limits/messages-tcp.yaml", "peers/messages-tcp.yaml", *folder_of_script}
+    assert copied("limits/messages-tcp") == study
     app = {path.relative_to(FOLDER).as_posix() for path in (FOLDER / "flower").rglob("*") if path.is_file()}
     assert copied("flower") == {"flower.yaml", *(each for each in app if not each.endswith(".pyc"))}
 

@@ -1,7 +1,7 @@
 """Numbered messages over ZeroMQ with its defaults, both ways, two each second: a ROUTER and a DEALER.
 
-python messages_zmq.py serve
-python messages_zmq.py ask ADDRESS
+python over_zmq.py serve
+python over_zmq.py ask ADDRESS
 HEARTBEAT=1000: both ends send a heartbeat each 1,000 ms.  HANDOVER=1: a client that comes back takes its name over.
 """
 

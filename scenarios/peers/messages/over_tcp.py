@@ -1,7 +1,7 @@
 """Numbered messages over plain TCP, both ways, two each second. A client opens a new connection 1 s after an error.
 
-python messages_tcp.py serve
-python messages_tcp.py ask ADDRESS
+python over_tcp.py serve
+python over_tcp.py ask ADDRESS
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Numbered messages over MQTT with paho's defaults and quality of service 1, both ways, two each second.
 
-python messages_mqtt.py serve                the server's application, next to the broker
-python messages_mqtt.py ask ADDRESS
+python over_mqtt.py serve                the server's application, next to the broker
+python over_mqtt.py ask ADDRESS
 PERSISTENT=1: the broker keeps the client's session while it is away.
 """
 

@@ -2,7 +2,7 @@
 
 Each run makes its own links, but the same host, engine and profile make the same link: one measurement stands for the
 links of one kind in a run, and here for those of later runs. A measurement is kept only if every value of it is as
-configured and the host was not saturated. None is kept after a run in which the host was late.
+configured, which a busy host makes less likely. None is kept after a run in which the host was late.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class EarlierMeasurements:
         """Keep the measurement of a run, if it may stand for later ones."""
         kept = []
         for row in rows:
-            if row.verdict != "pass" or row.saturated:
+            if row.verdict != "pass":
                 return
             kept.append(row._replace(measured_in=run))
         if kept:

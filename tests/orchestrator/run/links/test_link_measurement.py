@@ -162,7 +162,7 @@ async def test_a_long_measurement_and_one_between_hosts_are_never_replaced() -> 
     assert runs_named(long) == runs_named(between) == {None}
 
 
-async def test_a_measurement_on_a_saturated_host_is_not_kept() -> None:
+async def test_a_measurement_that_failed_is_not_kept() -> None:
     earlier = EarlierMeasurements()
     assert await Recorder().measure(free=1e6, earlier=earlier)
     later = Recorder()

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from docs.commands import catalogue_page, commands_page, examples_page
+from docs.faults import faults_page
 from docs.interface import interface_page
 from docs.limits import limits_page
 from docs.messages import messages_page
@@ -226,6 +227,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/api.md": interface_page,
     "reference/messages.md": messages_page,
     "limits-of-frameworks.md": limits_page,
+    "frameworks-under-faults.md": faults_page,
     "papers/README.md": lambda: scoreboard(load()),
     "../scenarios/README.md": examples_page,
 }

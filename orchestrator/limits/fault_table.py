@@ -68,6 +68,7 @@ def by_case(facts: Mapping[str, Any]) -> dict[str, list[RunFacts]]:
 
 def in_short(runs: Sequence[RunFacts]) -> str:
     """What the runs of a fault came to, in a few words: of a federation its round and its work, else its messages."""
+    fault = runs[0]["fault"]
     words = []
     if any(run["has_rounds"] for run in runs):
         counted = _words_of("counted")(runs)
@@ -81,11 +82,13 @@ def in_short(runs: Sequence[RunFacts]) -> str:
         for run in runs:
             if run["up"] is not None:
                 lost.append(run["up"]["lost"] + run["down"]["lost"])
-        if any(lost):
+        if any(lost) and fault not in FOR_GOOD:
             words.append(f"{_numbers(lost)} lost")
-        if runs[0]["fault"] not in FOR_GOOD:
+        if fault == UNIMPAIRED and not words:
+            words.append("none lost")
+        elif fault not in FOR_GOOD:
             words.append(f"back {_back_both_ways(runs)}")
-    if runs[0]["fault"] in FOR_GOOD:
+    if fault in FOR_GOOD:
         words.append(f"noticed {_notices('server')(runs) or 'never'}")
     exits = _exits(runs)
     if exits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.limits.fault_table import markdown, rows
+from orchestrator.limits.fault_table import in_short, markdown, rows
 
 MESSAGES: dict[str, Any] = {
     "case": "default",
@@ -22,6 +22,7 @@ MESSAGES: dict[str, Any] = {
     "bytes_up": 2000,
     "bytes_down": 1000,
 }
+STILL = {"sent": 9, "lost": 0, "twice": 0, "back": 0.1}
 TRAINING = MESSAGES | {"up": None, "down": None, "has_rounds": True}
 
 
@@ -72,3 +73,12 @@ def test_rows_are_in_the_order_of_the_suite_and_each_case_has_a_table() -> None:
     text = markdown({"scenario": "service.yaml", "runs": runs})
     assert text.index("service.yaml, default") < text.index("| none") < text.index("| delay-60")
     assert text.index("| delay-60") < text.index("service.yaml, patient")
+
+
+def test_in_short() -> None:
+    assert in_short([run("none", 0.1) | {"up": STILL, "down": STILL}]) == "none lost"
+    assert in_short([run("cut-60", 51.0), run("cut-60", 55.0)]) == "6 lost, back 53 (51 to 55) s"
+    assert in_short([run("gone", None, noticed={"cloud": 947.0})]) == "noticed 947 s"
+    changes = {"closed": 52.0, "counted": "healthy only", "trains_again": 80.0, "finished": 118.0}
+    of_federation = in_short([TRAINING | {"fault": "cut-60"} | changes])
+    assert of_federation == "round ends 52 s, counted healthy only, trains again 80 s"

@@ -32,8 +32,9 @@ and what *crash*, *hang*, *slow* and *wrong* mean.
 
 The setting is small and the same for all: a server, five devices, links of 100 Mbit/s and 5 ms, a model of 16 kB,
 training of half a second. One property at a time is made worse, and all else has its default. Each value was
-tried in one run on two busy cores. Where chance decides, the table has the number of runs. Larger models and other
-settings have other limits: search them with your own scenario.
+tried in one run on two busy cores. Where chance decides, the table has the number of runs. *Not finished* and
+*not tried* are searches for which there was no time yet. Larger models and other settings have other limits: search
+them with your own scenario.
 
 This page is generated from `docs/frameworks.yaml` and the results in `docs/frameworks/`.
 """
@@ -109,9 +110,9 @@ def framework(
     scale = results["unimpaired"][first]
     unimpaired = f"{text.count(scale['rounds'], 'round')} in {text.duration(scale['seconds'])}"
     yield f"## {notes['title']}\n"
-    yield f"{notes['setting']} Unimpaired: {unimpaired}. The study"
-    yield f"[{name}](../scenarios/limits/{name}.yaml) made {text.count(runs, 'run')} in {results['minutes']} min,"
-    yield f"{results['date']}.\n"
+    made = f"{text.count(runs, 'run')} in {results['minutes']} min"
+    yield f"{notes['setting']} Unimpaired: {unimpaired}."
+    yield f"The study [{name}](../scenarios/limits/{name}.yaml) made {made}, on {results['date']}.\n"
     yield f"| {' | '.join(HEADINGS)} |\n{'|---' * len(HEADINGS)}|"
     for axis in study["axes"]:
         of_axis = [limit for limit in results["limits"] if limit["axis"] == axis]
@@ -131,7 +132,8 @@ def row(
     limit = by_case.pop(first, None)
     moves = [notes["moves"]] if "moves" in notes else []
     for case, other in by_case.items():
-        settings = in_words(study["cases"][case])
+        changes = study["cases"][case]
+        settings = in_words(changes) if len(changes) == 1 else f"the case *{case}*"
         moves.append(f"with {settings}: {other['words']}")
     if limit is None:
         cells = [axis, "not tried", "", "", "; ".join(moves)]

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.limits.faults import MAY_BEGIN
-from orchestrator.record.events.nodes import Contributed, Lost
+from orchestrator.record.events.nodes import Lost
 from orchestrator.record.rows import COMPLETE, Event, FaultSpan
 from orchestrator.results.checks.programs import asked_to_end, ended_programs
 from orchestrator.results.history import History
-from orchestrator.results.traffic.volumes import bytes_by_device
+from orchestrator.results.traffic.volumes import arrivals, bytes_by_device
 
 SENT = "message sent"
 RECEIVED = "message received"
@@ -27,6 +27,10 @@ VALUE = "value"
 """The metric with the first weight of the model after a round. Client i adds i + 1 to it in each round."""
 Closing = tuple[float | None, str | None]
 """When a round ended, and whose work it counted."""
+UPDATE = "update"
+MODEL = "model"
+"""The messages of edgebed's own nodes: a client's work, and what it starts from."""
+BEAT = 1.0  # s by which the time of a message may be late
 SAME = 0.01  # of a mean of whole numbers
 
 
@@ -88,7 +92,7 @@ def effects(history: History, client: str, server: str) -> Effects:
     has_rounds = history.rounds_planned is not None or bool(history.rounds())
     closed = counted = None
     if has_rounds and fault is not None:
-        closed, counted = _round_of(history, start, client)
+        closed, counted = _round_of(history, start, client, server)
     outcome = history.outcome
     finished = None
     if has_rounds and outcome is not None and outcome.ended in COMPLETE and outcome.ended != "after":
@@ -102,7 +106,7 @@ def effects(history: History, client: str, server: str) -> Effects:
         has_rounds=has_rounds,
         closed=closed,
         counted=counted,
-        trains_again=_trains_again(history, start, client),
+        trains_again=_trains_again(history, start, client, server),
         finished=finished,
         exits=_exits(history),
         bytes_up=_bytes_a_minute(history, client, upward=True),
@@ -160,19 +164,26 @@ def _noticed(history: History, start: float) -> dict[str, float]:
     return noticed
 
 
-def _round_of(history: History, start: float, client: str) -> Closing:
-    """When the round ended in which the fault began, and whose work it counted."""
-    hit = None
-    for round in history.rounds():
-        of_leader = round.node in history.leaders
-        if of_leader and round.start <= start:
-            hit = round
-    if hit is None or hit.end is None:
+def _round_of(
+    history: History,
+    start: float,
+    client: str,
+    server: str,
+) -> Closing:
+    """When the round ended in which the fault started, and whose work it counted. A restart may have repeated it."""
+    led = [round for round in history.rounds() if round.node in history.leaders]
+    started = [round for round in led if round.start <= start]
+    if not started:
         return None, None
+    hit = started[-1]
+    ends = [round.end for round in led if round.round == hit.round and round.end is not None]
+    if not ends:
+        return None, None
+    end = ends[0]
     counted = _counted_by_value(history, hit.round, client)
     if counted is None:
-        counted = _counted_by_contributions(history, hit.node, hit.start, hit.end, client)
-    return _since(start, hit.end), counted
+        counted = _counted_by_updates(history, server, client, hit.start, end)
+    return _since(start, end), counted
 
 
 def _counted_by_value(history: History, number: int, client: str) -> str | None:
@@ -184,8 +195,7 @@ def _counted_by_value(history: History, number: int, client: str) -> str | None:
     if number not in values:
         return None
     growth = values[number] - values.get(number - 1, 0.0)
-    clients = [name for name, node in history.nodes.items() if node["tier"] == "device"]
-    parts = {name: index + 1 for index, name in enumerate(clients)}
+    parts = {name: index + 1 for index, name in enumerate(_devices(history))}
     healthy = [part for name, part in parts.items() if name != client]
     expected = {
         "all": sum(parts.values()) / len(parts),
@@ -198,31 +208,45 @@ def _counted_by_value(history: History, number: int, client: str) -> str | None:
     return f"a mean of {growth:.2f}"
 
 
-def _counted_by_contributions(
+def _counted_by_updates(
     history: History,
-    leader: str,
+    server: str,
+    client: str,
     start: float,
     end: float,
-    client: str,
 ) -> str | None:
-    """From the contributions that the leader reports."""
-    peers: set[str] = set()
-    for recorded in history.recorded(Contributed):
-        if recorded.node == leader and start <= recorded.t <= end:
-            peers.update(recorded.event.peers)
-    if not peers:
-        return None
-    if client not in peers:
+    """From the updates that arrived at a node of edgebed in a round."""
+    senders = set()
+    of_edgebed = False
+    for device in _devices(history):
+        for arrival in arrivals(history, server, device, UPDATE):
+            of_edgebed = True
+            if start < arrival - BEAT and arrival <= end + BEAT:
+                senders.add(device)
+    if not senders:
+        return "none" if of_edgebed else None
+    if client not in senders:
         return "healthy only"
-    return "faulty only" if peers == {client} else "all"
+    return "faulty only" if senders == {client} else "all"
 
 
-def _trains_again(history: History, start: float, client: str) -> float | None:
-    """When the client first began to train after the beginning of the fault."""
-    for event in history.events(TRAINING_STARTED):
-        if event.node == client and event.t > start:
-            return _since(start, event.t)
-    return None
+def _devices(history: History) -> list[str]:
+    return [name for name, node in history.nodes.items() if node["tier"] == "device"]
+
+
+def _trains_again(
+    history: History,
+    start: float,
+    client: str,
+    server: str,
+) -> float | None:
+    """When the client first started to train after the beginning of the fault. Nodes of edgebed start when a model has
+    arrived."""
+    times = [event.t for event in history.events(TRAINING_STARTED) if event.node == client]
+    if not times:
+        times = arrivals(history, client, server, MODEL)
+    later = [t for t in times if t > start]
+    return _since(start, later[0]) if later else None
 
 
 def _exits(history: History) -> dict[str, str]:

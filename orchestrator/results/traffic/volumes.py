@@ -155,6 +155,20 @@ def traffic(history: History) -> list[PeerTraffic]:
     return [PeerTraffic(*row) for row in rows]
 
 
+def arrivals(
+    history: History,
+    node: str,
+    peer: str,
+    kind: str,
+) -> list[float]:
+    """When messages of a kind from a peer had arrived at a node: the times of the beats that reported them, in s."""
+    query = (
+        f"SELECT t FROM {FLOWS.named} WHERE node = ? AND peer = ? AND kind = ? AND direction = 'received'"
+        " AND messages > 0 ORDER BY t"
+    )
+    return [t for (t,) in history.rows(query, node, peer, kind)]
+
+
 def bytes_by_class(history: History) -> dict[str, int]:
     """The bytes that the links of each class delivered in training, headers included."""
     totals: defaultdict[str, int] = defaultdict(int)

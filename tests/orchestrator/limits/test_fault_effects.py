@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.limits.fault_effects import Direction, Effects, effects
-from orchestrator.record.events.nodes import Contributed, Lost, ProgramEnded, RoundReached
+from orchestrator.record.events.nodes import Lost, ProgramEnded, RoundReached
 from orchestrator.record.events.run import Training
 from orchestrator.record.writer import Record
 from orchestrator.results.history import History
@@ -100,12 +100,34 @@ def test_whose_work_counts_from_the_weights(record: Record, growth: float, count
     assert (of_run.closed, of_run.counted) == (15.0, counted)
 
 
-def test_whose_work_counts_from_contributions(record: Record) -> None:
+def arrived(record: Record, node: str, peer: str, kind: str, *times: float) -> None:
+    """Messages that have arrived at a node by these times."""
+    for number, t in enumerate(times, start=1):
+        row = {"peer": peer, "kind": kind, "direction": "received", "messages": number, "bytes": 100 * number}
+        record.traffic(t, node, [row])
+
+
+def test_whose_work_counts_from_the_updates_of_a_round(record: Record) -> None:
     fault(record)
     round_of(record, 1, 0.0, 6.0)
     round_of(record, 2, 6.0, 25.0)
-    record.add_event(24.0, Contributed("update", gathered=True, peers=["device-0"]), node=SERVER)
+    arrived(record, SERVER, "device-0", "update", 6.4, 24.8, 40.0)
+    arrived(record, SERVER, CLIENT, "update", 6.4, 40.0)
     assert read(record).counted == "healthy only"
+
+
+def test_a_node_of_edgebed_trains_again_with_the_next_model(record: Record) -> None:
+    fault(record)
+    round_of(record, 1, 0.0, 40.0)
+    arrived(record, CLIENT, SERVER, "model", 1.0, 23.5, 50.0)
+    assert read(record).trains_again == 13.5
+
+
+def test_a_round_that_a_restart_of_the_server_repeats(record: Record) -> None:
+    fault(record)
+    round_of(record, 1, 0.0, None)
+    round_of(record, 1, 21.0, 40.0)
+    assert read(record).closed == 30.0
 
 
 def test_a_round_that_does_not_end(record: Record) -> None:

@@ -27,10 +27,10 @@ HEAD = """\
 
 What do the same thirteen faults do to messaging systems, to federated frameworks and to edgebed's own nodes? `edgebed
 limits --faults` [tries them](guides/limits.md#thirteen-faults) on a server and its clients. Times are in seconds from
-the beginning of a fault, those after *back* from its end.
+the start of a fault, those after *back* from its end.
 
 This page is generated from `docs/faults.yaml` and the results in `docs/frameworks/faults/`. *Lost* are messages that
-the library accepted without an error, in the fault or after it, and that never arrived. *Counted* is whose work the
+the library accepted without an error, in the fault or after it, and that never arrived. *Counted* is which work the
 round counted that the fault hit.
 """
 

@@ -68,7 +68,7 @@ class Observer:
         report(TRAINING_ENDED, round=round)
 
     def fault_may_begin(self) -> None:
-        """The fault of the run begins now."""
+        """The fault of the run starts now."""
         report(FAULT_MAY_BEGIN)
 
 

@@ -1,7 +1,7 @@
-"""What a fault of the suite did to a run, from its record: who noticed, whose work counted, what was lost.
+"""What a fault of the suite did to a run, from its record: who noticed, which work counted, what was lost.
 
 Programs report messages and work with `edgebed.testing.observer`; edgebed's own nodes report them anyhow. All times are
-in seconds from the beginning of the fault, unless a name says otherwise.
+in seconds from the start of the fault, unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST = 5.0  # s at the end of a run: messages sent then may still be under way
 VALUE = "value"
 """The metric with the first weight of the model after a round. Client i adds i + 1 to it in each round."""
 Closing = tuple[float | None, str | None]
-"""When a round ended, and whose work it counted."""
+"""When a round ended, and which work it counted."""
 UPDATE = "update"
 MODEL = "model"
 """The messages of edgebed's own nodes: a client's work, and what it starts from."""
@@ -36,8 +36,8 @@ SAME = 0.01  # of a mean of whole numbers
 
 @dataclass(frozen=True)
 class Direction:
-    """The messages from one side to the other. ``sent``: from the beginning of the fault on. ``lost`` of them never
-    arrived, ``twice`` arrived more than once. ``back``: seconds from the end of the fault (its beginning, if it lasts
+    """The messages from one side to the other. ``sent``: from the start of the fault on. ``lost`` of them never
+    arrived, ``twice`` arrived more than once. ``back``: seconds from the end of the fault (its start, if it lasts
     or takes no time) until a message arrived that was sent after it; None: never."""
 
     sent: int
@@ -130,7 +130,7 @@ def _direction(
     over: float,
     ended: float,
 ) -> Direction:
-    """The messages that a node sent after the beginning of the fault."""
+    """The messages that a node sent after the start of the fault."""
     arrivals: Counter[str] = Counter()
     first_arrival: dict[str, float] = {}
     for event in history.events(RECEIVED):
@@ -170,7 +170,7 @@ def _round_of(
     client: str,
     server: str,
 ) -> Closing:
-    """When the round ended in which the fault started, and whose work it counted. A restart may have repeated it."""
+    """When the round ended in which the fault started, and which work it counted. A restart may have repeated it."""
     led = [round for round in history.rounds() if round.node in history.leaders]
     started = [round for round in led if round.start <= start]
     if not started:
@@ -240,7 +240,7 @@ def _trains_again(
     client: str,
     server: str,
 ) -> float | None:
-    """When the client first started to train after the beginning of the fault. Nodes of edgebed start when a model has
+    """When the client first started to train after the start of the fault. Nodes of edgebed start when a model has
     arrived."""
     times = [event.t for event in history.events(TRAINING_STARTED) if event.node == client]
     if not times:

@@ -19,7 +19,7 @@ from orchestrator.scenario.language.quantities import Duration
 from orchestrator.scenario.language.strict import Strict
 
 MAY_BEGIN = "fault may begin"
-"""The event of a program at which its fault begins, see `edgebed.testing.observer`."""
+"""The event of a program at which its fault starts, see `edgebed.testing.observer`."""
 LEAD = 120.0  # s of training within which a fault should have begun
 UNIMPAIRED = "none"
 IDLE = "idle"
@@ -96,7 +96,7 @@ class FaultsSection(Strict):
     )
     starts: dict[str, Any] = Field(
         default={},
-        description="when faults begin, as of a fault: `event`, `round` or `at`; default for programs: "
+        description="when faults start, as of a fault: `event`, `round` or `at`; default for programs: "
         f"`event: {MAY_BEGIN}`, else `round: 2`",
     )
     changes: dict[str, Any] = Field(default={}, description="changes of the scenario for all runs, as of a case")

@@ -46,7 +46,7 @@ def effects_of(fault: str, runs: Path) -> Effects:
 @pytest.mark.usefixtures("kernel")
 def test_a_cut_of_five_seconds_loses_nothing(tmp_path: Path) -> None:
     """Linux sends again 0.2, 0.4, 0.8, 1.6 and 3.2 s later: 6.2 to 7 s after the first loss, which is up to 0.5 s after
-    the beginning."""
+    its start."""
     of_run = effects_of("cut-5", tmp_path)
     assert of_run.noticed == {}
     for direction in (of_run.up, of_run.down):

@@ -15,7 +15,7 @@ from observer import Observer
 
 PORT = 1883
 PAUSE = 0.5  # s between two messages
-CALM = 8.0  # s until the fault may begin
+CALM = 8.0  # s until the fault may start
 SIZE = int(os.environ.get("MESSAGE_BYTES", "100"))
 STATUS = "status"
 

@@ -14,7 +14,7 @@ from observer import Observer
 PORT = 9000
 PAUSE = 0.5  # s between two messages
 RETRY = 1.0  # s after a connection failed
-CALM = 8.0  # s with messages both ways until the fault may begin
+CALM = 8.0  # s with messages both ways until the fault may start
 SIZE = int(os.environ.get("MESSAGE_BYTES", "100"))
 LENGTH = struct.Struct("!I")
 

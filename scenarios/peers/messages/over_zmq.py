@@ -16,7 +16,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 PORT = 9000
 PAUSE = 0.5  # s between two messages
-CALM = 8.0  # s until the fault may begin
+CALM = 8.0  # s until the fault may start
 SIZE = int(os.environ.get("MESSAGE_BYTES", "100"))
 NAME = b"client"
 

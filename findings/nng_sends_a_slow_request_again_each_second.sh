@@ -8,8 +8,9 @@
 #     server with one thread finds six copies when it is finished, and works on each. The client sees one reply and no
 #     error. With the default of 60 s the same happens to a server that needs more than a minute.
 # Versions: pynng 0.9.0 with nng 1.11.0.
-# Source: `req0_retry_cb` in nng's src/sp/protocol/reqrep0/req.c examines all requests each second (NNG_OPT_REQ_RESENDTICK),
-#     and `req0_run_send_queue` sends a request again without a new `retry_time`, so its time has passed at each tick.
+# Source: `req0_retry_cb` in nng's src/sp/protocol/reqrep0/req.c examines all requests each second
+#     (NNG_OPT_REQ_RESENDTICK), and `req0_run_send_queue` sends a request again without a new `retry_time`. So its time
+#     has passed at each tick.
 # Seen:
 #     resend_time 5 s, reply after 10.5 s: the client got 1 reply, the server got 7 requests
 # In edgebed: nothing.
@@ -64,7 +65,8 @@ with pynng.Rep0(listen="tcp://127.0.0.1:0") as server:
             replies += 1
         except (pynng.Timeout, pynng.BadState):
             pass
-print(f"resend_time {RESEND} s, reply after {WORK} s: the client got {replies} reply, the server got {requests} requests")
+print(f"resend_time {RESEND} s, reply after {WORK} s: ", end="")
+print(f"the client got {replies} reply, the server got {requests} requests")
 if requests <= EXPECTED:
     sys.exit("changed: a request is sent again each resend_time at most")
 PYTHON

@@ -4,8 +4,8 @@
 # Expected: `publish` without a connection returns MQTT_ERR_NO_CONN, "the client is not currently connected", for each
 #     QoS. So the message is not sent, and the program must publish it again.
 # Happens: with QoS 0 it is lost. With QoS 1 and 2 it is kept and delivered after `connect`, and a program that publishes
-#     again sends it twice. Also after the broker's acknowledgement and `on_publish`, `is_published` and
-#     `wait_for_publish` raise "Message publish failed".
+#     again sends it twice. `is_published` and `wait_for_publish` raise "Message publish failed", also after the broker's
+#     acknowledgement and `on_publish`.
 # Versions: paho-mqtt 2.2.0; the broker is amqtt 0.12.1.
 # Source: `Client.publish` in paho/mqtt/client.py keeps the message for the next connection if `_send_publish` returns
 #     MQTT_ERR_NO_CONN, and returns that code. `MQTTMessageInfo.is_published` looks at the code first.
@@ -15,7 +15,7 @@
 #     QoS 0: no on_publish, is_published raises Message publish failed: The client is not currently connected.
 #     QoS 1: on_publish, is_published raises Message publish failed: The client is not currently connected.
 #     QoS 2: on_publish, is_published raises Message publish failed: The client is not currently connected.
-# In edgebed: scenarios/mqtt-paho publishes after the connection.
+# In edgebed: scenarios/peers/messages/over_mqtt.py counts such a message as sent.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/bin/sh
 # A ZeroMQ ROUTER never receives from a DEALER that came back while its old connection was half-open.
 #
-# Expected: the documentation of ROUTER_HANDOVER says that a ROUTER rejects a client with a routing id that is in use. So
-#     the second connection fails visibly. Or it works once the old connection has ended.
+# Expected: without ROUTER_HANDOVER, says its documentation, a ROUTER rejects a client with a routing id that is in use.
+#     So the second connection fails visibly, or works once the old connection has ended.
 # Happens: a device loses power, its server does not notice, and the device connects with the same routing id. The
 #     handshake succeeds and each send succeeds, but no message arrives, also after the old connection has ended. The
 #     device's monitor reports no event. With ROUTER_HANDOVER all messages arrive.

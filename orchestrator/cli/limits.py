@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -24,6 +24,9 @@ from orchestrator.errors import RunError
 from orchestrator.host.process.signals import INTERRUPTED
 from orchestrator.layout import open_console
 from orchestrator.progress import logging_to
+
+if TYPE_CHECKING:
+    from orchestrator.limits.study import StudyResult
 
 
 def _list_studies(context: click.Context, _option: click.Parameter, requested: bool) -> None:
@@ -57,6 +60,7 @@ def _list_studies(context: click.Context, _option: click.Parameter, requested: b
     callback=_list_studies,
     help="List the studies that edgebed ships.",
 )
+@click.option("--beside", metavar="STUDY", help="Show another study on the page, with the runs that it has.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the limits here as JUnit XML.")
 @json_option
 def find_limits(
@@ -69,6 +73,7 @@ def find_limits(
     workers: int | None,
     count: bool,
     task: int | None,
+    beside: str | None,
     junit: Path | None,
     as_json: bool,
 ) -> None:
@@ -110,7 +115,7 @@ def find_limits(
     if task is None:
         facts = to_json(result)
         write_files(result, facts)
-        write_page(result)
+        write_page(result, _present(beside, overrides, runs))
         if junit is not None:
             write_junit(result, junit)
         if as_json:
@@ -121,6 +126,31 @@ def find_limits(
     if result.ended is not None:
         tell(how_it_ended(result).strip())
     sys.exit(result.exit_code)
+
+
+def _present(
+    given: str | None,
+    overrides: tuple[str, ...],
+    runs: Path,
+) -> StudyResult | None:
+    """What the present runs of a study show; None without its name. RunError if there are none."""
+    from orchestrator.limits.reading import load
+    from orchestrator.limits.study import carry_out
+    from orchestrator.verbs.examples import chosen
+
+    if given is None:
+        return None
+    file = chosen(given, "study")
+    study = load(file, overrides)
+    directory = runs / study.name
+    result = carry_out(study, directory, _ignore, ended="left out")
+    if not any(search.tries for search in result.searches):
+        raise RunError(f"{directory} has no runs of {file}: make them first, with `edgebed limits {file}`")
+    return result
+
+
+def _ignore(_: object) -> None:
+    return
 
 
 def _try_faults(

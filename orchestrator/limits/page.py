@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,25 +21,33 @@ WIDTH = 1000.0  # of a strip, in its own units
 LABELLED = 90.0  # units between two values that are written below a strip
 
 
-def write_page(result: StudyResult) -> Path:
-    """Write the page of a study into its folder, and return its path. RunError if there is no room."""
+def write_page(result: StudyResult, beside: StudyResult | None = None) -> Path:
+    """Write the page of a study into its folder, and return its path. ``beside``: another study, with strips next to
+    those of the first. RunError if there is no room."""
     path = result.directory / PAGE
     try:
-        write_whole(path, rendered("limits/page.html", **content(result)))
+        write_whole(path, rendered("limits/page.html", **content(result, beside)))
     except OSError as error:
         raise RunError(f"the page {path} cannot be written ({error.strerror}): make room, and repeat") from None
     return path
 
 
-def content(result: StudyResult) -> dict[str, Any]:
+def content(result: StudyResult, beside: StudyResult | None = None) -> dict[str, Any]:
     """The variables of the page."""
     study = result.study
-    axes = []
-    for axis in study.axes:
-        if all(search.axis.name != axis.name for search in result.searches):
+    axes: dict[str, dict[str, Any]] = {}
+    for shown in (result, beside):
+        if shown is None:
             continue
-        strips = [_strip(search) for search in result.searches if search.axis.name == axis.name]
-        axes.append({"name": axis.name, "where": _where(axis), "strips": strips})
+        folder = Path(os.path.relpath(shown.directory, result.directory))
+        for search in shown.searches:
+            axis = search.axis
+            if axis.name not in axes:
+                axes[axis.name] = {"name": axis.name, "where": _where(axis), "strips": []}
+            strip = _strip(search, folder)
+            if beside is not None:
+                strip["case"] = f"{shown.study.name}: {strip['case']}"
+            axes[axis.name]["strips"].append(strip)
     runs = sum(len(search.tries) for search in result.searches)
     return dict(
         name=study.name,
@@ -48,14 +57,14 @@ def content(result: StudyResult) -> dict[str, Any]:
         marks=MARKS,
         saying=_saying(result),
         keys=[
-            ("axes", str(len(study.axes)), ""),
+            ("axes", str(len(axes)), ""),
             ("cases", str(len(study.cases)), ""),
             ("runs", str(runs), ""),
             ("driver", _driver(result), ""),
             ("unimpaired", _unimpaired(result), "seconds of training"),
             ("wall time", text.duration(result.wall), "of all runs"),
         ],
-        axes=axes,
+        axes=list(axes.values()),
         width=WIDTH,
         figures={},
     )
@@ -103,8 +112,9 @@ def _where(axis: Any) -> str:
     return f"{axis.fault['action']} of {target}"
 
 
-def _strip(search: Search) -> dict[str, Any]:
-    """One strip: its gradient, its runs and its words. Positions are from 0 to `WIDTH`."""
+def _strip(search: Search, folder: Path) -> dict[str, Any]:
+    """One strip: its gradient, its runs and its words. Positions are from 0 to `WIDTH`. ``folder``: of the runs, from
+    that of the page."""
     limit = search.limit
     axis = search.axis
     green = 0.0
@@ -128,12 +138,12 @@ def _strip(search: Search) -> dict[str, Any]:
         "known": known,
         "green": green,
         "red": red,
-        "dots": [_dot(search, one) for one in search.tries],
+        "dots": [_dot(search, one, folder) for one in search.tries],
         "labels": _labels(search),
         "required": None if search.required is None else WIDTH * search.required,
         "required_words": None if axis.required is None else axis.written(axis.required),
         "failure": _failure(search),
-        "runs": [_row(search, one) for one in by_position],
+        "runs": [_row(search, one, folder) for one in by_position],
     }
 
 
@@ -151,13 +161,13 @@ def _failure(search: Search) -> dict[str, Any] | None:
     }
 
 
-def _dot(search: Search, one: Try) -> dict[str, Any]:
+def _dot(search: Search, one: Try, folder: Path) -> dict[str, Any]:
     earlier = search.tries[: search.tries.index(one)]
     below = sum(abs(other.position - one.position) * WIDTH < 8 for other in earlier)
     return {
         "x": WIDTH * one.position,
         "y": 15 + 7 * (below % 3),
-        "report": _report(one),
+        "report": _report(one, folder),
         "state": _state(one),
         "title": f"{search.axis.written(one.value)}: {one.made.judgement.why}",
     }
@@ -173,8 +183,9 @@ def _state(one: Try) -> Verdict:
             return "unknown"
 
 
-def _report(one: Try) -> str:
-    return f"{quote(one.made.facts.run.name)}/report.html"
+def _report(one: Try, folder: Path) -> str:
+    path = folder / one.made.facts.run.name / "report.html"
+    return quote(path.as_posix())
 
 
 def _labels(search: Search) -> list[dict[str, Any]]:
@@ -200,7 +211,7 @@ def _labels(search: Search) -> list[dict[str, Any]]:
     return labels
 
 
-def _row(search: Search, one: Try) -> dict[str, Any]:
+def _row(search: Search, one: Try, folder: Path) -> dict[str, Any]:
     facts = one.made.facts
     return {
         "value": search.axis.written(one.value),
@@ -208,6 +219,6 @@ def _row(search: Search, one: Try) -> dict[str, Any]:
         "state": _state(one),
         "kind": one.made.judgement.kind or "",
         "why": one.made.judgement.why,
-        "report": _report(one),
+        "report": _report(one, folder),
         "name": facts.run.name,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -98,6 +99,22 @@ def test_a_study_finds_the_limit_and_continues_from_its_runs(whole: Path, monkey
     assert f"{limit['runs'][0]['run']}/report.html" in page
     assert len((runs / "limits.csv").read_text().splitlines()) == 1 + len(limit["runs"])
     assert ET.parse(whole / "junit.xml").getroot().get("failures") == "0"
+
+
+def test_two_studies_on_one_page(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(whole)
+    shutil.copy("study.yaml", "other.yaml")
+    refused = CliRunner().invoke(cli, ["limits", "study.yaml", "--beside", "other.yaml"])
+    assert "has no runs of other.yaml: make them first" in str(refused.exception)
+    shutil.copytree("runs/study", "runs/other")
+    made = CliRunner().invoke(cli, ["limits", "study.yaml", "--beside", "other.yaml"])
+    assert made.exit_code == 0, made.output
+    page = Path("runs/study/limits.html").read_text()
+    assert page.count('<svg class="strip"') == 2
+    links = re.findall(r'href="(\.\./other/[^"]+)"', page)
+    assert links
+    assert all(Path("runs/study", link).exists() for link in links)
+    shutil.rmtree("runs/other")
 
 
 def test_a_missed_requirement_is_exit_code_3(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,9 @@ limits --faults` [tries them](guides/limits.md#thirteen-faults) on a server and 
 the start of a fault, those after *back* from its end.
 
 This page is generated from `docs/faults.yaml` and the results in `docs/frameworks/faults/`. *Lost* are messages that
-the library accepted without an error, in the fault or after it, and that never arrived. *Counted* is which work the
-round counted that the fault hit.
+the library accepted without an error, in the fault or after it, and that never arrived. In a federation,
+*round* is when the round of the fault ended, followed by the clients that it counted, and *again* is when the client
+trains again.
 """
 
 Facts = Mapping[str, Any]

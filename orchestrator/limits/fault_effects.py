@@ -52,7 +52,8 @@ class Effects:
     of a peer. ``up`` and ``down``: the messages of the client and to it; None without messages. ``closed``: when the
     round of the fault ended, and ``counted``, which clients it counted: "all", "healthy only", "faulty only", or their
     sum. ``trains_again``: when the client first began to train again. ``finished``: when all rounds were done; None if
-    they were not in the ``watched`` seconds. ``exits``: by program, how it ended before the run. ``bytes_up`` and
+    they were not in the ``watched`` seconds. ``failed``: when the run failed, for example because the program that
+    ends it ended with another exit code than 0. ``exits``: by program, how it ended before the run. ``bytes_up`` and
     ``bytes_down``: per minute of training, of the client."""
 
     began: bool
@@ -65,6 +66,7 @@ class Effects:
     counted: str | None = None
     trains_again: float | None = None
     finished: float | None = None
+    failed: float | None = None
     exits: Mapping[str, str] = field(default_factory=dict)
     bytes_up: int = 0
     bytes_down: int = 0
@@ -94,9 +96,12 @@ def effects(history: History, client: str, server: str) -> Effects:
     if has_rounds and fault is not None:
         closed, counted = _round_of(history, start, client, server)
     outcome = history.outcome
-    finished = None
-    if has_rounds and outcome is not None and outcome.ended in COMPLETE and outcome.ended != "after":
-        finished = _since(start, ended)
+    finished = failed = None
+    if has_rounds and outcome is not None:
+        if outcome.ended == "failed":
+            failed = _since(start, outcome.t)
+        elif outcome.ended in COMPLETE and outcome.ended != "after":
+            finished = _since(start, ended)
     return Effects(
         began=True,
         watched=round(ended - start, 1),
@@ -108,6 +113,7 @@ def effects(history: History, client: str, server: str) -> Effects:
         counted=counted,
         trains_again=_trains_again(history, start, client, server),
         finished=finished,
+        failed=failed,
         exits=_exits(history),
         bytes_up=_bytes_a_minute(history, client, upward=True),
         bytes_down=_bytes_a_minute(history, client, upward=False),

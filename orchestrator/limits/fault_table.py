@@ -68,32 +68,51 @@ def by_case(facts: Mapping[str, Any]) -> dict[str, list[RunFacts]]:
 
 def in_short(runs: Sequence[RunFacts]) -> str:
     """What the runs of a fault came to, in a few words: of a federation its round and its work, else its messages."""
-    fault = runs[0]["fault"]
-    words = []
+    if not all(run["began"] for run in runs):
+        return "the fault did not start"
     if any(run["has_rounds"] for run in runs):
-        counted = _words_of("counted")(runs)
-        parts = {"round ends": _closed(runs), "counted": counted, "trains again": _trains_again(runs)}
-        words = [f"{what} {cell}" for what, cell in parts.items() if cell]
-        finished = _finished(runs)
-        if "not" in finished:
-            words.append(f"finished {finished}")
+        words = _federation_in_short(runs)
     elif any(run["up"] is not None for run in runs):
-        lost = []
-        for run in runs:
-            if run["up"] is not None:
-                lost.append(run["up"]["lost"] + run["down"]["lost"])
-        if any(lost) and fault not in FOR_GOOD:
-            words.append(f"{_numbers(lost)} lost")
-        if fault == UNIMPAIRED and not words:
-            words.append("none lost")
-        elif fault not in FOR_GOOD:
-            words.append(f"back {_back_both_ways(runs)}")
-    if fault in FOR_GOOD:
-        words.append(f"noticed {_notices('server')(runs) or 'never'}")
+        words = _messages_in_short(runs)
+    else:
+        words = []
+    noticed = _notices("server")(runs)
+    if runs[0]["fault"] in FOR_GOOD and noticed:
+        words.append(f"noticed {noticed}")
     exits = _exits(runs)
     if exits:
         words.append(f"ended: {exits}")
     return ", ".join(words)
+
+
+def _federation_in_short(runs: Sequence[RunFacts]) -> list[str]:
+    fault = runs[0]["fault"]
+    finished = _finished(runs)
+    if fault == UNIMPAIRED:
+        return [f"finished {finished}"]
+    words = [f"round {_closed(runs)}"]
+    counted = _words_of("counted")(runs)
+    if counted:
+        words.append(counted)
+    if fault not in FOR_GOOD:
+        words.append(f"again {_trains_again(runs)}")
+    if "**" in finished:
+        words.append(f"finished: {finished}")
+    return words
+
+
+def _messages_in_short(runs: Sequence[RunFacts]) -> list[str]:
+    fault = runs[0]["fault"]
+    if fault in FOR_GOOD:
+        return []
+    lost = []
+    for run in runs:
+        if run["up"] is not None:
+            lost.append(run["up"]["lost"] + run["down"]["lost"])
+    words = [f"{_numbers(lost)} lost"] if any(lost) else []
+    if fault == UNIMPAIRED:
+        return words or ["none lost"]
+    return [*words, f"back {_back_both_ways(runs)}"]
 
 
 def print_faults(facts: Mapping[str, Any], console: Console) -> None:
@@ -168,6 +187,13 @@ def _words_of(key: str) -> Cell:
     return cell
 
 
+def _checks(runs: Sequence[RunFacts]) -> str:
+    words = [run["verdict"] for run in runs]
+    if not all(run["began"] for run in runs):
+        words.append("the fault did not start")
+    return _words(words)
+
+
 def _number(runs: Sequence[RunFacts]) -> str:
     return str(len(runs))
 
@@ -227,6 +253,9 @@ def _finished(runs: Sequence[RunFacts]) -> str:
     of_runs = [run for run in runs if run["has_rounds"] and run["fault"] != IDLE]
     if not of_runs:
         return ""
+    failures = [run["failed"] for run in of_runs if run["failed"] is not None]
+    if failures:
+        return f"**failed** after {_seconds(failures)}"
     watched = max(run["watched"] for run in of_runs)
     return _seconds([run["finished"] for run in of_runs], f"**not** in {watched:.0f} s")
 
@@ -278,5 +307,5 @@ _COLUMNS: Mapping[str, Cell] = {
     "programs ended": _exits,
     "bytes a minute": _bytes,
     "runs": _number,
-    "checks": _words_of("verdict"),
+    "checks": _checks,
 }

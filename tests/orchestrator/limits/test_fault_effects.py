@@ -137,6 +137,14 @@ def test_a_round_that_does_not_end(record: Record) -> None:
     assert (of_run.closed, of_run.finished, of_run.watched) == (None, None, 90.0)
 
 
+def test_a_run_that_fails(record: Record) -> None:
+    fault(record)
+    round_of(record, 1, 0.0, None)
+    record.outcome(70.0, {"ended": "failed", "error": "the job ended", "wall_seconds": 70.0})
+    of_run = read(record)
+    assert (of_run.finished, of_run.failed) == (None, 60.0)
+
+
 def test_the_client_trains_again(record: Record) -> None:
     fault(record)
     record.event(9.0, CLIENT, "training started", 2, {})

@@ -11,6 +11,7 @@ MESSAGES: dict[str, Any] = {
     "client": "device-0",
     "server": "cloud",
     "verdict": "pass",
+    "began": True,
     "watched": 210.0,
     "noticed": {},
     "has_rounds": False,
@@ -18,6 +19,7 @@ MESSAGES: dict[str, Any] = {
     "counted": None,
     "trains_again": None,
     "finished": None,
+    "failed": None,
     "exits": {},
     "bytes_up": 2000,
     "bytes_down": 1000,
@@ -68,11 +70,22 @@ def test_a_federation() -> None:
     assert of_fault["programs ended"] == "device-1: exit code 0"
 
 
+def test_a_federation_that_fails() -> None:
+    of_fault = cells(TRAINING | {"fault": "gone", "failed": 670.0})
+    assert of_fault["finished"] == "**failed** after 670 s"
+
+
 def test_rows_are_in_the_order_of_the_suite_and_each_case_has_a_table() -> None:
     runs = [run("delay-60", 1.0), run("none", 0.1), run("none", 0.1, case="patient")]
     text = markdown({"scenario": "service.yaml", "runs": runs})
     assert text.index("service.yaml, default") < text.index("| none") < text.index("| delay-60")
     assert text.index("| delay-60") < text.index("service.yaml, patient")
+
+
+def test_a_fault_that_did_not_start() -> None:
+    of_fault = run("cut-5", None, began=False)
+    assert cells(of_fault)["checks"] == "pass, the fault did not start"
+    assert in_short([of_fault]) == "the fault did not start"
 
 
 def test_in_short() -> None:
@@ -81,4 +94,4 @@ def test_in_short() -> None:
     assert in_short([run("gone", None, noticed={"cloud": 947.0})]) == "noticed 947 s"
     changes = {"closed": 52.0, "counted": "healthy only", "trains_again": 80.0, "finished": 118.0}
     of_federation = in_short([TRAINING | {"fault": "cut-60"} | changes])
-    assert of_federation == "round ends 52 s, counted healthy only, trains again 80 s"
+    assert of_federation == "round 52 s, healthy only, again 80 s"

@@ -75,7 +75,7 @@ def test_probes_of_a_record_without_the_later_columns(tmp_path: Path) -> None:
     record.probe(probe)
     record.close()
     with closing(sqlite3.connect(tmp_path / "run.db")) as database:
-        for column in ("saturated", "busy", "expected"):
+        for column in ("measured_in", "saturated", "busy", "expected"):
             database.execute(f"ALTER TABLE probe DROP COLUMN {column}")
         database.commit()
     assert History.open(tmp_path).probes() == [probe]

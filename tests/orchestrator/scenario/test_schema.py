@@ -93,6 +93,7 @@ faults:
   - {at: 20s, node: device-0-0, action: handover, to: cell-1}
   - {at: 30s, node: device-0-0, action: new-address}
   - {round: 10, of: devices, fraction: 20%, action: leave}
+  - {event: half way, node: edge-0, action: pause, for: 1s}
 gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
 timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
 restart: never

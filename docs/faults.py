@@ -53,7 +53,8 @@ def faults_page() -> str:
     """The page."""
     notes = yaml.safe_load(NOTES.read_text())
     results = {name: json.loads((KEPT / f"{name}.json").read_text()) for name in notes}
-    lines = [HEAD]
+    described = [[fault.name, fault.what] for fault in FAULTS]
+    lines = [HEAD, markdown_table(["fault", "what happens"], described)]
     for kind, heading in (("messages", "Messages"), ("rounds", "Federations")):
         names = [name for name, note in notes.items() if note["kind"] == kind]
         if names:

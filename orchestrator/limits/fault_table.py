@@ -70,6 +70,8 @@ def in_short(runs: Sequence[RunFacts]) -> str:
     """What the runs of a fault came to, in a few words: of a federation its round and its work, else its messages."""
     if not all(run["began"] for run in runs):
         return "the fault did not start"
+    if runs[0]["fault"] == IDLE:
+        return f"{_bytes(runs)} a minute"
     if any(run["has_rounds"] for run in runs):
         words = _federation_in_short(runs)
     elif any(run["up"] is not None for run in runs):

@@ -91,6 +91,7 @@ def test_a_fault_that_did_not_start() -> None:
 def test_in_short() -> None:
     assert in_short([run("none", 0.1) | {"up": STILL, "down": STILL}]) == "none lost"
     assert in_short([run("cut-60", 51.0), run("cut-60", 55.0)]) == "6 lost, back 53 (51 to 55) s"
+    assert in_short([TRAINING | {"fault": "idle"}]) == "2.0 kB up, 1.0 kB down a minute"
     assert in_short([run("gone", None, noticed={"cloud": 947.0})]) == "noticed 947 s"
     changes = {"closed": 52.0, "counted": "healthy only", "trains_again": 80.0, "finished": 118.0}
     of_federation = in_short([TRAINING | {"fault": "cut-60"} | changes])

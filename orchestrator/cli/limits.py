@@ -91,10 +91,7 @@ def find_limits(
             raise click.UsageError("--axis and --junit are for searches: leave out --faults, or them")
         _try_faults(file, overrides, runs, parallel, task, count=count, as_json=as_json)
     if count:
-        if as_json:
-            print_json({"count": study.searches})
-        else:
-            click.echo(study.searches)
+        _print_count(study.searches, as_json=as_json)
         return
     check_places(runs, junit)
     for case in study.cases:
@@ -128,6 +125,13 @@ def find_limits(
     sys.exit(result.exit_code)
 
 
+def _print_count(tasks: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"count": tasks})
+    else:
+        click.echo(tasks)
+
+
 def _present(
     given: str | None,
     overrides: tuple[str, ...],
@@ -135,6 +139,7 @@ def _present(
 ) -> StudyResult | None:
     """What the present runs of a study show; None without its name. RunError if there are none."""
     from orchestrator.limits.reading import load
+    from orchestrator.limits.runs import ignore
     from orchestrator.limits.study import carry_out
     from orchestrator.verbs.examples import chosen
 
@@ -143,14 +148,10 @@ def _present(
     file = chosen(given, "study")
     study = load(file, overrides)
     directory = runs / study.name
-    result = carry_out(study, directory, _ignore, ended="left out")
+    result = carry_out(study, directory, ignore, ended="left out")
     if not any(search.tries for search in result.searches):
         raise RunError(f"{directory} has no runs of {file}: make them first, with `edgebed limits {file}`")
     return result
-
-
-def _ignore(_: object) -> None:
-    return
 
 
 def _try_faults(
@@ -172,10 +173,7 @@ def _try_faults(
     suite = load_suite(file, overrides)
     tasks = len(suite.sweep.combinations)
     if count:
-        if as_json:
-            print_json({"count": tasks})
-        else:
-            click.echo(tasks)
+        _print_count(tasks, as_json=as_json)
         sys.exit(0)
     check_places(runs)
     tell = printer(err=as_json)

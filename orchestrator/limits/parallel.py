@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.limits.reading import Study
-from orchestrator.limits.runs import StudyRuns, Tell
+from orchestrator.limits.runs import StudyRuns, Tell, ignore
 from orchestrator.limits.study import StudyResult, carry_out, scale_of
 from orchestrator.sweep.jobs import execute_in_parallel
 
@@ -25,10 +25,6 @@ def carry_out_in_parallel(
     for case in study.cases:
         scale_of(study, runs, case, tell)
     words = ["limits", str(study.file), *arguments, "--workers", str(workers or 1)]
-    complete = execute_in_parallel(count, range(study.searches), words, tell, _ignore)
+    complete = execute_in_parallel(count, range(study.searches), words, tell, ignore)
     ended = None if complete else "interrupted"
-    return carry_out(study, directory, _ignore, workers, ended=ended)
-
-
-def _ignore(_: object) -> None:
-    return
+    return carry_out(study, directory, ignore, workers, ended=ended)

@@ -16,6 +16,7 @@ from orchestrator.limits.axes import device_names, first_leader
 from orchestrator.limits.fault_effects import Effects, effects
 from orchestrator.limits.faults import FAULTS, IDLE, LEAD, MAY_BEGIN, NAMES, FaultsSection, SuiteFault
 from orchestrator.limits.reading import StudyFile
+from orchestrator.limits.runs import ignore
 from orchestrator.results.checks.registry import checks, overall
 from orchestrator.results.history import History
 from orchestrator.scenario import reading
@@ -216,7 +217,7 @@ def carry_out(sweeper: Sweeper, words: Sequence[str], parallel: int | None) -> N
     edgebed that all tasks have. A failed run does not end the suite; an interrupted one does."""
     to_do = sweeper.to_do()
     if parallel is not None:
-        complete = execute_in_parallel(parallel, to_do, words, sweeper.tell, _ignore)
+        complete = execute_in_parallel(parallel, to_do, words, sweeper.tell, ignore)
         sweeper.interrupted = not complete
         sweeper.known.forget()
         return
@@ -224,10 +225,6 @@ def carry_out(sweeper: Sweeper, words: Sequence[str], parallel: int | None) -> N
         sweeper.run(number)
         if sweeper.interrupted:
             return
-
-
-def _ignore(_: object) -> None:
-    return
 
 
 @dataclass(frozen=True)

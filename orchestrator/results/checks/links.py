@@ -268,24 +268,23 @@ def _other_drops(audit: LossAudit) -> str:
             most = f"most of them ({packets:,}) in that of {link}"
         words += f"; {text.count(audit.overflowed, 'packet')} found no room in the buffer {most}"
     if audit.most_nat_expired is not None:
-        link = audit.most_nat_expired["link"]
-        packets = audit.most_nat_expired["packets"]
-        if packets == audit.nat_expired:
-            most = f"on {link}"
-        else:
-            most = f"most of them ({packets:,}) on {link}"
+        most = _most_on(audit.most_nat_expired, audit.nat_expired)
         words += f"; {text.count(audit.nat_expired, 'packet')} came for flows that a NAT had forgotten, {most}"
     if audit.most_too_large is not None:
-        link = audit.most_too_large["link"]
-        packets = audit.most_too_large["packets"]
-        if packets == audit.too_large:
-            most = f"on {link}"
-        else:
-            most = f"most of them ({packets:,}) on {link}"
+        most = _most_on(audit.most_too_large, audit.too_large)
         words += f"; {text.count(audit.too_large, 'packet')} exceeded the drop_above of their link, {most}"
     if audit.cut_dropped:
         words += f"; {text.count(audit.cut_dropped, 'packet')} met a link that was cut"
     return words
+
+
+def _most_on(most: Mapping[str, Any], total: int) -> str:
+    """Where these packets were dropped: on one link, or most of the ``total`` on it."""
+    link = most["link"]
+    packets = most["packets"]
+    if packets == total:
+        return f"on {link}"
+    return f"most of them ({packets:,}) on {link}"
 
 
 def rates_held(history: History) -> Assessment | None:
